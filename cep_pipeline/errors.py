@@ -1,0 +1,92 @@
+"""The errors a user meets, each with the exit code of the command line.
+
+An error says what was seen, where it was seen, which rule it breaks and what to do about it.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CepError(Exception):
+    """Any failure that the pipeline explains; `exit_code` is what the command line returns."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class PatternError(CepError, ValueError):
+    """A pattern statement that cannot be run, refused before any event is read.
+
+    Parameters
+    ----------
+    message
+        What is wrong, in one line, with a hint where there is one.
+    source, line, column
+        Name of the pattern file and the place of the offending text, both counted from 1.
+    excerpt
+        The offending line with the place underlined, or empty.
+    """
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, source: str, line: int, column: int, excerpt: str = "") -> None:
+        self.message = message
+        self.source = source
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt
+        text = f"{source}:{line}:{column}: {message}"
+        super().__init__(f"{text}\n{excerpt}" if excerpt else text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restore_pattern_error, (self.message, self.source, self.line, self.column, self.excerpt))
+
+
+def _restore_pattern_error(message: str, source: str, line: int, column: int, excerpt: str) -> PatternError:
+    return PatternError(message, source=source, line=line, column=column, excerpt=excerpt)
+
+
+class UnsupportedPattern(CepError, ValueError):
+    """A mechanism does not run a feature that a (valid) pattern uses."""
+
+    exit_code = 2
+
+    def __init__(self, mechanism: str, feature: str, *, pattern: str = "", hint: str = "") -> None:
+        self.mechanism = mechanism
+        self.feature = feature
+        self.pattern = pattern
+        self.hint = hint
+        where = f"pattern {pattern!r}: " if pattern else ""
+        text = f"{where}mechanism '{mechanism}' does not run {feature}"
+        super().__init__(f"{text}; {hint}" if hint else text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_restore_unsupported, (self.mechanism, self.feature, self.pattern, self.hint))
+
+
+def _restore_unsupported(mechanism: str, feature: str, pattern: str, hint: str) -> UnsupportedPattern:
+    return UnsupportedPattern(mechanism, feature, pattern=pattern, hint=hint)
+
+
+class PlanError(CepError, ValueError):
+    """A plan that does not fit its pattern, or a mechanism that cannot run it."""
+
+    exit_code = 2
+
+
+class InputError(CepError, ValueError):
+    """A file, a setting or an argument that is wrong: a missing schema, an unreadable file, no Java."""
+
+    exit_code = 2
+
+
+class DataError(CepError):
+    """Data that failed validation: too many rejected rows, a failed critical expectation."""
+
+    exit_code = 3
+
+
+class BusyError(CepError):
+    """Another writer holds what this run would write."""
+
+    exit_code = 4

@@ -1,0 +1,160 @@
+"""`Pattern`: one statement of the language, parsed, checked and immutable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from cep_pipeline.patterns.conditions import Condition, Value
+from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.normal_form import Clause
+
+
+class Strategy(Enum):
+    """Event selection strategy (SIGMOD'08 section 2; language page, sections 3 and 4)."""
+
+    SKIP_TILL_ANY_MATCH = "skip_till_any_match"
+    SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
+    PARTITION_CONTIGUITY = "partition_contiguity"
+    STRICT_CONTIGUITY = "strict_contiguity"
+
+
+class Ties(Enum):
+    """What `a before b` means for equal timestamps (language page, section 3.2)."""
+
+    ARRIVAL = "ARRIVAL"
+    STRICT = "STRICT"
+    ANY = "ANY"
+
+
+class Output(Enum):
+    ALL = "ALL"
+    NON_OVERLAP = "NON_OVERLAP"
+
+
+class Consume(Enum):
+    NONE = "NONE"
+    MATCHED = "MATCHED"
+
+
+class Operator(Enum):
+    """A structural operator over operands."""
+
+    SEQ = "SEQ"
+    AND = "AND"
+    OR = "OR"
+
+
+@dataclass(frozen=True, slots=True)
+class EventOperand:
+    """`type variable`, negated or under Kleene closure."""
+
+    event_type: str
+    variable: str
+    kleene: bool = False
+    negated: bool = False
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """`operator(operands)`."""
+
+    operator: Operator
+    operands: tuple[Structure, ...]
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Structure = EventOperand | Composite
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """`WITHIN`: a time window in microseconds or a count window in events; exactly one is set.
+
+    Time: last minus first timestamp of a match is at most `time_us`. Count: the positions of the last and the
+    first event differ by at most `events - 1`. `text` is how the window was written, for messages.
+    """
+
+    time_us: int | None = None
+    events: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.time_us is None) == (self.events is None):
+            raise ValueError("a window is either a time window or a count window")
+        size = self.time_us if self.time_us is not None else self.events
+        assert size is not None
+        if size <= 0:
+            raise ValueError(f"the window must be positive, not {size}")
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnItem:
+    """One column of RETURN: its expression and the (unique) column name."""
+
+    expression: Expression
+    name: str
+    named: bool = False
+    """Whether the name was written with AS."""
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A checked statement.
+
+    Attributes
+    ----------
+    name
+        Unique in its file; `pattern_<n>` where the statement gives none.
+    structure, strategy, condition, window, partition_by, ties, output, consume, returns
+        The clauses of the statement; `condition` is the WHERE condition as written, or None.
+    parameters
+        The values of each `$name` that the statement uses, in the order the caller gave them.
+    attribute_types
+        Types of the attributes that equivalence tests and PARTITION BY name.
+    base_type
+        The type that every event of the stream has, if the schema gives one.
+    """
+
+    name: str
+    structure: Structure
+    window: Window
+    strategy: Strategy = Strategy.SKIP_TILL_ANY_MATCH
+    condition: Condition | None = None
+    partition_by: tuple[str, ...] = ()
+    ties: Ties = Ties.ARRIVAL
+    output: Output = Output.ALL
+    consume: Consume = Consume.NONE
+    returns: tuple[ReturnItem, ...] = ()
+    named: bool = field(default=False, compare=False)
+    strategy_variables: tuple[str, ...] | None = field(default=None, compare=False)
+    parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    attribute_types: tuple[tuple[str, ValueType], ...] = ()
+    base_type: str | None = None
+    source: str = field(default="<pattern>", compare=False)
+
+    @cached_property
+    def operands(self) -> tuple[EventOperand, ...]:
+        """All event operands, negated ones too, in the order they are written (their position)."""
+        return tuple(_event_operands(self.structure))
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The disjunction of conjunctive clauses that the pattern means (JQPG section 5.4)."""
+        from cep_pipeline.patterns.normal_form import normalize
+
+        return normalize(self)
+
+
+def _event_operands(structure: Structure) -> Iterator[EventOperand]:
+    if isinstance(structure, EventOperand):
+        yield structure
+    else:
+        for operand in structure.operands:
+            yield from _event_operands(operand)
