@@ -152,6 +152,4 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 def variables_of(expression: Expression) -> frozenset[str]:
     """Names of all variables that the expression mentions."""
-    return frozenset(
-        node.variable for node in walk(expression) if isinstance(node, Reference | Length | Aggregate)
-    )
+    return frozenset(node.variable for node in walk(expression) if isinstance(node, Reference | Length | Aggregate))

@@ -78,7 +78,7 @@ class Window:
     """`WITHIN`: a time window in microseconds or a count window in events; exactly one is set.
 
     Time: last minus first timestamp of a match is at most `time_us`. Count: the positions of the last and the
-    first event differ by at most `events - 1`. `text` is how the window was written, for messages.
+    first event differ by at most `events - 1`.
     """
 
     time_us: int | None = None
@@ -116,10 +116,9 @@ class Pattern:
         The clauses of the statement; `condition` is the WHERE condition as written, or None.
     parameters
         The values of each `$name` that the statement uses, in the order the caller gave them.
-    attribute_types
-        Types of the attributes that equivalence tests and PARTITION BY name.
-    base_type
-        The type that every event of the stream has, if the schema gives one.
+    stream, type_attribute, base_type, attributes
+        The stream's name, the attribute whose text is an event's type, the type that every event also has (or
+        None), and the type of every attribute: all that detection needs to know of the stream's schema.
     """
 
     name: str
@@ -135,8 +134,10 @@ class Pattern:
     named: bool = field(default=False, compare=False)
     strategy_variables: tuple[str, ...] | None = field(default=None, compare=False)
     parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
-    attribute_types: tuple[tuple[str, ValueType], ...] = ()
+    stream: str = "stream"
+    type_attribute: str = "type"
     base_type: str | None = None
+    attributes: tuple[tuple[str, ValueType], ...] = ()
     source: str = field(default="<pattern>", compare=False)
 
     @cached_property
