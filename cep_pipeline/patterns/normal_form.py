@@ -22,7 +22,7 @@ from cep_pipeline.patterns.conditions import (
     negate,
 )
 from cep_pipeline.patterns.expressions import NOWHERE, Span
-from cep_pipeline.patterns.pattern import Composite, EventOperand, Operator, Pattern, Structure
+from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure
 
 MAX_CLAUSES = 4096
 """Largest disjunctive normal form that is accepted (language page, section 6)."""
