@@ -1,0 +1,1 @@
+"""The pipeline of a day, from raw files to matches: configuration, steps, runs over many days."""

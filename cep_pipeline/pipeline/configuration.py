@@ -1,0 +1,251 @@
+"""`pipeline.yaml`: the streams, their pattern sets, the warehouse and how detection is planned and run."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import Field, field_validator
+
+from cep_pipeline.documents import Document, load_document
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.patterns.pattern import Pattern
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: letters, digits and '_', not beginning with a digit")
+    return name
+
+
+class PatternSetSettings(Document):
+    """A pattern file and how it is planned; parameters are lists of values, or `@file` with one value a line."""
+
+    file: Path
+    parameters: dict[str, str | list[int | float | bool | str]] = Field(default_factory=dict)
+    planner: str | None = None
+    cost: str | None = None
+
+
+class StreamSettings(Document):
+    """A stream: its schema, the folder with its raw files, and the pattern sets that run over it."""
+
+    schema_file: Path = Field(alias="schema")
+    data: Path
+    pattern_sets: dict[str, PatternSetSettings] = Field(default_factory=dict)
+
+    @field_validator("pattern_sets")
+    @classmethod
+    def _names(cls, sets: dict[str, PatternSetSettings]) -> dict[str, PatternSetSettings]:
+        return {_check_name(name): settings for name, settings in sets.items()}
+
+
+class WarehouseSettings(Document):
+    """Where the tables are, and the catalog's database (none: a SQLite file in the warehouse)."""
+
+    location: str = "warehouse"
+    catalog: str | None = None
+
+
+class PlanningSettings(Document):
+    """How plans are made where a pattern set does not say it."""
+
+    planner: str = "dp_left_deep"
+    cost: str = "throughput"
+    window: str | None = None
+    """Window of the statistics; none: the whole day."""
+
+
+class SparkSettings(Document):
+    """The Spark application: its master, the number of slices a core, and further Spark properties."""
+
+    master: str = "local[*]"
+    slices_per_core: int = Field(default=3, ge=1, le=64)
+    properties: dict[str, str] = Field(default_factory=dict)
+
+
+class PipelineSettings(Document):
+    """The whole of `pipeline.yaml`."""
+
+    streams: dict[str, StreamSettings]
+    warehouse: WarehouseSettings = WarehouseSettings()
+    planning: PlanningSettings = PlanningSettings()
+    spark: SparkSettings = SparkSettings()
+
+    @field_validator("streams")
+    @classmethod
+    def _names(cls, streams: dict[str, StreamSettings]) -> dict[str, StreamSettings]:
+        if not streams:
+            raise ValueError("at least one stream is needed")
+        return {_check_name(name): settings for name, settings in streams.items()}
+
+
+@dataclass(frozen=True)
+class PatternSet:
+    """A parsed pattern set; `version` changes with any statement or parameter value."""
+
+    name: str
+    file: Path
+    patterns: tuple[Pattern, ...]
+    version: str
+    planner: str
+    cost: str
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A configured stream with its schema loaded and its paths resolved."""
+
+    name: str
+    schema: StreamSchema
+    data: Path
+    pattern_sets: tuple[PatternSet, ...]
+
+    def pattern_set(self, name: str) -> PatternSet:
+        """The pattern set of this name; `InputError` lists the known ones otherwise."""
+        for pattern_set in self.pattern_sets:
+            if pattern_set.name == name:
+                return pattern_set
+        known = ", ".join(p.name for p in self.pattern_sets) or "none"
+        raise InputError(f"stream {self.name!r} has no pattern set {name!r}; it has: {known}")
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A read `pipeline.yaml`; relative paths in it are relative to its folder."""
+
+    path: Path
+    settings: PipelineSettings
+
+    @classmethod
+    def load(cls, path: str | Path) -> Configuration:
+        path = Path(path)
+        return cls(path.resolve(), load_document(path, PipelineSettings, "pipeline configuration"))
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def warehouse_location(self) -> str:
+        location = self.settings.warehouse.location
+        return location if "://" in location else str((self.folder / location).resolve())
+
+    def stream_names(self) -> tuple[str, ...]:
+        return tuple(self.settings.streams)
+
+    def stream(self, name: str, *, data: Path | None = None) -> Stream:
+        """Load a stream: its schema, and its pattern sets parsed and checked.
+
+        Parameters
+        ----------
+        name
+            A stream of the configuration.
+        data
+            Folder with the raw files, in place of the configured one.
+
+        Raises
+        ------
+        InputError, PatternError
+            An unknown stream, a faulty schema or pattern file.
+        """
+        from cep_pipeline.events.schema import StreamSchema
+
+        settings = self.settings.streams.get(name)
+        if settings is None:
+            raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
+        schema = StreamSchema.load(self.folder / settings.schema_file)
+        if schema.name != name:
+            raise InputError(
+                f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it as "
+                f"{name!r}; use one name, for it is the namespace of the stream's tables"
+            )
+        sets = tuple(self._pattern_set(key, value, schema) for key, value in settings.pattern_sets.items())
+        return Stream(name, schema, data.resolve() if data else (self.folder / settings.data).resolve(), sets)
+
+    def _pattern_set(self, name: str, settings: PatternSetSettings, schema: StreamSchema) -> PatternSet:
+        from cep_pipeline.language.formatter import format_pattern
+
+        file = self.folder / settings.file
+        parameters = {
+            key: read_parameter(value, self.folder) if isinstance(value, str) else value
+            for key, value in settings.parameters.items()
+        }
+        patterns = read_patterns(file, schema, parameters)
+        content = yaml.safe_dump([[format_pattern(p), [[k, list(v)] for k, v in p.parameters]] for p in patterns])
+        planning = self.settings.planning
+        return PatternSet(
+            name=name,
+            file=file,
+            patterns=patterns,
+            version=sha256(content.encode()).hexdigest()[:16],
+            planner=settings.planner or planning.planner,
+            cost=settings.cost or planning.cost,
+        )
+
+
+def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:
+    """Parse a pattern file.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or holds no statement.
+    PatternError
+        A statement is wrong.
+    """
+    from cep_pipeline.language.parser import parse_patterns
+
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such pattern file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file}: the pattern file cannot be read: {error}") from error
+    patterns = tuple(parse_patterns(text, schema, params=parameters, source=str(file)))
+    if not patterns:
+        raise InputError(f"{file}: no pattern in it; a statement begins with NAME or PATTERN")
+    return patterns
+
+
+def read_parameter(value: str, folder: Path) -> list[Any]:
+    """Values of a parameter written as text: `@file` has one a line, otherwise they are separated by commas.
+
+    A value that reads as a number or as true or false is one; quotes keep it a string.
+
+    Examples
+    --------
+    >>> read_parameter("SPY, 'IBM', 3, 2.5, true", Path())
+    ['SPY', 'IBM', 3, 2.5, True]
+    """
+    if value.startswith("@"):
+        file = folder / value[1:]
+        try:
+            parts = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{file}: the parameter file cannot be read: {error}") from error
+    else:
+        parts = value.split(",")
+    return [_parameter_value(part.strip()) for part in parts if part.strip()]
+
+
+def _parameter_value(text: str) -> int | float | bool | str:
+    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
+        return text[1:-1]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
