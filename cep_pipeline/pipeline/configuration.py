@@ -166,8 +166,8 @@ class Configuration:
         schema = StreamSchema.load(self.folder / settings.schema_file)
         if schema.name != name:
             raise InputError(
-                f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it as "
-                f"{name!r}; use one name, for it is the namespace of the stream's tables"
+                f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it "
+                f"as {name!r}; use one name, for it is the namespace of the stream's tables"
             )
         sets = tuple(self._pattern_set(key, value, schema) for key, value in settings.pattern_sets.items())
         return Stream(name, schema, data.resolve() if data else (self.folder / settings.data).resolve(), sets)

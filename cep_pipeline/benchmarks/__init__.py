@@ -1,0 +1,1 @@
+"""Benchmarks: workloads, peers that run beside us, and tables of ratios (`cep bench NAME`)."""
