@@ -1,0 +1,81 @@
+# Everything a developer, CI and the README use. `make help` lists the targets.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+SETUP := $(VENV)/.dependencies $(VENV)/.package
+UV := $(shell command -v uv 2>/dev/null)
+# The interpreter that makes .venv: PYTHON=/path/to/python3.11 where neither name below finds it.
+PYTHON ?=
+# Passed on to the command of a target: make run ARGS="--master spark://host:7077"
+ARGS ?=
+
+.PHONY: help setup run test test-all check bench airflow lock clean
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of trades; ends with a summary
+	@$(BIN)/cep run $(ARGS)
+
+test: $(SETUP)  ## Run the tests and the examples of the docstrings
+	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not long" $(ARGS)
+
+test-all: $(SETUP)  ## Run the tests, the long ones too
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+check: $(SETUP)  ## Check style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(SETUP)  ## Measure speed and memory; ends with a table of ratios
+	@$(BIN)/cep bench $(ARGS)
+
+airflow: $(SETUP)  ## Start Airflow with the DAGs and the pages loaded; Ctrl-C stops it
+	@exec $(BIN)/python scripts/airflow_local.py $(ARGS)
+
+setup: $(SETUP)  ## Make .venv from requirements.lock (the other targets do so when they need it)
+
+lock:  ## Write requirements.lock anew from pyproject.toml (needs uv); UPGRADE=--upgrade takes the newest versions
+	@test -n "$(UV)" || { echo "make lock needs uv on the PATH: pip install uv" >&2; exit 2; }
+	$(UV) pip compile pyproject.toml --all-extras --universal --python-version 3.11 --generate-hashes --no-header \
+	    --quiet $(UPGRADE) --output-file requirements.lock
+
+clean:  ## Remove .venv and what the tools left behind, but no data
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# --- set-up -----------------------------------------------------------------------------------------------------------
+
+$(BIN)/python:
+	@python="$(PYTHON)"; \
+	for name in python3.11 python3; do \
+	    test -n "$$python" && break; \
+	    "$$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && python="$$(command -v $$name)"; \
+	done; \
+	if ! "$${python:-false}" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then \
+	    echo "make: Python 3.11 is needed, but $${python:-neither python3.11 nor python3} is not it." >&2; \
+	    echo "Install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make PYTHON=/path/to/python3.11" >&2; \
+	    exit 2; \
+	fi; \
+	echo "Making $(VENV) with $$python"; \
+	if test -n "$(UV)"; then "$(UV)" venv --quiet --clear --python "$$python" $(VENV); \
+	else "$$python" -m venv --clear $(VENV) || { \
+	    echo "make: $$python cannot make a virtual environment (Debian: apt-get install python3.11-venv)." >&2; exit 2; }; \
+	fi
+
+$(VENV)/.dependencies: requirements.lock | $(BIN)/python
+	@echo "Installing requirements.lock into $(VENV) with $(if $(UV),uv,pip: a few minutes)"
+	@if test -n "$(UV)"; then "$(UV)" pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock; \
+	else $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock; fi
+	@touch $@
+
+# The package itself, editable: setuptools comes from the lock, so that nothing else is fetched to build it.
+$(VENV)/.package: pyproject.toml $(VENV)/.dependencies
+	@if test -n "$(UV)"; then "$(UV)" pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
+	else $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index --editable .; fi
+	@touch $@
