@@ -3,3 +3,313 @@
 The source layout (files, columns, time zone, key, derived attributes) stands in `events/source.py` and is part of
 the same YAML file.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.expressions import ValueType
+
+TIMESTAMP = "timestamp"
+SEQ = "seq"
+ORDER_COLUMNS: Mapping[str, ValueType] = {TIMESTAMP: ValueType.INT64, SEQ: ValueType.INT64}
+"""The columns that order a stream; patterns reference them like attributes, as int64."""
+ON_MISSING = ("error", "empty", "skip")
+
+ARROW_TYPES: Mapping[ValueType, pa.DataType] = {
+    ValueType.INT64: pa.int64(),
+    ValueType.FLOAT64: pa.float64(),
+    ValueType.BOOL: pa.bool_(),
+    ValueType.STRING: pa.string(),
+    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
+}
+"""How an attribute of each type is stored."""
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_FIELDS = ("name", "base_type", "type_attribute", "attributes", "types", "key", "on_missing", "timezone")
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """The events of a stream: their type, their attributes and what identifies them.
+
+    Parameters
+    ----------
+    name
+        Name of the stream; part of every match id and of the warehouse's namespace.
+    base_type
+        A type that every event also has, or None.
+    type_attribute
+        The attribute whose text is an event's type.
+    attributes
+        Type of every attribute of a published event, the type attribute and derived ones included; `timestamp` and
+        `seq` are no attributes, but can be referenced like them.
+    types
+        All event types, where the stream has a closed list of them; None accepts any.
+    key
+        Attributes (or `timestamp`) that identify an event: a later row with the same key is a duplicate. Empty:
+        there are no duplicates.
+    on_missing
+        What a day without files is: an `error`, an `empty` day, or a day to `skip`.
+    timezone
+        IANA name; the zone of local source times and of the stream's days.
+    source, derived
+        Layout of the raw files and the attributes computed in preprocessing; None and empty for a stream that is
+        given as rows.
+
+    Raises
+    ------
+    InputError
+        A field that breaks its rule; the message names it.
+
+    Examples
+    --------
+    >>> schema = StreamSchema.from_dict(
+    ...     {"base_type": "Trade", "type_attribute": "symbol", "attributes": {"symbol": "string", "price": "float64"}}
+    ... )
+    >>> schema.table([{"timestamp": 5, "symbol": "SPY"}, {"timestamp": 2, "symbol": "SPY", "price": 1.5}]).to_pydict()[
+    ...     "price"
+    ... ]
+    [1.5, None]
+    """
+
+    name: str
+    base_type: str | None
+    type_attribute: str
+    attributes: Mapping[str, ValueType]
+    types: tuple[str, ...] | None = None
+    key: tuple[str, ...] = ()
+    on_missing: str = "error"
+    timezone: str = "UTC"
+    source: Any = None
+    derived: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", dict(self.attributes))
+        if not isinstance(self.name, str) or not self.name:
+            raise self._error("a stream needs a name")
+        if self.base_type is not None and (not isinstance(self.base_type, str) or not self.base_type):
+            raise self._error(f"base_type must be the name of a type, not {self.base_type!r}")
+        for attribute in self.attributes:
+            if not isinstance(attribute, str) or not attribute:
+                raise self._error(f"an attribute's name must be text, not {attribute!r}; put it in quotes")
+            if attribute in ORDER_COLUMNS or attribute.startswith("_"):
+                raise self._error(f"attribute {attribute!r}: this name belongs to the engine; rename the attribute")
+        if self.type_attribute not in self.attributes:
+            hint = _did_you_mean(str(self.type_attribute), self.attributes)
+            raise self._error(f"type_attribute {self.type_attribute!r} is not among the attributes{hint}")
+        if self.attributes[self.type_attribute] not in (ValueType.STRING, ValueType.INT64):
+            raise self._error(
+                f"type_attribute {self.type_attribute!r} must be string or int64, "
+                f"not {self.attributes[self.type_attribute].value}"
+            )
+        if self.types is not None:
+            if len(set(self.types)) < len(self.types):
+                raise self._error("types lists a type twice")
+            if not all(isinstance(name, str) and name for name in self.types):
+                raise self._error("types must be a list of names")
+        for name in self.key:
+            if name not in self.attributes and name != TIMESTAMP:
+                raise self._error(
+                    f"key {name!r} is not among the attributes{_did_you_mean(str(name), self.attributes)}"
+                )
+        if self.on_missing not in ON_MISSING:
+            raise self._error(f"on_missing must be one of {', '.join(ON_MISSING)}, not {self.on_missing!r}")
+        try:
+            ZoneInfo(self.timezone)
+        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
+            raise self._error(f"unknown timezone {self.timezone!r}; use a name such as America/New_York") from error
+
+    def _error(self, message: str) -> InputError:
+        return InputError(f"stream {self.name!r}: {message}")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
+        """Make a schema of plain values, for events that are given as rows.
+
+        Parameters
+        ----------
+        data
+            `type_attribute`, `attributes` (name to one of int64, float64, bool, string, list<float64>) and optionally
+            `base_type`, `types`, `key`, `on_missing`, `timezone`, `name`.
+        name
+            The stream's name where `data` has none.
+
+        Raises
+        ------
+        InputError
+            A field that is missing, unknown or wrong.
+        """
+        for field_name in data:
+            if field_name not in _FIELDS:
+                raise InputError(f"stream {name!r}: unknown field {field_name!r}{_did_you_mean(field_name, _FIELDS)}")
+        for required in ("type_attribute", "attributes"):
+            if required not in data:
+                raise InputError(f"stream {name!r}: {required} is missing")
+        if not isinstance(data["attributes"], Mapping):
+            raise InputError(f"stream {name!r}: attributes must map each name to its type")
+        types = data.get("types")
+        if types is not None and not isinstance(types, list | tuple):
+            raise InputError(f"stream {name!r}: types must be a list of names, not {types!r}")
+        key = data.get("key") or ()
+        if not isinstance(key, list | tuple):
+            raise InputError(f"stream {name!r}: key must be a list of attributes, not {key!r}")
+        return cls(
+            name=data.get("name", name),
+            base_type=data.get("base_type"),
+            type_attribute=data["type_attribute"],
+            attributes={
+                attribute: attribute_type(text, where=f"stream {name!r}: attribute {attribute!r}")
+                for attribute, text in data["attributes"].items()
+            },
+            types=None if types is None else tuple(str(event_type) for event_type in types),
+            key=tuple(key),
+            on_missing=data.get("on_missing", "error"),
+            timezone=data.get("timezone", "UTC"),
+        )
+
+    @cached_property
+    def referable(self) -> Mapping[str, ValueType]:
+        """All that a pattern can reference: the attributes, and `timestamp` and `seq` as int64."""
+        return {**self.attributes, **ORDER_COLUMNS}
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of the stream's events: `timestamp`, `seq`, then the attributes."""
+        return pa.schema(
+            [
+                pa.field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
+                pa.field(SEQ, pa.int64()),
+                *(pa.field(attribute, ARROW_TYPES[kind]) for attribute, kind in self.attributes.items()),
+            ]
+        )
+
+    def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """The rows as an events table, sorted by (timestamp, seq).
+
+        Parameters
+        ----------
+        rows
+            One mapping an event: `timestamp` in microseconds since the epoch (UTC), `seq` (default: the row's index)
+            and the attributes. A missing attribute and None are null; a float NaN stays NaN.
+
+        Returns
+        -------
+        pyarrow.Table
+            With the columns of `arrow_schema`.
+
+        Raises
+        ------
+        InputError
+            A value that does not fit its attribute, an unknown attribute, a missing timestamp or a repeated seq;
+            the message names the row, counted from 0.
+        """
+        rows = list(rows)
+        for index, row in enumerate(rows):
+            for attribute in row:
+                if attribute not in self.referable:
+                    hint = _did_you_mean(str(attribute), self.referable)
+                    raise self._error(f"row {index}: unknown attribute {attribute!r}{hint}")
+        timestamps = [
+            _required_int64(row.get(TIMESTAMP), f"row {index}: {TIMESTAMP}") for index, row in enumerate(rows)
+        ]
+        seqs = [_required_int64(row.get(SEQ, index), f"row {index}: {SEQ}") for index, row in enumerate(rows)]
+        if len(set(seqs)) < len(seqs):
+            seen: dict[int, int] = {}
+            for index, seq in enumerate(seqs):
+                if seq in seen:
+                    raise self._error(f"rows {seen[seq]} and {index} have the same seq {seq}; a seq is unique")
+                seen[seq] = index
+        order = sorted(range(len(rows)), key=lambda index: (timestamps[index], seqs[index]))
+        columns: dict[str, pa.Array] = {
+            TIMESTAMP: pa.array([timestamps[index] for index in order], type=pa.timestamp("us", tz="UTC")),
+            SEQ: pa.array([seqs[index] for index in order], type=pa.int64()),
+        }
+        for attribute, kind in self.attributes.items():
+            convert = _CONVERT[kind]
+            values = [
+                None
+                if rows[index].get(attribute) is None
+                else convert(rows[index][attribute], f"stream {self.name!r}: row {index}: attribute {attribute!r}")
+                for index in order
+            ]
+            columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)
+        return pa.table(columns, schema=self.arrow_schema)
+
+
+def attribute_type(text: object, *, where: str) -> ValueType:
+    """The type that `text` names; `where` begins the message of the InputError if there is none."""
+    for kind in ValueType:
+        if kind.value == text:
+            return kind
+    names = [kind.value for kind in ValueType]
+    raise InputError(f"{where}: unknown type {text!r}; one of {', '.join(names)}{_did_you_mean(str(text), names)}")
+
+
+def _did_you_mean(word: str, choices: Iterable[str]) -> str:
+    close = get_close_matches(word, list(choices), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _required_int64(value: object, where: str) -> int:
+    if value is None:
+        raise InputError(f"{where} is missing; it is an int64")
+    return _int64(value, where)
+
+
+def _int64(value: object, where: str) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+        raise InputError(f"{where}: {value!r} is no int64")
+    number = int(value)
+    if not _INT64_MIN <= number <= _INT64_MAX:
+        raise InputError(f"{where}: {number} is outside the range of int64")
+    return number
+
+
+def _float64(value: object, where: str) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise InputError(f"{where}: {value!r} is no float64")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise InputError(f"{where}: {value!r} is outside the range of float64") from error
+
+
+def _bool(value: object, where: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{where}: {value!r} is no bool")
+    return bool(value)
+
+
+def _string(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"{where}: {value!r} is no string")
+    return value
+
+
+def _float64_list(value: object, where: str) -> list[float | None]:
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise InputError(f"{where}: {value!r} is no list of float64")
+    return [
+        None if element is None else _float64(element, f"{where}, element {index}")
+        for index, element in enumerate(value)
+    ]
+
+
+_CONVERT = {
+    ValueType.INT64: _int64,
+    ValueType.FLOAT64: _float64,
+    ValueType.BOOL: _bool,
+    ValueType.STRING: _string,
+    ValueType.FLOAT64_LIST: _float64_list,
+}
