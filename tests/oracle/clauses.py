@@ -1,0 +1,269 @@
+"""Clauses of a statement and the rules that a binding must satisfy (language page, sections 3.1 to 3.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Atom,
+    Between,
+    Comparison,
+    Condition,
+    Equivalence,
+    Membership,
+    Not,
+    negate,
+)
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
+from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure, Ties
+from tests.oracle.events import Event, agree, positions
+from tests.oracle.values import Binding, Choice, truth_of
+
+Order = frozenset[tuple[str, str]]
+"""Pairs of variables, where every event of the first is before every event of the second."""
+
+
+class Conjunct:
+    """A disjunction of comparisons, one member of the conjunctive normal form."""
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = tuple(atoms)
+        nodes = [node for atom in atoms for expression in _expressions(atom) for node in walk(expression)]
+        references = [node for node in nodes if isinstance(node, Reference)]
+        aggregates = [node for node in nodes if isinstance(node, Aggregate)]
+        lengths = [node for node in nodes if isinstance(node, Length)]
+        self.variables = {node.variable for node in (*references, *aggregates, *lengths)}
+        self.with_element = sorted({node.variable for node in references if node.element is Element.EACH})
+        self.with_index = sorted(
+            {node.variable for node in references if node.element in (Element.CURRENT, Element.PREVIOUS)}
+            | {node.variable for node in aggregates if node.prefix}
+        )
+        self.needs_whole_list = (
+            {node.variable for node in references if node.element is Element.LAST}
+            | {node.variable for node in aggregates if not node.prefix}
+            | {node.variable for node in lengths}
+        )
+
+    def holds(self, binding: Binding) -> bool:
+        """Whether it holds for every choice of one element and one index of each Kleene variable, independently."""
+        elements = [binding[variable] for variable in self.with_element]
+        indexes = [range(2, len(binding[variable]) + 1) for variable in self.with_index]
+        for chosen_elements in product(*elements):
+            for chosen_indexes in product(*indexes):
+                choice = Choice(
+                    dict(zip(self.with_element, chosen_elements, strict=True)),
+                    dict(zip(self.with_index, chosen_indexes, strict=True)),
+                )
+                if not any(truth_of(atom, binding, choice) is True for atom in self.atoms):
+                    return False
+        return True
+
+
+def _expressions(atom: Atom) -> list[Expression]:
+    match atom:
+        case Comparison(_, left, right):
+            return [left, right]
+        case Membership(expression):
+            return [expression]
+        case Between(expression, low, high):
+            return [expression, low, high]
+
+
+@dataclass(frozen=True)
+class OracleClause:
+    """One clause: its event operands in pattern order, their order, and what constrains them."""
+
+    operands: tuple[EventOperand, ...]
+    order: Order
+    conjuncts: tuple[Conjunct, ...]
+    agree_on: tuple[str, ...]
+
+    @property
+    def positive(self) -> list[EventOperand]:
+        return [operand for operand in self.operands if not operand.negated]
+
+    @property
+    def negated(self) -> list[EventOperand]:
+        return [operand for operand in self.operands if operand.negated]
+
+    def before(self, variable: str) -> list[str]:
+        """P(n): the positive variables ordered before a variable."""
+        return [operand.variable for operand in self.positive if (operand.variable, variable) in self.order]
+
+    def after(self, variable: str) -> list[str]:
+        """S(n): the positive variables ordered after a variable."""
+        return [operand.variable for operand in self.positive if (variable, operand.variable) in self.order]
+
+
+def clauses_of(pattern: Pattern) -> list[OracleClause]:
+    """The disjunctive normal form of the structure, with the conjuncts that have all their variables in the clause."""
+    conjuncts, equivalences = conjunctive_normal_form(pattern.condition)
+    clauses = []
+    for names, order in disjunctive_normal_form(pattern.structure):
+        clauses.append(
+            OracleClause(
+                operands=tuple(operand for operand in pattern.operands if operand.variable in names),
+                order=order,
+                conjuncts=tuple(conjunct for conjunct in conjuncts if conjunct.variables <= names),
+                agree_on=tuple(dict.fromkeys((*pattern.partition_by, *equivalences))),
+            )
+        )
+    return clauses
+
+
+def disjunctive_normal_form(structure: Structure) -> list[tuple[set[str], Order]]:
+    """The branches of a structure: the variables of each, and which come before which."""
+    if isinstance(structure, EventOperand):
+        return [({structure.variable}, frozenset())]
+    branches = [disjunctive_normal_form(operand) for operand in structure.operands]
+    if structure.operator is Operator.OR:
+        return [branch for operand in branches for branch in operand]
+    result = []
+    for parts in product(*branches):
+        names = set().union(*(names for names, _ in parts))
+        order = {pair for _, pairs in parts for pair in pairs}
+        if structure.operator is Operator.SEQ:
+            for later in range(len(parts)):
+                for earlier in range(later):
+                    order |= {(a, b) for a in parts[earlier][0] for b in parts[later][0]}
+        result.append((names, frozenset(order)))
+    return result
+
+
+def conjunctive_normal_form(condition: Condition | None) -> tuple[list[Conjunct], list[str]]:
+    """The conjuncts of a condition, and the attributes of its equivalence tests."""
+    disjunctions: list[list[Atom]] = []
+    equivalences: list[str] = []
+    for part in _conjoined(condition):
+        if isinstance(part, Equivalence):
+            equivalences.extend(part.attributes)
+        else:
+            disjunctions.extend(_distribute(_push_not(part)))
+    return [Conjunct(disjunction) for disjunction in disjunctions], equivalences
+
+
+def _conjoined(condition: Condition | None) -> Iterator[Condition]:
+    if isinstance(condition, AllOf):
+        for operand in condition.operands:
+            yield from _conjoined(operand)
+    elif condition is not None:
+        yield condition
+
+
+def _push_not(condition: Condition, negative: bool = False) -> Condition:
+    """The same condition with NOT only inside its comparisons."""
+    match condition:
+        case Not(operand):
+            return _push_not(operand, not negative)
+        case AllOf(operands):
+            pushed = tuple(_push_not(operand, negative) for operand in operands)
+            return AnyOf(pushed) if negative else AllOf(pushed)
+        case AnyOf(operands):
+            pushed = tuple(_push_not(operand, negative) for operand in operands)
+            return AllOf(pushed) if negative else AnyOf(pushed)
+        case Equivalence():
+            raise AssertionError("an equivalence test stands under OR or NOT")
+        case atom:
+            return negate(atom) if negative else atom
+
+
+def _distribute(condition: Condition) -> list[list[Atom]]:
+    """OR distributed over AND: a list of disjunctions, all of which must hold."""
+    match condition:
+        case AllOf(operands):
+            return [disjunction for operand in operands for disjunction in _distribute(operand)]
+        case AnyOf(operands):
+            parts = [_distribute(operand) for operand in operands]
+            return [[atom for disjunction in chosen for atom in disjunction] for chosen in product(*parts)]
+        case atom:
+            return [[atom]]
+
+
+class Rules:
+    """The rules of one clause over one stream."""
+
+    def __init__(self, pattern: Pattern, clause: OracleClause, events: Sequence[Event]) -> None:
+        self.pattern = pattern
+        self.clause = clause
+        self.events = events
+        if pattern.window.time_us is not None:
+            self.width = pattern.window.time_us
+            self.instant = {event: event.timestamp for event in events}
+        else:
+            assert pattern.window.events is not None
+            self.width = pattern.window.events - 1
+            self.instant = positions(events, pattern.partition_by)
+
+    def is_before(self, one: Event, other: Event) -> bool:
+        """`one before other` under the statement's TIES (section 3.2)."""
+        match self.pattern.ties:
+            case Ties.ARRIVAL:
+                return one.place < other.place
+            case Ties.STRICT:
+                return one.timestamp < other.timestamp
+            case Ties.ANY:
+                return one.timestamp <= other.timestamp and one is not other
+
+    def fits(self, operand: EventOperand, event: Event, binding: Binding) -> bool:
+        """Whether an event has the type of a variable and obeys, with each bound event, all rules over two events.
+
+        These are: distinct events, structure and ties, the window, equivalence tests and PARTITION BY.
+        """
+        if operand.event_type not in event.types:
+            return False
+        name = operand.variable
+        for other_name, others in binding.items():
+            for other in others:
+                if other is event or abs(self.instant[event] - self.instant[other]) > self.width:
+                    return False
+                if self.clause.agree_on and not agree(event, other, self.clause.agree_on):
+                    return False
+                if (other_name, name) in self.clause.order and not self.is_before(other, event):
+                    return False
+                if (name, other_name) in self.clause.order and not self.is_before(event, other):
+                    return False
+        return True
+
+    def conditions_hold(self, binding: Binding, growing: str | None = None) -> bool:
+        """Whether every conjunct holds all of whose variables are bound.
+
+        A list that is still growing has no last element, no length and no aggregate over all of it yet.
+        """
+        return all(
+            conjunct.holds(binding)
+            for conjunct in self.clause.conjuncts
+            if conjunct.variables <= binding.keys() and growing not in conjunct.needs_whole_list
+        )
+
+    def is_rejected(self, binding: Binding) -> bool:
+        """Whether an event of a negated variable rejects the match (section 3.5)."""
+        return any(self._rejects(operand, event, binding) for operand in self.clause.negated for event in self.events)
+
+    def _rejects(self, operand: EventOperand, event: Event, binding: Binding) -> bool:
+        matched = [other for others in binding.values() for other in others]
+        if operand.event_type not in event.types or event in matched:
+            return False
+        before = self.clause.before(operand.variable)
+        after = self.clause.after(operand.variable)
+        first = min(self.instant[other] for other in matched)
+        last = max(self.instant[other] for other in matched)
+        if before:
+            if not all(self.is_before(other, event) for variable in before for other in binding[variable]):
+                return False
+        elif self.instant[event] < last - self.width:
+            return False
+        if after:
+            if not all(self.is_before(event, other) for variable in after for other in binding[variable]):
+                return False
+        elif self.instant[event] > first + self.width:
+            return False
+        if self.clause.agree_on and not all(agree(event, other, self.clause.agree_on) for other in matched):
+            return False
+        extended = {**binding, operand.variable: (event,)}
+        return all(
+            conjunct.holds(extended) for conjunct in self.clause.conjuncts if operand.variable in conjunct.variables
+        )

@@ -1,0 +1,225 @@
+"""Values of expressions and truth of comparisons (language page, section 3.4).
+
+A value is an int (int64), float, bool, str, list of floats, or None for null. A truth is True, False, or None for
+unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Negative,
+    Reference,
+)
+from tests.oracle.events import Event, is_absent
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+Binding = Mapping[str, tuple[Event, ...]]
+"""The events of each variable; one event for a variable that is no Kleene variable."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The bound element and the index i (from 2) of each Kleene variable that a conjunct mentions so."""
+
+    elements: Mapping[str, Event] = field(default_factory=dict)
+    indexes: Mapping[str, int] = field(default_factory=dict)
+
+
+def value_of(expression: Expression, binding: Binding, choice: Choice) -> Any:
+    """The value of an expression; a variable that the binding has not (another branch) gives null."""
+    match expression:
+        case Literal(value):
+            return value
+        case Reference(variable, attribute, element):
+            event = _event(variable, element, binding, choice)
+            return None if event is None else event.attributes[attribute]
+        case Length(variable):
+            return len(binding[variable]) if variable in binding else None
+        case Aggregate(function, variable, attribute, prefix):
+            if variable not in binding:
+                return None
+            events = binding[variable][: choice.indexes[variable] - 1] if prefix else binding[variable]
+            return aggregate(function, [event.attributes[attribute] for event in events])
+        case Negative(operand):
+            number = value_of(operand, binding, choice)
+            return None if number is None else _int64(-number)
+        case Arithmetic(operator, left, right):
+            return arithmetic(operator, value_of(left, binding, choice), value_of(right, binding, choice))
+        case Call(function, arguments):
+            return call(function, [value_of(argument, binding, choice) for argument in arguments])
+
+
+def _event(variable: str, element: Element, binding: Binding, choice: Choice) -> Event | None:
+    if variable not in binding:
+        return None
+    events = binding[variable]
+    match element:
+        case Element.ONLY | Element.FIRST:
+            return events[0]
+        case Element.LAST:
+            return events[-1]
+        case Element.EACH:
+            return choice.elements[variable]
+        case Element.CURRENT:
+            return events[choice.indexes[variable] - 1]
+        case Element.PREVIOUS:
+            return events[choice.indexes[variable] - 2]
+
+
+def _int64(number: int | float) -> int | float | None:
+    """The number, or null where an integer leaves int64."""
+    if isinstance(number, int) and not INT64_MIN <= number <= INT64_MAX:
+        return None
+    return number
+
+
+def arithmetic(operator: str, left: Any, right: Any) -> int | float | None:
+    """`left operator right`; null with null, on division by zero and on int64 overflow."""
+    if left is None or right is None:
+        return None
+    match operator:
+        case "+":
+            return _int64(left + right)
+        case "-":
+            return _int64(left - right)
+        case "*":
+            return _int64(left * right)
+        case "/":
+            return None if right == 0 else float(left) / float(right)
+        case "%":
+            return None if right == 0 else _remainder(left, right)
+    raise AssertionError(operator)
+
+
+def _remainder(dividend: int | float, divisor: int | float) -> int | float:
+    """The remainder with the sign of the dividend."""
+    if isinstance(dividend, int) and isinstance(divisor, int):
+        size = abs(dividend) % abs(divisor)
+        return -size if dividend < 0 else size
+    if is_absent(float(dividend)) or is_absent(float(divisor)) or math.isinf(dividend):
+        return math.nan
+    return math.fmod(dividend, divisor)
+
+
+def call(function: str, arguments: list[Any]) -> int | float | None:
+    """abs, sqrt, ln and corr; null outside their domain."""
+    if any(argument is None for argument in arguments):
+        return None
+    if function == "corr":
+        return correlation(*arguments)
+    (x,) = arguments
+    match function:
+        case "abs":
+            return _int64(abs(x))
+        case "sqrt":
+            return None if x < 0 else math.sqrt(x)
+        case "ln":
+            return None if x <= 0 else math.log(x)
+    raise AssertionError(function)
+
+
+def correlation(x: list[float | None], y: list[float | None]) -> float | None:
+    """Pearson's correlation of two lists; null where it is undefined."""
+    if len(x) != len(y) or len(x) < 2 or any(is_absent(number) for number in (*x, *y)):
+        return None
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        return None
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    deviation = math.sqrt(sum((a - mean_x) ** 2 for a in x)) * math.sqrt(sum((b - mean_y) ** 2 for b in y))
+    if deviation == 0 or not math.isfinite(deviation):
+        return None
+    return covariance / deviation
+
+
+def aggregate(function: str, values: list[Any]) -> Any:
+    """An aggregate over the values of a list of events, in stream order."""
+    if function in ("first", "last"):
+        return values[0 if function == "first" else -1]
+    present = [value for value in values if value is not None]
+    if function == "count":
+        return len(present)
+    if not present:
+        return None
+    if any(is_absent(value) for value in present):
+        return math.nan
+    match function:
+        case "sum":
+            return _int64(sum(present))
+        case "avg":
+            return sum(present) / len(present)
+        case "min":
+            return min(present)
+        case "max":
+            return max(present)
+    raise AssertionError(function)
+
+
+def truth_of(atom: Atom, binding: Binding, choice: Choice) -> bool | None:
+    """The truth of one comparison."""
+    match atom:
+        case Comparison(comparator, left, right):
+            return compare(comparator, value_of(left, binding, choice), value_of(right, binding, choice))
+        case Membership(expression, values, _, negated):
+            value = value_of(expression, binding, choice)
+            truths = [compare(Comparator.EQ, value, member) for member in values]
+            return _negated(any_of(truths), negated) if not is_absent(value) else None
+        case Between(expression, low, high, negated):
+            value = value_of(expression, binding, choice)
+            above = compare(Comparator.GE, value, value_of(low, binding, choice))
+            below = compare(Comparator.LE, value, value_of(high, binding, choice))
+            return _negated(all_of([above, below]), negated)
+
+
+def compare(comparator: Comparator, left: Any, right: Any) -> bool | None:
+    """Exact comparison of two values; unknown with null, NaN or a list.
+
+    Python compares an int with a float exactly, and strings by code point.
+    """
+    if is_absent(left) or is_absent(right) or isinstance(left, list) or isinstance(right, list):
+        return None
+    match comparator:
+        case Comparator.EQ:
+            return left == right
+        case Comparator.NE:
+            return left != right
+        case Comparator.LT:
+            return left < right
+        case Comparator.LE:
+            return left <= right
+        case Comparator.GT:
+            return left > right
+        case Comparator.GE:
+            return left >= right
+
+
+def all_of(truths: list[bool | None]) -> bool | None:
+    """AND of SQL's logic."""
+    if False in truths:
+        return False
+    return None if None in truths else True
+
+
+def any_of(truths: list[bool | None]) -> bool | None:
+    """OR of SQL's logic."""
+    if True in truths:
+        return True
+    return None if None in truths else False
+
+
+def _negated(truth: bool | None, negated: bool) -> bool | None:
+    return (not truth) if negated and truth is not None else truth
