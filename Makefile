@@ -57,7 +57,7 @@ $(BIN)/python:
 	    "$$name" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null && python="$$(command -v $$name)"; \
 	done; \
 	if ! "$${python:-false}" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then \
-	    echo "make: Python 3.11 is needed, but $${python:-neither python3.11 nor python3} is not it." >&2; \
+	    echo "make: Python 3.11 is needed, and $${python:-what PATH has as python3.11 or python3} is not it." >&2; \
 	    echo "Install it (Debian: apt-get install python3.11 python3.11-venv), or name it: make PYTHON=/path/to/python3.11" >&2; \
 	    exit 2; \
 	fi; \
