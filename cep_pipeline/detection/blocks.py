@@ -1,0 +1,45 @@
+"""Blocks of matches of fixed width: what a kernel hands to everything behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.patterns.normal_form import Clause
+
+
+@dataclass(frozen=True, eq=False)
+class MatchBlock:
+    """Matches of one clause whose positive variables each bind one event.
+
+    Attributes
+    ----------
+    clause
+        The clause that the matches satisfy.
+    rows
+        int32, shape (k, n): row i holds the events of the clause's i-th positive variable, in pattern order, as row
+        indices into the events table; column m is one match. The matches of a block are in no particular order.
+    """
+
+    clause: Clause
+    rows: Array
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or self.rows.shape[0] != len(self.clause.positive) or self.rows.dtype != np.int32:
+            raise ValueError(
+                f"a block of clause {self.clause.index} needs int32 rows of shape ({len(self.clause.positive)}, n), "
+                f"not {self.rows.dtype} of shape {self.rows.shape}"
+            )
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[1])
+
+    def rows_of(self, variable: str) -> Array:
+        """The events that `variable` binds, int32 of shape (n,)."""
+        for position, positive in enumerate(self.clause.positive):
+            if positive.name == variable:
+                rows: Array = self.rows[position]
+                return rows
+        raise KeyError(variable)

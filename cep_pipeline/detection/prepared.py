@@ -1,0 +1,119 @@
+"""Events of one slice, prepared once for all patterns that run over it.
+
+The split by event type, the converted columns and whatever a kernel derives from them (views, index ranges) belong to
+the slice and not to a pattern: sharing them is most of what a light workload of many patterns can save.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.columns import Array, Column, TableColumns
+from cep_pipeline.errors import DataError, InputError
+
+Boundary = tuple[int, int]
+"""A point `(timestamp in microseconds, seq)` of the stream's order."""
+MAX_ROWS = 2**31 - 64
+"""Row numbers are int32; a slice that has more must be cut."""
+
+T = TypeVar("T")
+
+
+class PreparedEvents:
+    """The events of one slice, with the split by type and all derived arrays made on first use.
+
+    Parameters
+    ----------
+    table
+        Events sorted by (timestamp, seq): `timestamp`, `seq` and the attributes.
+    type_attribute
+        The attribute whose text is an event's type.
+    base_type
+        A type that every event has, or None.
+
+    Raises
+    ------
+    InputError
+        The table lacks one of the columns `timestamp`, `seq` and the type attribute.
+    DataError
+        The slice is too large for int32 row numbers.
+    """
+
+    def __init__(self, table: pa.Table, *, type_attribute: str, base_type: str | None = None) -> None:
+        for name in ("timestamp", "seq", type_attribute):
+            if name not in table.column_names:
+                raise InputError(f"the events have no column {name!r}; they have {', '.join(table.column_names)}")
+        if table.num_rows > MAX_ROWS:
+            raise DataError(f"a slice of {table.num_rows:,} events is too large (at most {MAX_ROWS:,}): cut it")
+        self.table = table
+        self.type_attribute = type_attribute
+        self.base_type = base_type
+        self._columns = TableColumns(table)
+        self._leaves: dict[str, Array] = {}
+        self._derived: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def timestamps(self) -> Array:
+        """int64, shape (n,): microseconds since the epoch, ascending."""
+        return self._columns.column("timestamp").values
+
+    @property
+    def seqs(self) -> Array:
+        """int64, shape (n,)."""
+        return self._columns.column("seq").values
+
+    def column(self, name: str) -> Column:
+        """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
+        return self._columns.column(name)
+
+    def split(self, event_types: Iterable[str]) -> None:
+        """Find the rows of all these types in one pass, so that `leaf_rows` need not ask for them one by one."""
+        missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
+        if self.base_type in missing:
+            missing.remove(self.base_type)
+            self._leaves[self.base_type] = np.arange(len(self), dtype=np.int32)
+        if not missing:
+            return
+        codes, names = self._type_codes()
+        code_of = {name: code for code, name in enumerate(names)}
+        for name in missing:
+            code = code_of.get(name)
+            rows = np.empty(0, np.int32) if code is None else np.flatnonzero(codes == code).astype(np.int32)
+            self._leaves[name] = rows
+
+    def leaf_rows(self, event_type: str) -> Array:
+        """int32, ascending: the rows of all events of a type."""
+        self.split((event_type,))
+        return self._leaves[event_type]
+
+    def rows_before(self, boundary: Boundary) -> int:
+        """How many events come before a point of the stream's order."""
+        timestamp, seq = boundary
+        first = int(np.searchsorted(self.timestamps, timestamp, "left"))
+        last = int(np.searchsorted(self.timestamps, timestamp, "right"))
+        return first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
+
+    def derive(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The array (or whatever else) kept under `key`, made on first use; patterns share it through its key."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return cast(T, self._derived[key])
+
+    def _type_codes(self) -> tuple[Array, list[str]]:
+        """A code for each event, -1 for a null type, and the text of each code."""
+        array = self.table.column(self.type_attribute)
+        if not pa.types.is_dictionary(array.type):
+            array = array.dictionary_encode()
+        array = array.unify_dictionaries().combine_chunks()
+        if isinstance(array, pa.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+        names = [None if entry is None else str(entry) for entry in array.dictionary.to_pylist()]
+        codes = array.indices.fill_null(-1).to_numpy()
+        return codes, cast(list[str], names)
