@@ -1,0 +1,168 @@
+"""Parquet files that tasks write under a table's location: names that never collide, one way to write and read them.
+
+A task gets a `DataDirectory`, writes its file, and returns the path; the driver hands the paths of successful
+attempts to `publish_*`. A file that is never published is an orphan, removed by `maintain`.
+"""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.warehouse.layout import folder_name
+
+ROW_GROUP_ROWS = 65_536
+"""Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """Where the tasks of one step of a run write: shipped to the workers, needs no catalog there.
+
+    Parameters
+    ----------
+    location
+        Folder or URI prefix, under the table's location, of the day (and pattern set).
+    run_id
+        The run, which is part of every file name.
+    """
+
+    location: str
+    run_id: str
+
+    def file(self, task: int, attempt: int = 0) -> str:
+        """Return a new path for a task's file, and make its folder.
+
+        The name holds run, task and attempt, and a random part: a run that is resumed under its old id must never
+        write over a file that a snapshot names.
+        """
+        make_directory(self.location)
+        return f"{self.location}/{folder_name(self.run_id)}-{task:05d}-{attempt}-{uuid.uuid4().hex[:8]}.parquet"
+
+
+def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
+    """Return the pyarrow file system of a path or URI, and the path in it.
+
+    Raises
+    ------
+    InputError
+        The scheme is unknown to pyarrow, or its settings are wrong.
+    """
+    if "://" not in location:
+        return pafs.LocalFileSystem(), str(Path(location).absolute())
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(location)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{location}: not a place that can be read and written: {error}") from error
+    return filesystem, path
+
+
+def make_directory(location: str) -> None:
+    """Make a folder with its parents; nothing to do on an object store."""
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        with storage_errors(f"making the folder {location}"):
+            Path(path).mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn a full disk, a missing permission or another failure of storage into an error that says what to do.
+
+    Parameters
+    ----------
+    what
+        What was being done, with the path: "writing /warehouse/…".
+    """
+    try:
+        yield
+    except OSError as error:
+        raise explain_storage_error(what, error) from error
+
+
+def explain_storage_error(what: str, error: OSError) -> CepError:
+    """Return the error to raise for a failure of storage; what is published is never touched by one."""
+    number = error.errno
+    text = str(error)
+    if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text or "Disk quota" in text:
+        return CepError(
+            f"{what}: the disk is full. Nothing that is published has changed; "
+            "free some space (`cep maintain` removes files that no table uses) and run again"
+        )
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text or "Read-only" in text:
+        return InputError(
+            f"{what}: permission denied. Give this user write access, or name another warehouse location"
+        )
+    return CepError(f"{what}: {error.strerror or text}")
+
+
+@contextmanager
+def open_data_file(path: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """Open a Parquet file for writing batch after batch, with the settings of the warehouse.
+
+    Parameters
+    ----------
+    path
+        From `DataDirectory.file`.
+    schema
+        Columns of the table, without dictionaries (`TableLayout.schema`).
+
+    Raises
+    ------
+    CepError
+        When the disk is full.
+    InputError
+        When the place cannot be written.
+    """
+    filesystem, inner = open_filesystem(path)
+    with (
+        storage_errors(f"writing {path}"),
+        pq.ParquetWriter(inner, schema, filesystem=filesystem, compression="zstd", store_schema=False) as writer,
+    ):
+        yield writer
+
+
+def write_data_file(path: str, table: pa.Table, schema: pa.Schema) -> str:
+    """Write a table as one Parquet file and return its path.
+
+    The columns are brought into the order and types of `schema` (dictionaries become strings; a column that is
+    missing is null).
+    """
+    with open_data_file(path, schema) as writer:
+        writer.write_table(conform(table, schema), row_group_size=ROW_GROUP_ROWS)
+    return path
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the table with exactly the columns of `schema`; missing ones are null, others are dropped."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Expression | None = None) -> pa.Table:
+    """Read the rows of one Parquet file in their order, as these columns."""
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"reading {path}"):
+        present = pq.read_schema(inner, filesystem=filesystem).names
+        table = pq.read_table(
+            inner,
+            columns=[field.name for field in columns if field.name in present],
+            filesystem=filesystem,
+            filters=row_filter,
+            partitioning=None,
+        )
+    return conform(table, columns)

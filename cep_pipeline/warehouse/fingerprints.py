@@ -1,0 +1,211 @@
+"""Fingerprints: what a published day was made from, so that a day whose inputs have changed since is seen as stale.
+
+Only contents enter a fingerprint, never snapshot ids, times or run ids: publishing the same day twice from the same
+inputs gives the same fingerprint and makes nothing after it stale.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from cep_pipeline.errors import InputError
+
+_READ_BYTES = 1 << 20
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no blanks, no NaN.
+
+    Raises
+    ------
+    ValueError
+        When the value holds NaN or an infinity, which JSON cannot say.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [None, "x"]})
+    '{"a":[null,"x"],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """Return the first 32 hex digits of the sha256 of the canonical JSON of a value.
+
+    Examples
+    --------
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    >>> len(digest_of(None))
+    32
+    """
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+NO_CARRY = digest_of({})
+"""Digest of the carry-in of a day that has no published day before it: the same as that of an empty carry-out."""
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One raw input file: its name without folder, size in bytes, and sha256 in hex."""
+
+    name: str
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, path: str | Path) -> RawFile:
+        """Read a file and describe it.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be read.
+        """
+        path = Path(path)
+        hasher = hashlib.sha256()
+        size = 0
+        try:
+            with path.open("rb") as stream:
+                while chunk := stream.read(_READ_BYTES):
+                    hasher.update(chunk)
+                    size += len(chunk)
+        except OSError as error:
+            raise InputError(f"{path}: the raw file cannot be read: {error.strerror or error}") from error
+        return cls(path.name, size, hasher.hexdigest())
+
+
+@dataclass(frozen=True)
+class EventsFingerprint:
+    """What the published events of one day follow from.
+
+    Parameters
+    ----------
+    raw_files
+        The raw files of the day; their order does not matter. Empty for a day published as empty.
+    schema
+        Digest of the stream schema (`digest_of` its definition).
+    carry_in
+        Digest of the carry-out of the latest published earlier day, `NO_CARRY` where there is none.
+    """
+
+    raw_files: tuple[RawFile, ...]
+    schema: str
+    carry_in: str = NO_CARRY
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raw_files", tuple(sorted(self.raw_files, key=lambda file: (file.name, file.sha256))))
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint as 32 hex digits: equal exactly where the inputs are equal."""
+        return digest_of(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, read back by `from_json`."""
+        files = [[file.name, file.size, file.sha256] for file in self.raw_files]
+        return {"raw_files": files, "schema": self.schema, "carry_in": self.carry_in}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> EventsFingerprint:
+        """Make a fingerprint from its JSON form."""
+        files = tuple(RawFile(name, size, sha256) for name, size, sha256 in document["raw_files"])
+        return cls(files, document["schema"], document["carry_in"])
+
+    def differences(self, now: EventsFingerprint) -> tuple[str, ...]:
+        """Say for a person what differs between this recorded fingerprint and the one that holds now."""
+        return (
+            *_raw_file_differences(self.raw_files, now.raw_files),
+            *(("the stream schema has changed",) if self.schema != now.schema else ()),
+            *(("the carry-in from the day before has changed",) if self.carry_in != now.carry_in else ()),
+        )
+
+
+@dataclass(frozen=True)
+class MatchesFingerprint:
+    """What the published matches of one (pattern set, day) follow from.
+
+    Parameters
+    ----------
+    pattern_set_version
+        Digest of the pattern set: formatted patterns and parameter values.
+    events_from
+        First day of the range of events that detection looked at (the day itself without a look-back that crosses
+        midnight), None for a look-back to the beginning of the stream.
+    events
+        Published day -> digest of its `EventsFingerprint`, for every published day from `events_from` to the day.
+        A day that is published later inside the range therefore makes the matches stale too.
+    carry_in
+        Digest of the carry state of OUTPUT and CONSUME after the latest earlier day, `NO_CARRY` where there is none.
+    """
+
+    pattern_set_version: str
+    events_from: date | None
+    events: Mapping[date, str] = field(default_factory=dict)
+    carry_in: str = NO_CARRY
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "events", MappingProxyType(dict(sorted(self.events.items()))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_matches_fingerprint, (self.to_json(),))
+
+    @property
+    def digest(self) -> str:
+        """The fingerprint as 32 hex digits: equal exactly where the inputs are equal."""
+        return digest_of(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form, read back by `from_json`."""
+        return {
+            "pattern_set_version": self.pattern_set_version,
+            "events_from": self.events_from.isoformat() if self.events_from else None,
+            "events": {day.isoformat(): digest for day, digest in self.events.items()},
+            "carry_in": self.carry_in,
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> MatchesFingerprint:
+        """Make a fingerprint from its JSON form."""
+        first = document["events_from"]
+        events = {date.fromisoformat(day): digest for day, digest in document["events"].items()}
+        return cls(
+            document["pattern_set_version"],
+            date.fromisoformat(first) if first else None,
+            events,
+            document["carry_in"],
+        )
+
+    def differences(self, now: MatchesFingerprint) -> tuple[str, ...]:
+        """Say for a person what differs between this recorded fingerprint and the one that holds now."""
+        changed = sorted(day for day in {*self.events, *now.events} if self.events.get(day) != now.events.get(day))
+        return (
+            *(("the pattern set has changed",) if self.pattern_set_version != now.pattern_set_version else ()),
+            *(f"the events of {day.isoformat()} have changed" for day in changed),
+            *(("the carry state from the day before has changed",) if self.carry_in != now.carry_in else ()),
+        )
+
+
+def _matches_fingerprint(document: Mapping[str, Any]) -> MatchesFingerprint:
+    return MatchesFingerprint.from_json(document)
+
+
+def _raw_file_differences(before: Sequence[RawFile], after: Sequence[RawFile]) -> list[str]:
+    if tuple(before) == tuple(after):
+        return []
+    old = {file.name: file for file in before}
+    new = {file.name: file for file in after}
+    if len(old) < len(before) or len(new) < len(after):
+        return ["the raw files have changed"]
+    added = [f"raw file {name} is new" for name in new if name not in old]
+    gone = [f"raw file {name} is gone" for name in old if name not in new]
+    changed = [f"raw file {name} has changed" for name, file in new.items() if name in old and old[name] != file]
+    return [*added, *gone, *changed]

@@ -1,0 +1,206 @@
+"""The tables of a stream: their columns, partitions and sort orders, and how names become folders.
+
+Every table is an Apache Iceberg table in the namespace of its stream, at `<warehouse>/<stream>/<table>`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.schema import StreamSchema
+
+FORMAT_VERSION = 1
+"""Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
+
+DAY = "day"
+"""Column of the stored date in `events`, `quarantine` and `statistics`."""
+
+UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
+
+BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        (DAY, pa.date32()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("raw", pa.string()),
+    ]
+)
+"""Rejected rows: the name of the raw file, the line in it (from 1; the row number in Parquet), why, and its text."""
+
+MATCHES_SCHEMA = pa.schema(
+    [
+        ("pattern_set", pa.string()),
+        ("final_day", pa.date32()),
+        ("pattern", pa.string()),
+        ("pattern_version", pa.string()),
+        ("match_id", pa.string()),
+        ("start_ts", UTC_MICROSECONDS),
+        ("end_ts", UTC_MICROSECONDS),
+        ("bindings", BINDINGS),
+        ("returns", pa.string()),
+    ]
+)
+"""Matches: the row of the language page, with `returns` as JSON text, and what it was published under."""
+
+STATISTICS_SCHEMA = pa.schema(
+    [
+        ("pattern_set", pa.string()),
+        (DAY, pa.date32()),
+        ("run_id", pa.string()),
+        ("recorded_at", UTC_MICROSECONDS),
+        ("snapshot", pa.string()),
+    ]
+)
+
+PLANS_SCHEMA = pa.schema(
+    [
+        ("pattern_set", pa.string()),
+        ("version", pa.int64()),
+        ("plan", pa.string()),
+        ("explain", pa.string()),
+        ("reason", pa.string()),
+        ("pattern_set_version", pa.string()),
+        ("run_id", pa.string()),
+        ("created_at", UTC_MICROSECONDS),
+    ]
+)
+
+DECISIONS_SCHEMA = pa.schema(
+    [
+        ("pattern_set", pa.string()),
+        ("kind", pa.string()),
+        ("outcome", pa.string()),
+        ("reason", pa.string()),
+        ("decided_at", UTC_MICROSECONDS),
+        (DAY, pa.date32()),
+        ("plan_version", pa.int64()),
+        ("run_id", pa.string()),
+        ("details", pa.string()),
+    ]
+)
+
+RUNS_SCHEMA = pa.schema(
+    [
+        ("run_id", pa.string()),
+        (DAY, pa.date32()),
+        ("status", pa.string()),
+        ("started_at", UTC_MICROSECONDS),
+        ("finished_at", UTC_MICROSECONDS),
+        ("recorded_at", UTC_MICROSECONDS),
+        ("events", pa.int64()),
+        ("rejected", pa.int64()),
+        ("steps", pa.string()),
+        ("matches", pa.string()),
+        ("plans", pa.string()),
+        ("validation", pa.string()),
+        ("error", pa.string()),
+        ("details", pa.string()),
+    ]
+)
+
+
+class EventSchema(Protocol):
+    """What the warehouse needs of a stream schema: `StreamSchema` has it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of its events in memory: timestamp, seq and the attributes."""
+
+
+@dataclass(frozen=True)
+class TableLayout:
+    """Columns, identity partitions and sort order of one table."""
+
+    name: str
+    schema: pa.Schema
+    partitions: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
+
+
+def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
+    """Return table name -> layout of all tables of a stream with such events (`events_columns`)."""
+    layouts = (
+        TableLayout("events", events_schema, (DAY,), ("timestamp", "seq")),
+        TableLayout("quarantine", QUARANTINE_SCHEMA, (DAY,)),
+        TableLayout("statistics", STATISTICS_SCHEMA, ("pattern_set", DAY)),
+        TableLayout("plans", PLANS_SCHEMA),
+        TableLayout("decisions", DECISIONS_SCHEMA),
+        TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",)),
+        TableLayout("runs", RUNS_SCHEMA),
+    )
+    return {layout.name: layout for layout in layouts}
+
+
+def events_columns(schema: EventSchema | StreamSchema) -> pa.Schema:
+    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`.
+
+    Raises
+    ------
+    InputError
+        An attribute is called `day`, or timestamp or seq is missing.
+    """
+    fields = [pa.field(field.name, _plain(field.type)) for field in schema.arrow_schema]
+    names = {field.name for field in fields}
+    if DAY in names:
+        raise InputError(
+            f"stream {schema.name}: an attribute is called '{DAY}', which is the warehouse's own column; "
+            "give the source column another name in the stream schema"
+        )
+    for name in ("timestamp", "seq"):
+        if name not in names:
+            raise InputError(f"stream {schema.name}: the events have no column '{name}'")
+    return pa.schema([*fields, pa.field(DAY, pa.date32())])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+_STREAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def check_stream_name(name: str) -> str:
+    """Return a stream's name if it can be a namespace and a folder.
+
+    Raises
+    ------
+    InputError
+        It has other characters than letters, digits, `_` and `-`, or begins with a digit or `-`.
+    """
+    if not _STREAM_NAME.fullmatch(name):
+        raise InputError(f"stream name {name!r}: only letters, digits, '_' and '-', not beginning with a digit or '-'")
+    return name
+
+
+def folder_name(text: str) -> str:
+    """Return a text as part of a path: itself where it is safe, else made safe and told apart by a hash.
+
+    Examples
+    --------
+    >>> folder_name("run-1")
+    'run-1'
+    >>> folder_name("scheduled__2013-10-07T00:00:00+00:00")
+    'scheduled__2013-10-07T00-00-00-00-00_33ed3b8e'
+    """
+    safe = _UNSAFE.sub("-", text)
+    if safe == text and text not in ("", ".", ".."):
+        return text
+    return f"{safe}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -1,0 +1,273 @@
+"""What the warehouse remembers: published days, files of events, runs, plans, decisions, stale days."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Literal
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+
+RunStatus = Literal["running", "succeeded", "failed"]
+RUN_STATUSES: tuple[RunStatus, ...] = ("running", "succeeded", "failed")
+
+
+@dataclass(frozen=True)
+class PublishedDay:
+    """The published events of one day (an empty day too).
+
+    Parameters
+    ----------
+    day
+        The stored date, in the time zone of the stream schema.
+    events, rejected
+        Number of events, and of quarantined rows that were published for the day.
+    fingerprint
+        What the events were made from.
+    carry_out_digest
+        Digest of what the next day carries in.
+    counts
+        Further counts of the publishing run, as it gave them.
+    run_id, published_at, snapshot_id
+        The publishing run, when (UTC), and the Iceberg snapshot of the `events` table that it made.
+    """
+
+    day: date
+    events: int
+    rejected: int
+    fingerprint: EventsFingerprint
+    carry_out_digest: str
+    counts: Mapping[str, int]
+    run_id: str
+    published_at: datetime
+    snapshot_id: int
+
+
+@dataclass(frozen=True)
+class PublishedMatches:
+    """The published matches of one (pattern set, day); `counts` holds the matches by pattern and what else was given."""
+
+    pattern_set: str
+    final_day: date
+    matches: int
+    fingerprint: MatchesFingerprint
+    carry_out_digest: str
+    counts: Mapping[str, int]
+    run_id: str
+    published_at: datetime
+    snapshot_id: int
+
+
+@dataclass(frozen=True)
+class EventsFile:
+    """One Parquet file of published events, sorted by (timestamp, seq).
+
+    Parameters
+    ----------
+    path
+        Full path or URI, as pyarrow and Spark read it.
+    day, rows, size_bytes
+        Its day, number of rows (at least 1) and size.
+    first, last
+        The smallest and the largest point (timestamp in microseconds UTC, seq) in it. Timestamps and seq are each exact
+        bounds; as files are sorted by both they are the first and the last row's.
+    """
+
+    path: str
+    day: date
+    rows: int
+    size_bytes: int
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class EventsSnapshot:
+    """The published events as they were at one moment: what a detection run is pinned to.
+
+    Parameters
+    ----------
+    snapshot_id
+        Iceberg snapshot of the `events` table, None where nothing has been published yet.
+    days
+        Published day -> its record, in order of days, consistent with the snapshot.
+    """
+
+    snapshot_id: int | None
+    days: Mapping[date, PublishedDay]
+
+    def digests(self, first: date | None, last: date) -> dict[date, str]:
+        """Return day -> events digest of the published days from `first` (None: the beginning) to `last`, both in."""
+        return {
+            day: published.fingerprint.digest
+            for day, published in self.days.items()
+            if (first is None or first <= day) and day <= last
+        }
+
+    def matches_fingerprint(
+        self, pattern_set_version: str, first: date | None, day: date, *, carry_in: str
+    ) -> MatchesFingerprint:
+        """Return the fingerprint of matches of `day` that were detected over the events of `first` to `day`."""
+        return MatchesFingerprint(pattern_set_version, first, self.digests(first, day), carry_in)
+
+
+@dataclass(frozen=True)
+class StaleDay:
+    """A day to be redone: from its events on (`pattern_set` None), or only the matches of one pattern set.
+
+    `reasons` are sentences for a person, at least one.
+    """
+
+    day: date
+    pattern_set: str | None
+    reasons: tuple[str, ...]
+
+    @property
+    def step(self) -> str:
+        """The first step to redo: `ingest` or `detect`."""
+        return "ingest" if self.pattern_set is None else "detect"
+
+
+@dataclass(frozen=True)
+class RunStep:
+    """One step of a run: its name, how long it took (seconds), and what it counted."""
+
+    name: str
+    seconds: float
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run over one day, as far as it has come.
+
+    A run is recorded when it starts (`running`) and when it ends; the table only grows, and readers see the latest
+    record of each (run_id, day).
+
+    Parameters
+    ----------
+    run_id, day
+        The run, and its day (None for a run that is not of a day).
+    status
+        running, succeeded or failed.
+    started_at, finished_at
+        Aware datetimes; finished_at is None while it runs.
+    steps
+        The steps done, in order.
+    events, rejected
+        Events published and rows rejected, None where the run did not come that far.
+    matches
+        Pattern -> number of matches.
+    plans
+        Pattern set -> version of the plan that was used.
+    validation
+        Result document of the data validation, or where it is.
+    error
+        What went wrong, for a failed run.
+    details
+        Anything else, as JSON.
+    """
+
+    run_id: str
+    day: date | None
+    status: RunStatus
+    started_at: datetime
+    finished_at: datetime | None = None
+    steps: tuple[RunStep, ...] = ()
+    events: int | None = None
+    rejected: int | None = None
+    matches: Mapping[str, int] = field(default_factory=dict)
+    plans: Mapping[str, int] = field(default_factory=dict)
+    validation: Mapping[str, Any] | None = None
+    error: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.run_id:
+            raise InputError("a run record needs a run_id")
+        if self.status not in RUN_STATUSES:
+            raise InputError(f"run {self.run_id}: status {self.status!r} is none of {', '.join(RUN_STATUSES)}")
+        for name in ("started_at", "finished_at"):
+            moment = getattr(self, name)
+            if moment is not None and moment.tzinfo is None:
+                raise InputError(f"run {self.run_id}: {name} has no time zone; give an aware datetime")
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the run took, None while it runs."""
+        return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
+
+
+@dataclass(frozen=True)
+class PlanRecord:
+    """One version of the plan of a pattern set.
+
+    Parameters
+    ----------
+    pattern_set, version
+        Versions count from 1 within the pattern set.
+    plan
+        JSON form of the plan.
+    explain
+        The plan as printed for a person.
+    reason
+        Why it was made: first plan, by hand, a violated invariant.
+    pattern_set_version
+        Digest of the pattern set that it was made for.
+    run_id, created_at
+        The run that made it, and when (UTC).
+    """
+
+    pattern_set: str
+    version: int
+    plan: Mapping[str, Any]
+    explain: str
+    reason: str
+    pattern_set_version: str
+    run_id: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One decision of the adaptation loop: whether to replan a pattern set, and why.
+
+    `kind` is the decision function's name, `outcome` what it decided (replan, keep, no new data), `details` the
+    violated invariant, measured values and the like.
+    """
+
+    pattern_set: str
+    kind: str
+    outcome: str
+    reason: str
+    decided_at: datetime
+    day: date | None = None
+    plan_version: int | None = None
+    run_id: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LeaseHolder:
+    """Who holds a lease: stream and unit, host, pid and run, since when and last heard of when (UTC)."""
+
+    stream: str
+    unit: str
+    host: str
+    pid: int
+    run_id: str
+    acquired_at: datetime
+    heartbeat_at: datetime
+    expired: bool
+
+
+@dataclass(frozen=True)
+class MaintenanceReport:
+    """What `maintain` did: files and bytes removed, snapshots expired, in total and by table (`stream.table`)."""
+
+    removed_files: int
+    removed_bytes: int
+    expired_snapshots: int
+    by_table: Mapping[str, Mapping[str, int]]
