@@ -143,6 +143,13 @@ class Configuration:
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)
 
+    def stream_settings(self, name: str) -> StreamSettings:
+        """What is configured of a stream; `InputError` lists the known ones where there is none of this name."""
+        settings = self.settings.streams.get(name)
+        if settings is None:
+            raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
+        return settings
+
     def stream(self, name: str, *, data: Path | None = None) -> Stream:
         """Load a stream: its schema, and its pattern sets parsed and checked.
 
@@ -160,9 +167,7 @@ class Configuration:
         """
         from cep_pipeline.events.schema import StreamSchema
 
-        settings = self.settings.streams.get(name)
-        if settings is None:
-            raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
+        settings = self.stream_settings(name)
         schema = StreamSchema.load(self.folder / settings.schema_file)
         if schema.name != name:
             raise InputError(

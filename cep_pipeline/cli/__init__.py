@@ -1,0 +1,76 @@
+"""The `cep` command. Each sub-command is a module of this package, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from cep_pipeline import __version__
+from cep_pipeline.errors import CepError
+
+COMMANDS = {
+    "run": "cep_pipeline.cli.run:run",
+    "detect": "cep_pipeline.cli.detect:detect",
+    "plan": "cep_pipeline.cli.plan:plan",
+    "explain": "cep_pipeline.cli.plan:explain",
+    "statistics": "cep_pipeline.cli.plan:statistics",
+    "matches": "cep_pipeline.cli.tables:matches",
+    "status": "cep_pipeline.cli.tables:status",
+    "maintain": "cep_pipeline.cli.tables:maintain",
+    "generate": "cep_pipeline.cli.generate:generate",
+    "bench": "cep_pipeline.cli.bench:bench",
+}
+"""Command name -> module and function."""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module only when the command (or its help line) is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, function = COMMANDS[cmd_name].split(":")
+        command = getattr(import_module(module), function)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="cep")
+def cli() -> None:
+    """Find patterns of events in historical and daily data.
+
+    \b
+    A first session, on days of trades that are made for it:
+      cep generate --out var/trades --days 3
+      cep run --data var/trades
+      cep matches
+      cep status
+
+    Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
+    validation, 4 busy (another run holds the same day), 1 anything else.
+    """
+
+
+def main() -> None:
+    """Run the command line; an explained failure ends with its exit code and without a traceback."""
+    try:
+        cli(standalone_mode=False)
+    except CepError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted: nothing that was not finished has been published", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(0)

@@ -1,0 +1,1 @@
+"""`cep generate`: seeded days of trades in the vendor's raw layout."""

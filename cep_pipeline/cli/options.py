@@ -1,0 +1,82 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from cep_pipeline.errors import InputError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Day(click.ParamType[date]):
+    """A day, written YYYY-MM-DD."""
+
+    name = "day"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        try:
+            return date.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no day; write it as 2013-10-07", param, ctx)
+
+
+def configuration_options(command: Command) -> Command:
+    """`--config` and `--stream`."""
+    for option in (
+        click.option("--stream", metavar="NAME", help="Stream of the configuration; the first one if not given."),
+        click.option(
+            "--config",
+            "config",
+            type=click.Path(path_type=Path),
+            default=Path("pipeline.yaml"),
+            show_default=True,
+            help="Pipeline configuration.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def pattern_file_options(command: Command) -> Command:
+    """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
+    for option in (
+        click.option(
+            "--param",
+            "parameters",
+            multiple=True,
+            metavar="NAME=VALUES",
+            help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
+        ),
+        click.option(
+            "--events",
+            required=True,
+            multiple=True,
+            type=click.Path(path_type=Path),
+            help="Raw file of the schema's format, or Parquet file of published events; may be given several times.",
+        ),
+        click.option("--schema", required=True, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
+        click.option("--patterns", required=True, type=click.Path(path_type=Path), help="Pattern file."),
+    ):
+        command = option(command)
+    return command
+
+
+def parse_parameters(parameters: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Values of `--param name=values`, by name."""
+    from cep_pipeline.pipeline.configuration import read_parameter
+
+    values: dict[str, list[Any]] = {}
+    for text in parameters:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--param {text!r}: write it as name=value,value or name=@FILE")
+        values[name.removeprefix("$")] = read_parameter(value, Path())
+    return values

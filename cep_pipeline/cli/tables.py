@@ -1,0 +1,253 @@
+"""`cep matches`, `cep status`, `cep maintain`: look at what is published, and tidy it."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cep_pipeline.cli.options import Day, configuration_options
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cep_pipeline.warehouse.records import RunRecord, StaleDay
+
+
+@click.command()
+@configuration_options
+@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first one if not given.")
+@click.option("--pattern", metavar="NAME", help="Only this pattern.")
+@click.option("--day", type=Day(), help="Only matches that became final on this day.")
+@click.option("--from", "first", type=Day(), help="First day.")
+@click.option("--to", "last", type=Day(), help="Last day, included.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows to show.")
+@click.option("--count", is_flag=True, help="Numbers of matches by day and pattern, in place of the matches.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write all of them (no limit) to a .parquet, .csv or .json file."
+)
+def matches(
+    config: Path,
+    stream: str | None,
+    pattern_set: str | None,
+    pattern: str | None,
+    day: date | None,
+    first: date | None,
+    last: date | None,
+    limit: int,
+    count: bool,
+    out: Path | None,
+) -> None:
+    """Show published matches, in the order of their last events.
+
+    \b
+    Examples:
+      cep matches                                     the first 20 of the first stream
+      cep matches --stream us_equity_trades --day 2013-10-07 --pattern v_reversal
+      cep matches --count
+      cep matches --out matches.csv
+    """
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse import Warehouse
+
+    configuration = Configuration.load(config)
+    name = stream or configuration.stream_names()[0]
+    sets = tuple(configuration.stream_settings(name).pattern_sets)
+    pattern_set = pattern_set or (sets[0] if sets else None)
+    if pattern_set is None:
+        raise InputError(f"{config}: stream {name!r} has no pattern sets")
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    tables = warehouse.open_stream(name)
+    first, last = (day, day) if day else (first, last)
+    console = Console()
+    if count:
+        shown = Table("day", "pattern", "matches", title=f"{name}: matches of pattern set {pattern_set}")
+        shown.columns[2].justify = "right"
+        for unit in tables.matches_days(pattern_set):
+            if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
+                for pattern_name, number in unit.counts.items():
+                    if pattern in (None, pattern_name):
+                        shown.add_row(unit.final_day.isoformat(), pattern_name, f"{number:,}")
+        console.print(shown)
+        return
+    found = tables.read_matches(pattern_set, first, last, pattern=pattern, limit=None if out else limit)
+    if out:
+        write_table(found, out)
+        console.print(f"{found.num_rows:,} matches written to {out}")
+        return
+    if not found.num_rows:
+        console.print("no matches; `cep status` shows which days are published")
+        return
+    shown = Table("day", "pattern", "first event", "last event", "events (variable: seq)", "returns")
+    for row in found.to_pylist():
+        shown.add_row(
+            row["final_day"].isoformat(),
+            row["pattern"],
+            _moment(row["start_ts"]),
+            _moment(row["end_ts"]),
+            ", ".join(f"{binding['variable']}: {binding['seq']}" for binding in row["bindings"]),
+            _returns(row["returns"]),
+        )
+    console.print(shown)
+
+
+def _moment(value: Any) -> str:
+    return str(value.isoformat(sep=" ", timespec="milliseconds")).removesuffix("+00:00")
+
+
+def _returns(text: str | None) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in json.loads(text).items()) if text else ""
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table to a .parquet, .csv or .json (one object a line) file.
+
+    Raises
+    ------
+    InputError
+        Another ending, or a place that cannot be written.
+    """
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pq
+
+    try:
+        if path.suffix == ".parquet":
+            pq.write_table(table, path)
+        elif path.suffix == ".csv":
+            plain = table
+            if "bindings" in table.column_names:
+                import pyarrow as pa
+
+                texts = [json.dumps([[b["variable"], b["seq"]] for b in row]) for row in table["bindings"].to_pylist()]
+                plain = table.set_column(table.column_names.index("bindings"), "bindings", pa.array(texts, pa.string()))
+            pa_csv.write_csv(plain, path)
+        elif path.suffix == ".json":
+            with path.open("w", encoding="utf-8") as file:
+                for row in table.to_pylist():
+                    file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
+        else:
+            raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+@click.command()
+@configuration_options
+@click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
+@click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
+def status(config: Path, stream: str | None, data: Path | None, run_limit: int) -> None:
+    """Show the published days, which of them are stale and why, the current plans, and the latest runs."""
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.staleness import find_stale_days
+    from cep_pipeline.warehouse import Warehouse
+
+    configuration = Configuration.load(config)
+    console = Console()
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
+    if not names:
+        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `cep run`")
+        return
+    for name in names:
+        loaded = configuration.stream(name, data=data)
+        tables = warehouse.open_stream(name)
+        stale = find_stale_days(loaded, tables)
+        _print_days(console, name, tables, stale)
+        for pattern_set in loaded.pattern_sets:
+            plan = tables.current_plan(pattern_set.name)
+            if plan is not None:
+                console.print(
+                    f"plan of [bold]{pattern_set.name}[/]: version {plan.version} of "
+                    f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}"
+                )
+        if run_limit:
+            _print_runs(console, tables.runs(run_limit))
+    for holder in warehouse.leases():
+        console.print(
+            f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
+            f"{holder.acquired_at:%H:%M:%S}{', expired' if holder.expired else ''}"
+        )
+
+
+def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay]) -> None:
+    reasons: dict[date, list[str]] = {}
+    for item in stale:
+        about = f"{item.pattern_set}: " if item.pattern_set else ""
+        reasons.setdefault(item.day, []).append(about + "; ".join(item.reasons))
+    matched: dict[date, list[str]] = {}
+    for unit in tables.matches_days():
+        matched.setdefault(unit.final_day, []).append(f"{unit.pattern_set} {unit.matches:,}")
+    shown = Table("day", "events", "rejected", "matches", "stale", title=f"stream {name}")
+    for column in (1, 2):
+        shown.columns[column].justify = "right"
+    for published in tables.days():
+        shown.add_row(
+            published.day.isoformat(),
+            f"{published.events:,}",
+            f"{published.rejected:,}",
+            ", ".join(matched.get(published.day, [])),
+            "\n".join(reasons.get(published.day, [])),
+        )
+    console.print(shown)
+    if stale:
+        console.print(f"{len({item.day for item in stale})} stale days; `cep run --stale` redoes them")
+
+
+def _print_runs(console: Console, runs: list[RunRecord]) -> None:
+    shown = Table("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error", title="runs")
+    for column in (4, 5, 6, 7):
+        shown.columns[column].justify = "right"
+    for run in runs:
+        shown.add_row(
+            run.run_id,
+            run.day.isoformat() if run.day else "",
+            run.status,
+            f"{run.started_at:%Y-%m-%d %H:%M:%S}",
+            f"{run.seconds:.1f}" if run.seconds is not None else "",
+            f"{run.events:,}" if run.events is not None else "",
+            f"{run.rejected:,}" if run.rejected is not None else "",
+            f"{sum(run.matches.values()):,}" if run.matches else "",
+            run.error.splitlines()[0] if run.error else "",
+        )
+    console.print(shown)
+
+
+@click.command()
+@configuration_options
+@click.option(
+    "--grace-hours",
+    type=click.FloatRange(min=1 / 6),
+    default=24.0,
+    show_default=True,
+    help="Files younger than this are left alone.",
+)
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    show_default=True,
+    help="Snapshots younger than this are kept.",
+)
+def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: float) -> None:
+    """Expire old snapshots and remove files that no snapshot names (of failed and killed runs)."""
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse import Warehouse
+
+    if stream:
+        raise InputError("maintain works on the whole warehouse; leave --stream out")
+    configuration = Configuration.load(config)
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
+    console = Console()
+    for table, done in report.by_table.items():
+        console.print(f"{table}: " + ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in done.items()))
+    console.print(
+        f"removed {report.removed_files:,} files ({report.removed_bytes / 1e6:,.1f} MB), "
+        f"expired {report.expired_snapshots:,} snapshots"
+    )

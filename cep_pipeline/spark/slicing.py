@@ -1,0 +1,167 @@
+"""Cutting a day into slices: which events a task reads, and which matches it owns.
+
+A slice owns the matches whose final instant lies in `[start, end)`; its task also reads the look-back before its
+start. Slices are cut by estimated work, not by number of events: work grows with a power of the arrival rate, so a
+closing burst is cut finer than a quiet noon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.detection.prepared import Boundary
+from cep_pipeline.warehouse.data_files import open_filesystem
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group of a sorted events file: where it is, and the points of its first and last event."""
+
+    path: str
+    index: int
+    rows: int
+    first: Boundary
+    last: Boundary
+
+    @property
+    def span_us(self) -> int:
+        return self.last[0] - self.first[0]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one task reads and owns: `row_groups` in stream order, the look-back's too."""
+
+    start: Boundary
+    end: Boundary
+    row_groups: tuple[RowGroup, ...]
+    look_back_us: int
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Read the slice's events, sorted, from the look-back's first up to the end; `columns` besides the two keys."""
+        wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
+        parts = []
+        for path, group in _by_file(self.row_groups):
+            with _open(path) as file:
+                parts.append(file.read_row_groups([row_group.index for row_group in group], columns=wanted))
+        table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+        timestamps = table["timestamp"].cast(pa.int64())
+        keep = pc.and_(
+            pc.greater_equal(timestamps, self.start[0] - self.look_back_us),
+            pc.or_(
+                pc.less(timestamps, self.end[0]),
+                pc.and_(pc.equal(timestamps, self.end[0]), pc.less(table["seq"], self.end[1])),
+            ),
+        )
+        return table.filter(keep).combine_chunks()
+
+
+def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]:
+    files: dict[str, list[RowGroup]] = {}
+    for row_group in row_groups:
+        files.setdefault(row_group.path, []).append(row_group)
+    return list(files.items())
+
+
+def _open(path: str) -> pq.ParquetFile:
+    """Open a file so that its text columns are read as dictionaries: the split by type needs their codes."""
+    filesystem, name = open_filesystem(path)
+    schema = pq.read_schema(filesystem.open_input_file(name))
+    texts = [field.name for field in schema if pa.types.is_string(field.type)]
+    return pq.ParquetFile(filesystem.open_input_file(name), read_dictionary=texts)
+
+
+def read_row_groups(paths: Iterable[str]) -> list[RowGroup]:
+    """Row groups of sorted events files, in stream order, from the files' footers alone."""
+    found = []
+    for path in paths:
+        filesystem, name = open_filesystem(path)
+        metadata = pq.read_metadata(filesystem.open_input_file(name))
+        names = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
+        time, seq = names.index("timestamp"), names.index("seq")
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            if group.num_rows == 0:
+                continue
+            times, seqs = group.column(time).statistics, group.column(seq).statistics
+            found.append(
+                RowGroup(
+                    path=path,
+                    index=index,
+                    rows=group.num_rows,
+                    first=(_microseconds(times.min), int(seqs.min)),
+                    last=(_microseconds(times.max), int(seqs.max)),
+                )
+            )
+    return sorted(found, key=lambda row_group: row_group.first)
+
+
+def _microseconds(value: object) -> int:
+    scalar = pa.scalar(value, pa.timestamp("us", tz="UTC"))
+    return int(scalar.cast(pa.int64()).as_py())
+
+
+def cut(
+    row_groups: Sequence[RowGroup],
+    *,
+    start: Boundary,
+    end: Boundary,
+    look_back_us: int,
+    count: int,
+    work: Callable[[RowGroup], float],
+) -> list[Slice]:
+    """Cut `[start, end)` into at most `count` slices of about equal work.
+
+    Parameters
+    ----------
+    row_groups
+        Sorted row groups that reach from the look-back before `start` to `end`.
+    start, end
+        The points between which matches are owned.
+    look_back_us
+        How far before its start a slice reads.
+    count
+        Largest number of slices.
+    work
+        Estimated work of the owned part of a row group, in any unit.
+    """
+    owned = [row_group for row_group in row_groups if start <= row_group.last and row_group.first < end]
+    shares = np.array([max(work(row_group), 1e-9) for row_group in owned])
+    reached = np.concatenate(([0.0], np.cumsum(shares)))
+    points: list[Boundary] = []
+    for target in np.linspace(0.0, reached[-1], count + 1)[1:-1]:
+        if not owned:
+            break
+        place = min(int(np.searchsorted(reached, target, side="right")) - 1, len(owned) - 1)
+        row = int((target - reached[place]) / shares[place] * owned[place].rows)
+        point = _point(owned[place], row)
+        if start < point < end and (not points or points[-1] < point):
+            points.append(point)
+    return slices_between(row_groups, [start, *points, end], look_back_us)
+
+
+def slices_between(row_groups: Sequence[RowGroup], points: Sequence[Boundary], look_back_us: int) -> list[Slice]:
+    """The slices that lie between consecutive points; those that would read no event are left out."""
+    slices = []
+    for start, end in pairwise(points):
+        needed = tuple(g for g in row_groups if g.last[0] >= start[0] - look_back_us and g.first < end)
+        if needed:
+            slices.append(Slice(start, end, needed, look_back_us))
+    return slices
+
+
+def _point(row_group: RowGroup, row: int) -> Boundary:
+    """The point of a row of a row group; only that group's two key columns are read."""
+    if row <= 0:
+        return row_group.first
+    with _open(row_group.path) as file:
+        keys = file.read_row_group(row_group.index, columns=["timestamp", "seq"])
+    row = min(row, keys.num_rows - 1)
+    return int(keys["timestamp"].cast(pa.int64())[row].as_py()), int(keys["seq"][row].as_py())
