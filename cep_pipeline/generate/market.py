@@ -25,7 +25,7 @@ MAX_HOURS = 14.0
 """From the opening to half an hour before midnight."""
 
 _KNOWN_STOCKS = {"SPY": 167.4, "BAC": 13.8, "AIG": 48.6, "IBM": 182.0}
-"""The first symbols and their prices, so that patterns for the real trades run over generated ones; most traded first."""
+"""The first symbols and their prices, most traded first: patterns for the real trades run over generated ones too."""
 
 _EXCHANGES = ("D", "P", "Q", "Z", "K", "B", "Y", "J", "N", "X", "W", "C")
 _EXCHANGE_SHARES = np.array([0.21, 0.18, 0.18, 0.16, 0.07, 0.06, 0.05, 0.045, 0.025, 0.014, 0.004, 0.002])
@@ -101,8 +101,8 @@ class Market:
         expected = self.session_s * self._mean_rate_per_s()
         if expected > MAX_EVENTS_PER_DAY:
             raise InputError(
-                f"generated market: {self.stocks:,} stocks make about {expected:,.0f} trades in {self.hours:g} hours, and "
-                f"a day is made in memory with at most {MAX_EVENTS_PER_DAY:,}; give fewer hours or events_per_day"
+                f"generated market: {self.stocks:,} stocks make about {expected:,.0f} trades in {self.hours:g} hours, "
+                f"and a day is made in memory with at most {MAX_EVENTS_PER_DAY:,}; give fewer hours or events_per_day"
             )
 
     def _check(self, name: str, holds: bool, rule: str) -> None:
@@ -153,8 +153,8 @@ class Market:
         Notes
         -----
         Trades are a Poisson process whose intensity changes by the minute; a tenth of them repeat the trade before
-        them in every column, as fills of one order do. The logarithm of a price is the sum of a path of the market, one of
-        the stock's sector and one of its own.
+        them in every column, as fills of one order do. The logarithm of a price is the sum of a path of the market, one
+        of the stock's sector and one of its own.
         """
         ordinal = day.toordinal()
         stock, time_us = self._arrivals(day)
