@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -19,6 +20,9 @@ import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.expressions import ValueType
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.source import Derived, Quality, Source
 
 TIMESTAMP = "timestamp"
 SEQ = "seq"
@@ -63,9 +67,9 @@ class StreamSchema:
         What a day without files is: an `error`, an `empty` day, or a day to `skip`.
     timezone
         IANA name; the zone of local source times and of the stream's days.
-    source, derived
-        Layout of the raw files and the attributes computed in preprocessing; None and empty for a stream that is
-        given as rows.
+    source, derived, quality
+        Layout of the raw files, the attributes computed in preprocessing, and what is asked of the events of a day;
+        None and empty for a stream that is given as rows.
 
     Raises
     ------
@@ -91,8 +95,9 @@ class StreamSchema:
     key: tuple[str, ...] = ()
     on_missing: str = "error"
     timezone: str = "UTC"
-    source: Any = None
-    derived: tuple[Any, ...] = ()
+    source: Source | None = None
+    derived: tuple[Derived, ...] = ()
+    quality: Quality | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "attributes", dict(self.attributes))
@@ -104,7 +109,11 @@ class StreamSchema:
             if not isinstance(attribute, str) or not attribute:
                 raise self._error(f"an attribute's name must be text, not {attribute!r}; put it in quotes")
             if attribute in ORDER_COLUMNS or attribute.startswith("_"):
-                raise self._error(f"attribute {attribute!r}: this name belongs to the engine; rename the attribute")
+                raise self._error(
+                    f"attribute {attribute!r}: this name belongs to the engine; give the attribute another name, and "
+                    f"name the source column beside its type, as in `source_{attribute.strip('_')}: "
+                    f"{{type: …, column: {attribute}}}`"
+                )
         if self.type_attribute not in self.attributes:
             hint = _did_you_mean(str(self.type_attribute), self.attributes)
             raise self._error(f"type_attribute {self.type_attribute!r} is not among the attributes{hint}")
@@ -132,6 +141,19 @@ class StreamSchema:
 
     def _error(self, message: str) -> InputError:
         return InputError(f"stream {self.name!r}: {message}")
+
+    @classmethod
+    def load(cls, path: str | Path) -> StreamSchema:
+        """Read a stream schema with its source layout from a YAML file (see `streams/`).
+
+        Raises
+        ------
+        InputError
+            The file is missing, is no YAML, or breaks a rule; the message names file and line.
+        """
+        from cep_pipeline.events.stream_document import load_stream
+
+        return load_stream(Path(path))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -193,6 +215,19 @@ class StreamSchema:
                 *(pa.field(attribute, ARROW_TYPES[kind]) for attribute, kind in self.attributes.items()),
             ]
         )
+
+    @cached_property
+    def raw_attributes(self) -> Mapping[str, ValueType]:
+        """The attributes that are read from the raw files: all but the derived ones."""
+        names = {derived.name for derived in self.derived}
+        return {name: kind for name, kind in self.attributes.items() if name not in names}
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hex digits that change with anything that the published events of a day follow from."""
+        from cep_pipeline.events.stream_document import schema_digest
+
+        return schema_digest(self)
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """The rows as an events table, sorted by (timestamp, seq).

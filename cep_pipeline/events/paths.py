@@ -1,0 +1,239 @@
+"""Where the raw files of a day lie: path templates with date directives, and the period of time that a file covers."""
+
+from __future__ import annotations
+
+import calendar
+import fnmatch
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.data_files import open_filesystem, storage_errors
+
+_DATE = re.compile(r"\{([^{}]*)\}")
+_DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
+_GLOB = re.compile(r"[*?\[]")
+_EXAMPLE = "such as {day:%Y-%m-%d}/trades.csv.gz or {day:%Y-%m}.parquet"
+
+
+@dataclass(frozen=True)
+class Period:
+    """The days, both included, whose rows a file may hold; None is an open end."""
+
+    first: date | None
+    last: date | None
+
+    def __contains__(self, day: date) -> bool:
+        return (self.first is None or self.first <= day) and (self.last is None or day <= self.last)
+
+    @property
+    def is_one_day(self) -> bool:
+        return self.first is not None and self.first == self.last
+
+    def __str__(self) -> str:
+        if self.first is None or self.last is None:
+            return "all time"
+        return f"{self.first}" if self.is_one_day else f"{self.first} to {self.last}"
+
+
+UNBOUNDED = Period(None, None)
+
+
+@dataclass(frozen=True)
+class PathTemplate:
+    """A path relative to the data folder, with date directives in `{day:…}` and the wildcards of a shell.
+
+    The finest directive says what period one file covers: `%d` or `%j` a day, `%m` a month, `%Y` a year, none all time.
+
+    Raises
+    ------
+    InputError
+        A template that leaves its folder, has an unknown directive, or leaves out a coarser one.
+
+    Examples
+    --------
+    >>> template = PathTemplate("{day:%Y-%m}.parquet")
+    >>> template.pattern(date(2014, 8, 3)), str(template.period(date(2014, 8, 3)))
+    ('2014-08.parquet', '2014-08-01 to 2014-08-31')
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not self.text or self.text.startswith("/") or "://" in self.text or ".." in self.text.split("/"):
+            raise InputError(f"path {self.text!r} must be relative to the data folder and stay in it")
+        for field in _DATE.findall(self.text):
+            if not field.startswith("day:") or not _known_directives(field[4:]):
+                raise InputError(
+                    f"path {self.text!r}: {{{field}}} is no date; write {{day:FORMAT}} with the directives "
+                    f"{', '.join(_DIRECTIVES)}, {_EXAMPLE}"
+                )
+        if re.search(r"[{}]", _DATE.sub("", self.text)):
+            raise InputError(f"path {self.text!r} has an unpaired brace; a date is written {_EXAMPLE}")
+        used = self._directives
+        day, month, year = used & {"%d", "%j"}, "%m" in used or "%j" in used, used & {"%Y", "%y"}
+        if (day and not month) or (month and not year):
+            raise InputError(f"path {self.text!r}: a day needs month and year, and a month needs a year, {_EXAMPLE}")
+
+    @property
+    def _directives(self) -> set[str]:
+        return {directive for field in _DATE.findall(self.text) for directive in re.findall(r"%.", field)}
+
+    def pattern(self, day: date) -> str:
+        """Return the path, maybe with wildcards, of the file that holds a day."""
+        return _DATE.sub(lambda match: day.strftime(match[1][4:]), self.text)
+
+    def period(self, day: date) -> Period:
+        """Return the period of the file that holds a day."""
+        used = self._directives
+        if used & {"%d", "%j"}:
+            return Period(day, day)
+        if "%m" in used:
+            return Period(day.replace(day=1), day.replace(day=calendar.monthrange(day.year, day.month)[1]))
+        if used:
+            return Period(date(day.year, 1, 1), date(day.year, 12, 31))
+        return UNBOUNDED
+
+    def periods_in(self, paths: Sequence[str]) -> list[Period]:
+        """Return the periods of those of these paths that fit the template, in order of time, each once."""
+        expression, position = "", 0
+        for match in _DATE.finditer(self.text):
+            expression += fnmatch_expression(self.text[position : match.start()])
+            expression += "".join(
+                f"(?P<d{match.start()}_{index}_{part[1]}>{_DIRECTIVES[part]})"
+                if part in _DIRECTIVES
+                else re.escape(part)
+                for index, part in enumerate(re.findall(r"%.|[^%]+", match[1][4:]))
+            )
+            position = match.end()
+        compiled = re.compile(expression + fnmatch_expression(self.text[position:]))
+        found = {day for path in paths if (match := compiled.fullmatch(path)) and (day := _date_of(match.groupdict()))}
+        return sorted({self.period(day) for day in found}, key=lambda period: period.first or date.min)
+
+
+def fnmatch_expression(text: str) -> str:
+    """Return a regular expression of shell wildcards that stay within one folder."""
+    parts = [fnmatch.translate(part)[4:-3] for part in text.split("/")]
+    return "/".join(part.replace(".*", "[^/]*") for part in parts)
+
+
+def _known_directives(text: str) -> bool:
+    return bool(text) and "*" not in text and all(part in _DIRECTIVES for part in re.findall(r"%.?", text))
+
+
+def _date_of(groups: dict[str, str]) -> date | None:
+    parts = {name[-1]: value for name, value in groups.items()}
+    year = int(parts["Y"]) if "Y" in parts else 2000 + int(parts["y"]) if "y" in parts else None
+    if year is None:
+        return None
+    try:
+        if "j" in parts:
+            day = date(year, 1, 1) + timedelta(days=int(parts["j"]) - 1)
+            return day if day.year == year else None
+        return date(year, int(parts.get("m", "1")), int(parts.get("d", "1")))
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A raw file: its name relative to the data folder, its full path, its size, and the days it may hold."""
+
+    name: str
+    path: str
+    size: int
+    period: Period
+
+
+def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tuple[list[SourceFile], list[str]]:
+    """Find the raw files that may hold rows of a day.
+
+    Parameters
+    ----------
+    templates
+        The source's path templates.
+    root
+        The data folder, a path or URI.
+    day
+        The day, in the stream's time zone.
+
+    Returns
+    -------
+    files
+        Sorted by name, which is the order of arrival.
+    missing
+        The paths, filled in for the day, that no file has.
+
+    Raises
+    ------
+    InputError
+        The data folder does not exist, or one file fits two templates of different periods.
+    """
+    filesystem, folder = open_filesystem(root)
+    if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
+        raise InputError(f"{root}: no such data folder; name the folder under which the raw files lie")
+    files: dict[str, SourceFile] = {}
+    missing: list[str] = []
+    for template in templates:
+        pattern, period = template.pattern(day), template.period(day)
+        found = _matching(filesystem, folder, pattern)
+        if not found:
+            missing.append(pattern)
+        for name, size in found:
+            path = f"{root.rstrip('/')}/{name}"
+            if name in files and files[name].period != period:
+                raise InputError(f"{path}: two paths of the source fit this file and give it different periods")
+            files[name] = SourceFile(name, path, size, period)
+    return [files[name] for name in sorted(files)], missing
+
+
+def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
+    """Return the periods that the files present cover, in order of time, each once."""
+    filesystem, folder = open_filesystem(root)
+    if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
+        raise InputError(f"{root}: no such data folder; name the folder under which the raw files lie")
+    paths = [name for name, _ in _walk(filesystem, folder, "")]
+    periods = {period for template in templates for period in template.periods_in(paths)}
+    if any(
+        not template._directives and any(re.fullmatch(fnmatch_expression(template.text), path) for path in paths)
+        for template in templates
+    ):
+        periods.add(UNBOUNDED)
+    return sorted(periods, key=lambda period: period.first or date.min)
+
+
+def _matching(filesystem: pafs.FileSystem, folder: str, pattern: str) -> list[tuple[str, int]]:
+    if not _GLOB.search(pattern):
+        info = filesystem.get_file_info(f"{folder}/{pattern}")
+        return [(pattern, info.size)] if info.type == pafs.FileType.File else []
+    fixed = pattern[: _GLOB.search(pattern).start()].rpartition("/")[0]  # type: ignore[union-attr]
+    expression = re.compile(fnmatch_expression(pattern))
+    return [entry for entry in _walk(filesystem, folder, fixed) if expression.fullmatch(entry[0])]
+
+
+def _walk(filesystem: pafs.FileSystem, folder: str, below: str) -> list[tuple[str, int]]:
+    base = f"{folder}/{below}" if below else folder
+    with storage_errors(f"listing {base}"):
+        infos = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
+    prefix = folder.rstrip("/") + "/"
+    return sorted((info.path.removeprefix(prefix), info.size) for info in infos if info.type == pafs.FileType.File)
+
+
+def open_raw(path: str) -> pa.NativeFile:
+    """Open a raw file for reading from its start.
+
+    Raises
+    ------
+    InputError
+        It cannot be opened.
+    """
+    filesystem, inner = open_filesystem(path)
+    try:
+        return filesystem.open_input_file(inner)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: the raw file cannot be read: {error}; check its path and permissions") from error

@@ -1,0 +1,131 @@
+"""What a stream's raw files look like, which attributes are derived, and what quality is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.paths import PathTemplate
+from cep_pipeline.events.timestamps import check_format
+
+Severity = Literal["critical", "warning"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """Layout of the raw files of a stream.
+
+    Parameters
+    ----------
+    format
+        `csv` (gzip, bzip2 and zstd are recognised by the file's ending) or `parquet`.
+    paths
+        Templates relative to the data folder; all files that fit are read.
+    timestamp_column, timestamp_format
+        Column of the timestamp, and how it is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a
+        format of fixed width such as `%Y%m%d%H%M`. It says nothing for a Parquet column of a timestamp type.
+    columns
+        Attribute -> source column, for every attribute that is read.
+    header
+        Whether the first row of a CSV file names its columns; else `names` does.
+    names
+        Names of the columns of a CSV file without header, in order.
+    delimiter, quote
+        One ASCII character each.
+    """
+
+    format: Literal["csv", "parquet"]
+    paths: tuple[PathTemplate, ...]
+    timestamp_column: str
+    columns: Mapping[str, str]
+    timestamp_format: str = "iso"
+    header: bool = True
+    names: tuple[str, ...] = ()
+    delimiter: str = ","
+    quote: str = '"'
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", dict(self.columns))
+        if not self.paths:
+            raise InputError("source.path: at least one path is needed")
+        check_format(self.timestamp_format)
+        for name, character in (("delimiter", self.delimiter), ("quote", self.quote)):
+            if len(character) != 1 or not character.isascii() or character in "\r\n":
+                raise InputError(f"source.{name}: {character!r} is not one ASCII character")
+        if self.delimiter == self.quote:
+            raise InputError("source.delimiter and source.quote must differ")
+        if self.format == "csv" and not self.header:
+            if not self.names:
+                raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
+            unknown = [column for column in self.listed if column not in self.names]
+            if unknown:
+                raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {', '.join(self.names)}")
+        elif self.names:
+            raise InputError("source.columns is only for CSV files without header (header: false)")
+        if len(set(self.names)) < len(self.names):
+            raise InputError("source.columns names a column twice")
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The source columns that are read, each once, the timestamp's first."""
+        return tuple(dict.fromkeys((self.timestamp_column, *self.columns.values())))
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An attribute computed in preprocessing, per event type.
+
+    Parameters
+    ----------
+    name
+        The attribute.
+    function
+        `diff`: the difference to the previous value; `history`: the list of the last `length` values, the event's
+        own the last of them.
+    of
+        The numeric attribute that it is made of: one that is read, or an earlier `diff`.
+    length
+        Number of values of a history, at least 1.
+    """
+
+    name: str
+    function: Literal["diff", "history"]
+    of: str
+    length: int = 1
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What the values of an attribute (or `timestamp`) must be; bounds are None where they are open."""
+
+    column: str
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+    at_most: float | None = None
+    not_null: bool = False
+    severity: Severity = "critical"
+
+    @property
+    def has_bounds(self) -> bool:
+        return any(bound is not None for bound in (self.above, self.at_least, self.below, self.at_most))
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """Band of a day's number of events, as multiples of the median of up to `days` earlier days; a warning outside."""
+
+    at_least: float = 0.25
+    at_most: float = 4.0
+    days: int = 20
+
+
+@dataclass(frozen=True)
+class Quality:
+    """When a day is refused: above a share of rejected rows, or when a critical expectation fails."""
+
+    max_rejected_share: float = 0.01
+    expectations: tuple[Expectation, ...] = ()
+    row_count: RowCount = field(default_factory=RowCount)

@@ -1,0 +1,220 @@
+"""Source timestamps to instants: formats, time zones and the bounds of a day."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.casting import cast_checked_to
+
+EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "ns"}
+"""Formats that are a number of units since 1970-01-01 UTC, and the unit."""
+
+LOCAL = pa.timestamp("us")
+INSTANT = pa.timestamp("us", tz="UTC")
+US_PER_DAY = 86_400_000_000
+# What four-digit years can say; beyond it a date is no date of Python, and no partition.
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
+
+_WIDTHS = {"%Y": 4, "%m": 2, "%d": 2, "%H": 2, "%M": 2, "%S": 2}
+_ISO_PARTS = (("%Y", ""), ("%m", "-"), ("%d", "-"), ("%H", " "), ("%M", ":"), ("%S", ":"))
+
+
+def check_format(text: str) -> None:
+    """Refuse a timestamp format that cannot be read.
+
+    Raises
+    ------
+    InputError
+        It is no named format, and has other directives than %Y %m %d %H %M %S %f, or lacks a part of the date.
+
+    Examples
+    --------
+    >>> check_format("%Y%m%d%H%M")
+    """
+    if text == "iso" or text in EPOCH_UNITS:
+        return
+    directives = re.findall(r"%.?", text)
+    known = [*_WIDTHS, "%f"]
+    if not directives or any(part not in known for part in directives) or len(set(directives)) < len(directives):
+        raise InputError(
+            f"timestamp format {text!r} is not known; use iso, {', '.join(EPOCH_UNITS)}, or directives of fixed width "
+            f"({' '.join(known)}), each once, such as %Y%m%d%H%M"
+        )
+    if not {"%Y", "%m", "%d"} <= set(directives):
+        raise InputError(f"timestamp format {text!r} must have a date: %Y, %m and %d")
+    if "%f" in directives and not text.endswith("%f"):
+        raise InputError(f"timestamp format {text!r}: fractions of a second (%f) can only stand at the end")
+
+
+@dataclass(frozen=True)
+class Instants:
+    """Timestamps read from one column.
+
+    Parameters
+    ----------
+    utc
+        timestamp[us, UTC]; null where the row has no usable timestamp.
+    local_day
+        int32, days since 1970-01-01 of the local date; undefined where `utc` is null.
+    unreadable, nonexistent
+        bool, shape of `utc`: the text is no timestamp of the format; the local time is skipped by the clock.
+    """
+
+    utc: pa.Array
+    local_day: np.ndarray
+    unreadable: np.ndarray
+    nonexistent: np.ndarray
+
+
+def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Instants:
+    """Read a column of timestamps.
+
+    Parameters
+    ----------
+    column
+        Text in `text_format`, integers for the epoch formats, or an Arrow timestamp or date.
+    timezone
+        IANA name of the zone of times that do not say theirs.
+
+    Notes
+    -----
+    An ambiguous local time is the earlier of its two instants, a nonexistent one is no time. Fractions below a
+    microsecond are dropped. The null type of a column that is empty throughout is accepted.
+    """
+    missing = _mask(pc.is_null(column))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        local, instants = _of_arrow(column)
+    elif text_format in EPOCH_UNITS:
+        local, instants = None, _of_epoch(column, EPOCH_UNITS[text_format])
+    else:
+        local, instants = _of_text(pc.cast(column, pa.string()), text_format)
+    clock, utc, nonexistent = _both_clocks(local, instants, timezone)
+    unreadable = _mask(pc.is_null(utc)) & ~missing & ~nonexistent
+    return Instants(utc, _day_numbers(clock), unreadable, nonexistent)
+
+
+def day_bounds(day: date, timezone: str) -> tuple[int, int]:
+    """Return the first instant of a day and the first after it, in microseconds since the epoch.
+
+    Examples
+    --------
+    >>> [bound // 3_600_000_000 for bound in day_bounds(date(1970, 1, 2), "Europe/Copenhagen")]
+    [23, 47]
+    """
+    return _midnight_us(day, timezone), _midnight_us(day + timedelta(days=1), timezone)
+
+
+def _midnight_us(day: date, timezone: str) -> int:
+    # A midnight that the clock skips has the offset before the change (fold 0), and is so the instant of the change.
+    instant = datetime.combine(day, time(), tzinfo=ZoneInfo(timezone)).astimezone(UTC)
+    return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
+def _of_arrow(column: pa.Array) -> tuple[pa.Array | None, pa.Array | None]:
+    if pa.types.is_date(column.type):
+        column = pc.cast(column, pa.timestamp("ms"), safe=False)
+    if column.type.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    if column.type.tz is not None:
+        return None, cast_checked_to(column, INSTANT)[0]
+    return cast_checked_to(column, LOCAL)[0], None
+
+
+def _of_epoch(column: pa.Array, unit: str) -> pa.Array:
+    numbers, _ = cast_checked_to(column, pa.int64())
+    stamps = pc.cast(numbers, pa.timestamp(unit, tz="UTC"))
+    if unit == "ns":
+        stamps = pc.floor_temporal(stamps, unit="microsecond")
+    return cast_checked_to(stamps, INSTANT)[0]
+
+
+def _of_text(text: pa.Array, text_format: str) -> tuple[pa.Array, pa.Array | None]:
+    """Text as local times; beside them as instants, where some of it names its offset from UTC."""
+    iso = text if text_format == "iso" else _as_iso(text, text_format)
+    local, failed = cast_checked_to(iso, LOCAL)
+    if text_format != "iso" or not failed.any():
+        return local, None
+    rest = pc.if_else(pa.array(failed), iso, pa.scalar(None, iso.type))
+    nanoseconds, failed = cast_checked_to(rest, pa.timestamp("ns"))
+    local = pc.coalesce(local, pc.cast(pc.floor_temporal(nanoseconds, unit="microsecond"), LOCAL))
+    if not failed.any():
+        return local, None
+    rest = pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type))
+    instants, failed = cast_checked_to(rest, INSTANT)
+    fine, _ = cast_checked_to(pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type)), pa.timestamp("ns", tz="UTC"))
+    return local, pc.coalesce(instants, pc.cast(pc.floor_temporal(fine, unit="microsecond"), INSTANT))
+
+
+def _as_iso(text: pa.Array, text_format: str) -> pa.Array:
+    """Rewrite texts of a fixed layout as ISO 8601; null where the layout does not fit."""
+    expression, position, places = "", 0, {}
+    for part in re.findall(r"%.|[^%]+", text_format):
+        width = _WIDTHS.get(part, 0 if part == "%f" else len(part))
+        expression += r"\d{1,6}" if part == "%f" else rf"\d{{{width}}}" if part in _WIDTHS else re.escape(part)
+        places[part] = (position, position + width)
+        position += width
+    fits = pc.match_substring_regex(text, f"^{expression}$")
+    pieces: list[pa.Array | str] = []
+    for directive, before in _ISO_PARTS:
+        pieces += [before, pc.utf8_slice_codeunits(text, *places[directive]) if directive in places else "00"]
+    if "%f" in places:
+        pieces += [".", pc.utf8_slice_codeunits(text, places["%f"][0], places["%f"][0] + 6)]
+    joined = pc.binary_join_element_wise(*(pa.scalar(p) if isinstance(p, str) else p for p in pieces), "")
+    return pc.if_else(fits, joined, pa.scalar(None, pa.string()))
+
+
+def _both_clocks(
+    local: pa.Array | None, instants: pa.Array | None, timezone: str
+) -> tuple[pa.Array, pa.Array, np.ndarray]:
+    """Local time, UTC and which local times do not exist, of what is given as one or the other."""
+    if local is None:
+        assert instants is not None
+        utc = _within_years(instants)
+        return _local_of(utc, timezone), utc, np.zeros(len(utc), dtype=bool)
+    clock = _within_years(local)
+    try:
+        zoned = pc.assume_timezone(clock, timezone, ambiguous="earliest", nonexistent="earliest")
+    except pa.ArrowInvalid as error:
+        raise InputError(
+            f"time zone {timezone!r}: {error}; the system's time zone database is missing or lacks it (package tzdata)"
+        ) from error
+    nonexistent = _mask(pc.fill_null(pc.not_equal(pc.local_timestamp(zoned), clock), False))
+    utc = pc.cast(zoned, INSTANT)
+    if nonexistent.any():
+        utc = pc.if_else(pa.array(~nonexistent), utc, pa.scalar(None, INSTANT))
+    if instants is not None:
+        usable = _within_years(instants)
+        utc, clock = pc.coalesce(utc, usable), pc.coalesce(clock, _local_of(usable, timezone))
+    return clock, utc, nonexistent
+
+
+def _local_of(utc: pa.Array, timezone: str) -> pa.Array:
+    return pc.local_timestamp(pc.cast(utc, pa.timestamp("us", tz=timezone)))
+
+
+def _within_years(values: pa.Array) -> pa.Array:
+    numbers = pc.cast(values, pa.int64())
+    bounds = pc.min_max(numbers).as_py()
+    # One day inside, for the offset of the zone.
+    low, high = _FIRST_US + US_PER_DAY, _LAST_US - US_PER_DAY
+    if bounds["min"] is None or (bounds["min"] >= low and bounds["max"] < high):
+        return values
+    inside = pc.and_(pc.greater_equal(numbers, low), pc.less(numbers, high))
+    return pc.if_else(inside, values, pa.scalar(None, values.type))
+
+
+def _day_numbers(local: pa.Array) -> np.ndarray:
+    numbers = pc.fill_null(pc.cast(local, pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return np.floor_divide(numbers, US_PER_DAY).astype(np.int32)
+
+
+def _mask(array: pa.Array) -> np.ndarray:
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
