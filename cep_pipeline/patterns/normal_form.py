@@ -35,7 +35,8 @@ class NormalFormTooLarge(ValueError):
 
     def __init__(self, form: str, size: int, limit: int, span: Span) -> None:
         self.span = span
-        super().__init__(f"the {form} has {size} clauses, more than {limit}")
+        # The size that a hostile text asks for has too many digits to print.
+        super().__init__(f"the {form} has {f'{size:,} clauses, ' if size < 10**15 else ''}more than {limit:,} clauses")
 
 
 @dataclass(frozen=True)
@@ -197,6 +198,9 @@ def _conjunctive(condition: Condition, *, negated: bool) -> list[tuple[Atom, ...
         case AllOf(operands) | AnyOf(operands):
             parts = [_conjunctive(operand, negated=negated) for operand in operands]
             if isinstance(condition, AllOf) != negated:
+                size = sum(len(part) for part in parts)
+                if size > MAX_CONJUNCTS:
+                    raise NormalFormTooLarge("conjunctive normal form", size, MAX_CONJUNCTS, condition.span)
                 return [disjunction for part in parts for disjunction in part]
             size = 1
             for part in parts:

@@ -72,6 +72,16 @@ class Composite:
 
 Structure = EventOperand | Composite
 
+TIME_UNITS_US = {
+    "us": 1,
+    "ms": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+}
+"""Units of a time window, in microseconds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -132,7 +142,6 @@ class Pattern:
     consume: Consume = Consume.NONE
     returns: tuple[ReturnItem, ...] = ()
     named: bool = field(default=False, compare=False)
-    strategy_variables: tuple[str, ...] | None = field(default=None, compare=False)
     parameters: tuple[tuple[str, tuple[Value, ...]], ...] = ()
     stream: str = "stream"
     type_attribute: str = "type"

@@ -1,0 +1,148 @@
+"""Checks of a whole statement: clauses without a positive variable, sizes of normal forms, negated variables in
+conjuncts, what the strategies refuse (language page, sections 4 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from warnings import warn
+
+from cep_pipeline.language.scope import Scope
+from cep_pipeline.language.source import SourceText
+from cep_pipeline.patterns.conditions import Condition, Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, Span, walk
+from cep_pipeline.patterns.normal_form import (
+    MAX_CLAUSES,
+    Clause,
+    NormalFormTooLarge,
+    count_clauses,
+    split_condition,
+)
+from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Strategy, Structure, Ties
+
+
+def check_structure(structure: Structure, scope: Scope, statement: Span) -> None:
+    """Refuse a structure with too many clauses, or with a clause that has no positive variable."""
+    if count_clauses(structure) > MAX_CLAUSES:
+        raise scope.source.error(
+            f"the disjunctive normal form has more than {MAX_CLAUSES:,} clauses; split the OR over several statements",
+            statement,
+        )
+    branch = _branch_without_positive(structure)
+    if branch is None:
+        return
+    first = next(iter(scope.variable_spans.values()))
+    if all(operand.negated for operand in scope.variables.values()):
+        raise scope.source.error("a pattern needs at least one positive variable", first)
+    names = ", ".join(f"~{operand.event_type} {operand.variable}" for operand in branch)
+    raise scope.source.error(
+        f"a branch of the pattern has no positive variable: {names}", Span(first.start, branch[-1].span.end)
+    )
+
+
+def check_condition(condition: Condition, structure: Structure, scope: Scope) -> None:
+    """Refuse a conjunct with two negated variables; warn of a conjunct that constrains no clause."""
+    try:
+        conjuncts, _ = split_condition(condition)
+    except NormalFormTooLarge as error:
+        raise scope.source.error(f"{error}; split the statement", error.span) from None
+    choices = dict(_branch_choices(structure, {}))
+    for conjunct in conjuncts:
+        _check_negated(conjunct, scope)
+        if not _fit_together([choices[name] for name in conjunct.variables]):
+            _warn_of_idle(conjunct, scope.source)
+
+
+def check_return_item(expression: Expression, scope: Scope) -> None:
+    """Refuse what a RETURN item cannot take: negated variables, and elements of a Kleene variable that are many."""
+    for node in walk(expression):
+        if not isinstance(node, Reference | Length | Aggregate):
+            continue
+        v = node.variable
+        if scope.variables[v].negated:
+            raise scope.source.error(f"RETURN cannot take {v!r}: a negated variable has no event in a match", node.span)
+        many = isinstance(node, Reference) and node.element in (Element.EACH, Element.CURRENT, Element.PREVIOUS)
+        if many or (isinstance(node, Aggregate) and node.prefix):
+            forms = f"{v}[1], {v}[{v}.LEN], {v}.LEN or an aggregate over {v}[]"
+            raise scope.source.error(f"RETURN takes the Kleene variable {v!r} only as {forms}", node.span)
+
+
+def check_strategy(pattern: Pattern, source: SourceText, strategy: Span, ties: Span) -> None:
+    """Refuse what section 4 refuses under strategies other than skip_till_any_match."""
+    if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+        return
+    name = pattern.strategy.value
+    for clause in pattern.clauses:
+        ordered = _ordered_pairs(clause)
+        # Where no two variables are ordered, TIES says nothing about a run.
+        if ordered and pattern.ties is Ties.ANY:
+            raise source.error(f"TIES ANY runs under skip_till_any_match only, not under {name}", ties)
+        reason = _not_a_run(clause, ordered)
+        if reason is not None:
+            raise source.error(f"{name} does not run {reason}; use skip_till_any_match", strategy)
+
+
+def _ordered_pairs(clause: Clause) -> int:
+    """Number of pairs of positive variables of which one comes before the other."""
+    names = [variable.name for variable in clause.positive]
+    return sum((a, b) in clause.precedence or (b, a) in clause.precedence for a, b in combinations(names, 2))
+
+
+def _not_a_run(clause: Clause, ordered: int) -> str | None:
+    """Why a clause is neither a chain nor one AND of single events, or None."""
+    if ordered == len(clause.positive) * (len(clause.positive) - 1) // 2:
+        return None
+    kleene = [variable.name for variable in clause.positive if variable.kleene]
+    if kleene:
+        return f"the Kleene variable {kleene[0]!r} in an AND"
+    if ordered:
+        return "a clause that is neither a chain nor one AND of single events"
+    return None
+
+
+def _branch_without_positive(structure: Structure) -> tuple[EventOperand, ...] | None:
+    """The (negated) operands of a clause without positive variable, or None."""
+    if isinstance(structure, EventOperand):
+        return (structure,) if structure.negated else None
+    parts = [_branch_without_positive(operand) for operand in structure.operands]
+    if structure.operator is Operator.OR:
+        return next((part for part in parts if part is not None), None)
+    if any(part is None for part in parts):
+        return None
+    return tuple(operand for part in parts if part is not None for operand in part)
+
+
+def _branch_choices(structure: Structure, chosen: Mapping[int, int]) -> Iterator[tuple[str, Mapping[int, int]]]:
+    """Each variable with the operand that every OR above it must choose."""
+    if isinstance(structure, EventOperand):
+        yield structure.variable, chosen
+        return
+    for index, operand in enumerate(structure.operands):
+        is_or = structure.operator is Operator.OR
+        yield from _branch_choices(operand, {**chosen, id(structure): index} if is_or else chosen)
+
+
+def _fit_together(choices: list[Mapping[int, int]]) -> bool:
+    """Whether some clause has all the variables that need these choices."""
+    merged: dict[int, int] = {}
+    return all(merged.setdefault(node, index) == index for choice in choices for node, index in choice.items())
+
+
+def _check_negated(conjunct: Conjunct, scope: Scope) -> None:
+    first: str | None = None
+    for atom in conjunct.atoms:
+        for expression in expressions_of(atom):
+            for node in walk(expression):
+                if not isinstance(node, Reference) or not scope.variables[node.variable].negated:
+                    continue
+                first = first or node.variable
+                if node.variable != first:
+                    message = f"a conjunct mentions two negated variables: {first} and {node.variable}"
+                    raise scope.source.error(message, node.span)
+
+
+def _warn_of_idle(conjunct: Conjunct, source: SourceText) -> None:
+    names = ", ".join(sorted(conjunct.variables))
+    message = f"this conjunct constrains no clause of the pattern: no clause has all of {names}"
+    # The caller of parse_patterns is what the warning should name; how deep that is depends on the statement's form.
+    warn(source.warning(message, conjunct.span), stacklevel=5)

@@ -1,0 +1,355 @@
+"""Expressions and conditions: one Pratt parser for both, so that `(` needs no look-ahead.
+
+A sub-text is parsed to an expression or to a condition; each operator then says which of the two it needs.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from cep_pipeline.errors import PatternError
+from cep_pipeline.language.references import parse_aggregate, parse_reference
+from cep_pipeline.language.scope import Scope
+from cep_pipeline.language.source import did_you_mean
+from cep_pipeline.language.tokens import Cursor, Kind, Token
+from cep_pipeline.language.typing_rules import (
+    AGGREGATES,
+    FUNCTIONS,
+    TypeMismatch,
+    check_comparable,
+    type_name,
+    type_of_arithmetic,
+    type_of_call,
+    type_of_negative,
+    type_of_value,
+)
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Between,
+    Comparator,
+    Comparison,
+    Condition,
+    Equivalence,
+    Membership,
+    Not,
+    Value,
+)
+from cep_pipeline.patterns.expressions import (
+    Arithmetic,
+    Call,
+    Expression,
+    Literal,
+    Negative,
+    Span,
+    ValueType,
+    operands,
+)
+
+MAX_DEPTH = 100
+"""Deepest nesting of parentheses, NOT, minus, calls and operators in a condition or an expression."""
+
+INT64_MAX = 2**63 - 1
+
+# Binding powers, from loosest to tightest.
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 8)
+
+_COMPARATORS = {comparator.value: comparator for comparator in Comparator} | {"==": Comparator.EQ, "<>": Comparator.NE}
+
+_Combination = TypeVar("_Combination", AllOf, AnyOf)
+
+
+class ConditionParser:
+    """Reads conditions and expressions at a cursor, resolving names in a scope."""
+
+    def __init__(self, cursor: Cursor, scope: Scope) -> None:
+        self.cursor = cursor
+        self.scope = scope
+        self._depth = 0
+
+    def condition(self) -> Condition:
+        """A condition, whose equivalence tests stand as conjuncts of their own."""
+        condition = self._as_condition(self._parse(_OR))
+        nested = _equivalence_inside(condition)
+        if nested is not None:
+            raise self._error("an equivalence test is a conjunct of its own; it cannot stand under OR or NOT", nested)
+        return condition
+
+    def expression(self) -> Expression:
+        """An expression with a value, as RETURN takes it."""
+        start = self.cursor.current
+        expression = self._as_value(self._parse(_OR), "RETURN", start)
+        self._check_depth(expression)
+        return expression
+
+    # The Pratt loop.
+
+    def _parse(self, power: int) -> Expression | Condition:
+        """Everything from here on whose operators bind at least as tightly as `power`."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._error(f"this is nested deeper than {MAX_DEPTH}; simplify it", self.cursor.current.span)
+        left = self._prefix()
+        while True:
+            token = self.cursor.current
+            if power <= _OR and token.word == "OR":
+                left = self._combine(AnyOf, "OR", left, _AND)
+            elif power <= _AND and token.word == "AND":
+                left = self._combine(AllOf, "AND", left, _NOT)
+            elif power <= _COMPARISON and token.kind is Kind.SYMBOL and token.text in _COMPARATORS:
+                left = self._comparison(left)
+            elif power <= _COMPARISON and token.word in ("IN", "BETWEEN", "NOT"):
+                left = self._membership_or_between(left)
+            elif power <= _SUM and self.cursor.at_symbol("+", "-"):
+                left = self._arithmetic(left, _PRODUCT)
+            elif power <= _PRODUCT and self.cursor.at_symbol("*", "/", "%"):
+                left = self._arithmetic(left, _UNARY)
+            else:
+                self._depth -= 1
+                return left
+
+    def _prefix(self) -> Expression | Condition:
+        token = self.cursor.current
+        if token.kind is Kind.NUMBER:
+            return self._number(token.span)
+        if token.kind is Kind.STRING:
+            self.cursor.advance()
+            return Literal(token.value, ValueType.STRING, token.span)
+        if token.word in ("TRUE", "FALSE"):
+            self.cursor.advance()
+            return Literal(token.word == "TRUE", ValueType.BOOL, token.span)
+        if token.word == "NOT":
+            self.cursor.advance()
+            operand = self._as_condition(self._parse(_NOT))
+            return Not(operand, Span(token.span.start, self.cursor.previous.span.end))
+        if self.cursor.accept_symbol("-"):
+            return self._negative(token)
+        if self.cursor.accept_symbol("("):
+            inner = self._parse(_OR)
+            self.cursor.expect_symbol(")")
+            return inner
+        if self.cursor.at_symbol("["):
+            return self._equivalence()
+        if token.kind is Kind.WORD and not token.is_reserved:
+            if self.cursor.ahead(1).text == "(":
+                return self._call()
+            return parse_reference(self.cursor, self.scope)
+        if token.kind is Kind.PARAMETER:
+            raise self._error(
+                f"a parameter is a set of values: it stands only after IN, as in v.attr IN {token}", token
+            )
+        if token.kind is Kind.QUOTED:
+            raise self._error(f"{token.text} is the name of a type; text is written in single quotes", token)
+        raise self.cursor.unexpected("a condition or a value")
+
+    # Operators.
+
+    def _combine(
+        self, combination: type[_Combination], word: str, first: Expression | Condition, power: int
+    ) -> Condition:
+        """`first AND second AND …` as one flat node; a parenthesized operand of the same kind is flattened too."""
+        parts = [self._as_condition(first)]
+        while self.cursor.accept_word(word):
+            parts.append(self._as_condition(self._parse(power)))
+        flat: list[Condition] = []
+        for part in parts:
+            flat.extend(part.operands if isinstance(part, combination) else (part,))
+        return combination(tuple(flat), Span(flat[0].span.start, flat[-1].span.end))
+
+    def _comparison(self, left: Expression | Condition) -> Condition:
+        operator = self.cursor.advance()
+        comparator = _COMPARATORS[operator.text]
+        low = self._as_value(left, f"'{operator.text}'", operator)
+        high = self._operand(_SUM, operator)
+        self._check_comparable(comparator, low, high, operator)
+        return Comparison(comparator, low, high, Span(low.span.start, high.span.end))
+
+    def _membership_or_between(self, left: Expression | Condition) -> Condition:
+        negated = self.cursor.accept_word("NOT") is not None
+        operator = self.cursor.expect_word("IN", "BETWEEN")
+        tested = self._as_value(left, operator.word, operator)
+        self._check_depth(tested)
+        if operator.word == "BETWEEN":
+            low = self._operand(_SUM, operator)
+            self.cursor.expect_word("AND")
+            high = self._operand(_SUM, operator)
+            self._check_comparable(Comparator.GE, tested, low, operator)
+            self._check_comparable(Comparator.LE, tested, high, operator)
+            return Between(tested, low, high, negated, Span(tested.span.start, high.span.end))
+        name: str | None = None
+        if self.cursor.current.kind is Kind.PARAMETER:
+            token = self.cursor.advance()
+            name = token.value
+            values = self.scope.parameter(token)
+            for value in values:
+                self._check_member(tested, value, token.span)
+        else:
+            values = self._values(tested)
+        return Membership(tested, values, name, negated, Span(tested.span.start, self.cursor.previous.span.end))
+
+    def _values(self, tested: Expression) -> tuple[Value, ...]:
+        self.cursor.expect_symbol("(", "; IN takes a list of values in ( ), or a $parameter")
+        values: list[Value] = []
+        while True:
+            token = self.cursor.current
+            if (
+                token.kind not in (Kind.NUMBER, Kind.STRING)
+                and token.word not in ("TRUE", "FALSE")
+                and token.text != "-"
+            ):
+                raise self.cursor.unexpected("a number, a string, TRUE or FALSE")
+            literal = self._prefix()
+            if not isinstance(literal, Literal):
+                raise self._error("the list of IN has constants only", literal.span)
+            self._check_member(tested, literal.value, literal.span)
+            values.append(literal.value)
+            if not self.cursor.accept_symbol(","):
+                self.cursor.expect_symbol(")")
+                return tuple(values)
+
+    def _arithmetic(self, left: Expression | Condition, power: int) -> Expression:
+        operator = self.cursor.advance()
+        first = self._as_value(left, f"'{operator.text}'", operator)
+        second = self._operand(power, operator)
+        try:
+            kind = type_of_arithmetic(operator.text, first.type, second.type)
+        except TypeMismatch as mismatch:
+            raise self._error(mismatch.reason, operator) from None
+        return Arithmetic(operator.text, first, second, kind, Span(first.span.start, second.span.end))
+
+    def _negative(self, minus: Token) -> Expression:
+        if self.cursor.current.kind is Kind.NUMBER:
+            return self._number(Span(minus.span.start, self.cursor.current.span.end), negative=True)
+        operand = self._operand(_UNARY, minus)
+        try:
+            kind = type_of_negative(operand.type)
+        except TypeMismatch as mismatch:
+            raise self._error(mismatch.reason, minus) from None
+        return Negative(operand, kind, Span(minus.span.start, operand.span.end))
+
+    # Primaries.
+
+    def _number(self, span: Span, *, negative: bool = False) -> Literal:
+        """A number literal with its sign, so that the smallest int64 can be written."""
+        token = self.cursor.advance()
+        sign = "-" if negative else ""
+        percent = self._accept_percent()
+        if percent is not None:
+            span = Span(span.start, percent.span.end)
+        if percent is None and token.text.isdigit():
+            digits = token.text.lstrip("0") or "0"
+            limit = INT64_MAX + negative
+            if len(digits) > len(str(limit)) or int(digits) > limit:
+                raise self._error("this number is outside the range of int64; write it with a decimal point", span)
+            return Literal(int(sign + digits), ValueType.INT64, span)
+        # A percentage moves the exponent in the text: 57.3% is then exactly the float64 nearest to 0.573.
+        mantissa, _, exponent = token.text.lower().partition("e")
+        if len(exponent) > 6:
+            raise self._error("the exponent of this number is out of range", span)
+        value = float(f"{sign}{mantissa}e{int(exponent or 0) - (2 if percent is not None else 0)}")
+        if value in (float("inf"), float("-inf")):
+            raise self._error("this number is outside the range of float64", span)
+        return Literal(value, ValueType.FLOAT64, span)
+
+    def _accept_percent(self) -> Token | None:
+        """Read a `%` that is percent: it is modulo if a number, a string, a name or `(` follows."""
+        if not self.cursor.at_symbol("%"):
+            return None
+        follower = self.cursor.ahead(1)
+        is_name = follower.kind is Kind.QUOTED or (follower.kind is Kind.WORD and not follower.is_reserved)
+        if is_name or follower.kind in (Kind.NUMBER, Kind.STRING) or follower.text == "(":
+            return None
+        return self.cursor.advance()
+
+    def _call(self) -> Expression:
+        name = self.cursor.advance()
+        function = name.word.lower()
+        if function in AGGREGATES:
+            return parse_aggregate(self.cursor, self.scope, name)
+        if function not in FUNCTIONS:
+            hint = did_you_mean(name.value, [*FUNCTIONS, *AGGREGATES])
+            raise self._error(f"unknown function {name.value!r}{hint}", name)
+        self.cursor.expect_symbol("(")
+        arguments: list[Expression] = []
+        if not self.cursor.at_symbol(")"):
+            arguments.append(self._operand(_OR, name))
+            while self.cursor.accept_symbol(","):
+                arguments.append(self._operand(_OR, name))
+        end = self.cursor.expect_symbol(")")
+        try:
+            kind = type_of_call(function, [argument.type for argument in arguments])
+        except TypeMismatch as mismatch:
+            raise self._error(mismatch.reason, name) from None
+        return Call(function, tuple(arguments), kind, Span(name.span.start, end.span.end))
+
+    def _equivalence(self) -> Equivalence:
+        start = self.cursor.advance()
+        attributes: list[str] = []
+        while True:
+            name = self.cursor.expect_attribute()
+            if self.scope.attribute(name) is ValueType.FLOAT64_LIST:
+                raise self._error(f"attribute {name.value!r} is a list; lists are never compared", name)
+            attributes.append(name.value)
+            if not self.cursor.accept_symbol(","):
+                end = self.cursor.expect_symbol("]")
+                return Equivalence(tuple(attributes), Span(start.span.start, end.span.end))
+
+    # Checks.
+
+    def _operand(self, power: int, operator: Token) -> Expression:
+        return self._as_value(self._parse(power), f"'{operator.text}'", operator)
+
+    def _as_value(self, node: Expression | Condition, user: str, place: Token) -> Expression:
+        if isinstance(node, Expression):
+            return node
+        chained = isinstance(node, Comparison) and place.text in _COMPARATORS
+        hint = "; write a < b AND b < c for a chain" if chained else ""
+        raise self._error(f"{user} needs a value here, not a condition{hint}", place)
+
+    def _as_condition(self, node: Expression | Condition) -> Condition:
+        if not isinstance(node, Expression):
+            return node
+        hint = "; a bool is tested with = TRUE" if node.type is ValueType.BOOL else ""
+        raise self.cursor.unexpected("a comparison (= != < <= > >= IN BETWEEN)", hint)
+
+    def _check_comparable(self, comparator: Comparator, left: Expression, right: Expression, operator: Token) -> None:
+        self._check_depth(left)
+        self._check_depth(right)
+        try:
+            check_comparable(comparator, left.type, right.type)
+        except TypeMismatch as mismatch:
+            raise self._error(mismatch.reason, operator) from None
+
+    def _check_member(self, tested: Expression, value: Value, span: Span) -> None:
+        try:
+            check_comparable(Comparator.EQ, tested.type, type_of_value(value))
+        except TypeMismatch:
+            kind = type_name(type_of_value(value))
+            raise self._error(f"cannot compare {type_name(tested.type)} with {kind} {value!r}", span) from None
+
+    def _check_depth(self, expression: Expression) -> None:
+        """Refuse an expression too deep for recursive readers: `a + b + c + …` is a tree as deep as it is long."""
+        level: list[Expression] = [expression]
+        for _ in range(MAX_DEPTH):
+            level = [operand for node in level for operand in operands(node)]
+            if not level:
+                return
+        raise self._error(f"this expression is nested deeper than {MAX_DEPTH}; simplify it", expression.span)
+
+    def _error(self, message: str, place: Token | Span) -> PatternError:
+        return self.cursor.error(message, place.span if isinstance(place, Token) else place)
+
+
+def _equivalence_inside(condition: Condition, *, allowed: bool = True) -> Span | None:
+    """Place of an equivalence test that is no conjunct of its own."""
+    match condition:
+        case Equivalence():
+            return None if allowed else condition.span
+        case Not(operand):
+            return _equivalence_inside(operand, allowed=False)
+        case AllOf(parts) | AnyOf(parts):
+            inside = allowed and isinstance(condition, AllOf)
+            found = (_equivalence_inside(part, allowed=inside) for part in parts)
+            return next((span for span in found if span is not None), None)
+        case _:
+            return None

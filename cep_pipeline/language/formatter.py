@@ -1,0 +1,207 @@
+"""Patterns back to text, in one canonical form: the same pattern always has the same text.
+
+`parse_patterns(format_pattern(p), schema, params) == [p]`. The text is part of match ids and of stored plans, so that
+a change of it here is a change of every id.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cep_pipeline.language.tokens import RESERVED
+from cep_pipeline.patterns.conditions import (
+    AllOf,
+    AnyOf,
+    Between,
+    Comparison,
+    Condition,
+    Equivalence,
+    Membership,
+    Not,
+    Value,
+)
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Negative,
+    Reference,
+)
+from cep_pipeline.patterns.pattern import (
+    TIME_UNITS_US,
+    Consume,
+    EventOperand,
+    Output,
+    Pattern,
+    ReturnItem,
+    Strategy,
+    Structure,
+    Ties,
+    Window,
+)
+
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_INDEX = {
+    Element.ONLY: "",
+    Element.EACH: "[]",
+    Element.FIRST: "[1]",
+    Element.CURRENT: "[i]",
+    Element.PREVIOUS: "[i-1]",
+}
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "%": 2}
+
+
+def format_pattern(pattern: Pattern) -> str:
+    """The whole statement, one clause a line, without the final `;`.
+
+    Examples
+    --------
+    >>> from cep_pipeline.events.schema import StreamSchema
+    >>> from cep_pipeline.language.parser import parse_patterns
+    >>> schema = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> text = "pattern seq(A a, not(B n), KL(C c)) where (a.x==1) and ((c.x<5)) within 120 seconds ties arrival"
+    >>> print(format_pattern(parse_patterns(text, schema)[0]))
+    NAME pattern_1
+    PATTERN SEQ(A a, ~B n, C+ c[])
+    WHERE a.x = 1
+      AND c[].x < 5
+    WITHIN 2 minutes
+    """
+    lines = [match_text(pattern)]
+    if pattern.output is not Output.ALL:
+        lines.append(f"OUTPUT {pattern.output.value}")
+    if pattern.consume is not Consume.NONE:
+        lines.append(f"CONSUME {pattern.consume.value}")
+    if pattern.returns:
+        lines.append(f"RETURN {', '.join(map(_return_item, pattern.returns))}")
+    return "\n".join(lines)
+
+
+def match_text(pattern: Pattern) -> str:
+    """The statement without its OUTPUT, CONSUME and RETURN clauses: all that says what a match is."""
+    lines = [f"NAME {pattern.name}", f"PATTERN {format_structure(pattern.structure)}"]
+    if pattern.condition is not None:
+        lines.append(_where(pattern.condition, pattern.strategy))
+    lines.append(f"WITHIN {format_window(pattern.window)}")
+    if pattern.partition_by:
+        lines.append(f"PARTITION BY {', '.join(pattern.partition_by)}")
+    if pattern.ties is not Ties.ARRIVAL:
+        lines.append(f"TIES {pattern.ties.value}")
+    return "\n".join(lines)
+
+
+def format_structure(structure: Structure) -> str:
+    """SEQ, AND and OR over operands, in one line."""
+    if not isinstance(structure, EventOperand):
+        return f"{structure.operator.value}({', '.join(map(format_structure, structure.operands))})"
+    event_type = format_type(structure.event_type)
+    if structure.kleene:
+        return f"{event_type}+ {structure.variable}[]"
+    return f"{'~' if structure.negated else ''}{event_type} {structure.variable}"
+
+
+def format_type(name: str) -> str:
+    """An event type, in double quotes where its name is no identifier or is reserved."""
+    if _IDENTIFIER.fullmatch(name) and not (name.isascii() and name.upper() in RESERVED):
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def format_window(window: Window) -> str:
+    """The window in its largest unit that gives a whole number."""
+    if window.events is not None:
+        return f"{window.events} EVENTS"
+    size = window.time_us
+    assert size is not None
+    unit = max((unit for unit, unit_us in TIME_UNITS_US.items() if size % unit_us == 0), key=TIME_UNITS_US.__getitem__)
+    count = size // TIME_UNITS_US[unit]
+    return f"{count} {unit}{'s' if count != 1 and unit not in ('us', 'ms') else ''}"
+
+
+def format_condition(condition: Condition) -> str:
+    """A condition in one line, with no more parentheses than it needs."""
+    match condition:
+        case Comparison(comparator, left, right):
+            return f"{format_expression(left)} {comparator.value} {format_expression(right)}"
+        case Membership(expression, values, parameter, negated):
+            members = f"${parameter}" if parameter is not None else f"({', '.join(map(format_value, values))})"
+            return f"{format_expression(expression)} {'NOT ' if negated else ''}IN {members}"
+        case Between(expression, low, high, negated):
+            return (
+                f"{format_expression(expression)} {'NOT ' if negated else ''}BETWEEN "
+                f"{format_expression(low)} AND {format_expression(high)}"
+            )
+        case Not(operand):
+            return f"NOT {_in_parentheses(operand, AllOf, AnyOf)}"
+        case AllOf(parts):
+            return " AND ".join(_in_parentheses(part, AllOf, AnyOf) for part in parts)
+        case AnyOf(parts):
+            return " OR ".join(_in_parentheses(part, AnyOf) for part in parts)
+        case Equivalence(attributes):
+            return f"[{', '.join(attributes)}]"
+
+
+def format_expression(expression: Expression) -> str:
+    """An expression in one line, with no more parentheses than it needs."""
+    match expression:
+        case Literal(value):
+            return format_value(value)
+        case Reference(variable, attribute, element):
+            index = f"[{variable}.LEN]" if element is Element.LAST else _INDEX[element]
+            return f"{variable}{index}.{attribute}"
+        case Length(variable):
+            return f"{variable}.LEN"
+        case Aggregate(function, variable, attribute, prefix):
+            return f"{function}({variable}[{'..i-1' if prefix else ''}].{attribute})"
+        case Call(function, arguments):
+            return f"{function}({', '.join(map(format_expression, arguments))})"
+        case Negative(operand):
+            text = format_expression(operand)
+            # `--` would begin a comment, and a minus before a number belongs to the number.
+            tight = isinstance(operand, Arithmetic | Negative) or _is_number(operand)
+            return f"-({text})" if tight else f"-{text}"
+        case Arithmetic(operator, left, right):
+            return f"{_operand(operator, left, is_right=False)} {operator} {_operand(operator, right, is_right=True)}"
+
+
+def format_value(value: Value) -> str:
+    """A constant as a literal."""
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return repr(value)
+
+
+def _operand(operator: str, operand: Expression, *, is_right: bool) -> str:
+    text = format_expression(operand)
+    if isinstance(operand, Arithmetic):
+        inner, outer = _PRECEDENCE[operand.operator], _PRECEDENCE[operator]
+        if inner < outer or (is_right and inner == outer):
+            return f"({text})"
+    # After a number, `% -` would be percent and a minus.
+    return f"({text})" if is_right and operator == "%" and text.startswith("-") else text
+
+
+def _is_number(expression: Expression) -> bool:
+    return isinstance(expression, Literal) and expression.type.is_number
+
+
+def _in_parentheses(condition: Condition, *kinds: type) -> str:
+    text = format_condition(condition)
+    return f"({text})" if isinstance(condition, kinds) else text
+
+
+def _where(condition: Condition, strategy: Strategy) -> str:
+    parts = condition.operands if isinstance(condition, AllOf) else (condition,)
+    text = "\n  AND ".join(_in_parentheses(part, AllOf, *((AnyOf,) if len(parts) > 1 else ())) for part in parts)
+    return f"WHERE {text}" if strategy is Strategy.SKIP_TILL_ANY_MATCH else f"WHERE {strategy.value} {{ {text} }}"
+
+
+def _return_item(item: ReturnItem) -> str:
+    text = format_expression(item.expression)
+    return f"{text} AS {item.name}" if item.named else text

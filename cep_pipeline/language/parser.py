@@ -1,0 +1,355 @@
+"""`parse_patterns`: text of the pattern language to checked patterns (language page, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.checks import check_condition, check_return_item, check_strategy, check_structure
+from cep_pipeline.language.conditions import INT64_MAX, ConditionParser
+from cep_pipeline.language.formatter import format_expression
+from cep_pipeline.language.scope import Scope
+from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.language.structure import StructureParser
+from cep_pipeline.language.tokens import Cursor, Kind, Token
+from cep_pipeline.patterns.conditions import Condition, Value
+from cep_pipeline.patterns.expressions import NOWHERE, Span, ValueType
+from cep_pipeline.patterns.pattern import (
+    TIME_UNITS_US,
+    Consume,
+    Output,
+    Pattern,
+    ReturnItem,
+    Strategy,
+    Structure,
+    Ties,
+    Window,
+)
+
+FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
+"""Columns of the matches table that a RETURN item cannot be named like."""
+
+_UNITS = {
+    **{unit.upper(): size for unit, size in TIME_UNITS_US.items()},
+    **{f"{unit.upper()}S": size for unit, size in TIME_UNITS_US.items() if unit not in ("us", "ms")},
+}
+_STRATEGIES = {strategy.value.upper(): strategy for strategy in Strategy}
+_CLAUSE_ORDER = ("WHERE", "WITHIN", "PARTITION", "TIES", "OUTPUT", "CONSUME", "RETURN")
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+def parse_patterns(
+    text: str,
+    schema: StreamSchema,
+    params: Mapping[str, Iterable[Value]] | None = None,
+    source: str = "<pattern>",
+) -> list[Pattern]:
+    """Parse and check the statements of a pattern file.
+
+    Parameters
+    ----------
+    text
+        Statements of the pattern language, each ended by `;` (the last one need not be).
+    schema
+        The stream that the patterns are about.
+    params
+        The values of each `$name`; a set is taken in sorted order.
+    source
+        Name of the text in errors, such as the file's path.
+
+    Returns
+    -------
+    list of Pattern
+        In the order of the text; an unnamed statement is `pattern_<n>`, with n counted from 1.
+
+    Raises
+    ------
+    PatternError
+        The first thing that is wrong with the text, with its place.
+    InputError
+        Parameters that are no collections of numbers, strings and bools.
+
+    Warns
+    -----
+    PatternWarning
+        A conjunct that constrains no clause.
+
+    Examples
+    --------
+    >>> schema = StreamSchema.from_dict(
+    ...     {"base_type": "Trade", "type_attribute": "symbol", "attributes": {"symbol": "string", "price": "float64"}}
+    ... )
+    >>> [pattern] = parse_patterns("PATTERN SEQ(SPY a, QQQ b) WHERE a.price < b.price WITHIN 1.5 minutes", schema)
+    >>> pattern.name, pattern.window.time_us
+    ('pattern_1', 90000000)
+    >>> parse_patterns("PATTERN SEQ(SPY a, QQQ b) WHERE a.prise < b.price WITHIN 1 day", schema, source="rise.sase")
+    Traceback (most recent call last):
+    cep_pipeline.errors.PatternError: rise.sase:1:35: unknown attribute 'prise' of type SPY; did you mean 'price'?
+      PATTERN SEQ(SPY a, QQQ b) WHERE a.prise < b.price WITHIN 1 day
+                                        ^^^^^
+    """
+    parameters = {name: _parameter_values(name, values) for name, values in (params or {}).items()}
+    cursor = Cursor(SourceText(text, source))
+    patterns: list[Pattern] = []
+    names: set[str] = set()
+    while True:
+        while cursor.accept_symbol(";"):
+            pass
+        if cursor.current.kind is Kind.END:
+            return patterns
+        pattern = _Statement(cursor, schema, parameters, len(patterns) + 1, names).parse()
+        names.add(pattern.name)
+        patterns.append(pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    condition: Condition | None = None
+    strategy: Strategy = Strategy.SKIP_TILL_ANY_MATCH
+    strategy_span: Span = NOWHERE
+
+
+class _Statement:
+    """Reads one statement, clause by clause in the order of the grammar."""
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        schema: StreamSchema,
+        parameters: Mapping[str, tuple[Value, ...]],
+        number: int,
+        names: set[str],
+    ) -> None:
+        self.cursor = cursor
+        self.schema = schema
+        self.scope = Scope(cursor.source, schema.referable, parameters)
+        self.conditions = ConditionParser(cursor, self.scope)
+        self.number = number
+        self.names = names
+
+    def parse(self) -> Pattern:
+        start = self.cursor.current
+        name, named = self._name()
+        self.cursor.expect_word("PATTERN")
+        structure = StructureParser(self.cursor, self.scope, self.schema).structure()
+        check_structure(structure, self.scope, start.span)
+        where = self._where(structure)
+        window = self._window()
+        partition_by = self._partition_by()
+        ties_place = self.cursor.ahead(1).span
+        ties = self._choice("TIES", Ties, Ties.ARRIVAL)
+        output = self._choice("OUTPUT", Output, Output.ALL)
+        consume = self._choice("CONSUME", Consume, Consume.NONE)
+        returns = self._returns()
+        self._end()
+        pattern = Pattern(
+            name=name,
+            structure=structure,
+            window=window,
+            strategy=where.strategy,
+            condition=where.condition,
+            partition_by=partition_by,
+            ties=ties,
+            output=output,
+            consume=consume,
+            returns=returns,
+            named=named,
+            parameters=tuple(self.scope.used_parameters.items()),
+            stream=self.schema.name,
+            type_attribute=self.schema.type_attribute,
+            base_type=self.schema.base_type,
+            attributes=tuple(self.schema.attributes.items()),
+            source=self.cursor.source.name,
+        )
+        check_strategy(pattern, self.cursor.source, where.strategy_span, ties_place)
+        return pattern
+
+    def _name(self) -> tuple[str, bool]:
+        keyword = self.cursor.accept_word("NAME")
+        if keyword is None:
+            name = f"pattern_{self.number}"
+            if name in self.names:
+                message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
+                raise self.cursor.error(message, self.cursor.current.span)
+            return name, False
+        token = self.cursor.expect_name("a name for the pattern")
+        if token.value in self.names:
+            raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
+        return token.value, True
+
+    # WHERE
+
+    def _where(self, structure: Structure) -> _Where:
+        if not self.cursor.accept_word("WHERE"):
+            return _Where()
+        strategy, span = self._strategy()
+        if span is not None:
+            if self.cursor.accept_symbol("("):
+                self._strategy_variables()
+            self.cursor.expect_symbol("{", "; a strategy is followed by its condition in { }")
+        condition = self.conditions.condition()
+        if span is not None:
+            self.cursor.expect_symbol("}")
+        check_condition(condition, structure, self.scope)
+        return _Where(condition, strategy, span or NOWHERE)
+
+    def _strategy(self) -> tuple[Strategy, Span | None]:
+        """Read the strategy's name, written with `_` or `-`, if one stands here."""
+        words = [self.cursor.current]
+        while self.cursor.ahead(2 * len(words) - 1).text == "-":
+            words.append(self.cursor.ahead(2 * len(words)))
+        follower = self.cursor.ahead(2 * len(words) - 1)
+        name = "_".join(token.word for token in words)
+        span = Span(words[0].span.start, words[-1].span.end)
+        if name not in _STRATEGIES:
+            if follower.text == "{" and words[0].kind is Kind.WORD:
+                hint = did_you_mean(name.lower(), [strategy.value for strategy in Strategy])
+                raise self.cursor.error(f"unknown strategy{hint}", span)
+            return Strategy.SKIP_TILL_ANY_MATCH, None
+        if words[0].value in self.scope.variables and follower.text not in ("(", "{"):
+            return Strategy.SKIP_TILL_ANY_MATCH, None
+        for _ in range(2 * len(words) - 1):
+            self.cursor.advance()
+        return _STRATEGIES[name], span
+
+    def _strategy_variables(self) -> None:
+        """Read the variables after a strategy; they are checked and have no other effect."""
+        while True:
+            name = self.cursor.expect_name("a variable")
+            operand = self.scope.variable(name)
+            if self.cursor.at_symbol("["):
+                if not operand.kleene:
+                    raise self.cursor.error(f"{name.value!r} is no Kleene variable; write it without []", name.span)
+                self.cursor.advance()
+                self.cursor.expect_symbol("]")
+            if not self.cursor.accept_symbol(","):
+                self.cursor.expect_symbol(")")
+                return
+
+    # The clauses after WHERE.
+
+    def _window(self) -> Window:
+        self.cursor.expect_word("WITHIN", hint=self._misplaced())
+        start = self.cursor.current
+        negative = self.cursor.accept_symbol("-") is not None
+        number = self.cursor.current
+        if number.kind is not Kind.NUMBER:
+            raise self.cursor.unexpected(
+                "a number", "; a window is written as in WITHIN 20 minutes or WITHIN 100 EVENTS"
+            )
+        self.cursor.advance()
+        unit = self.cursor.current
+        if unit.word != "EVENTS" and unit.word not in _UNITS:
+            hint = did_you_mean(unit.text, [*TIME_UNITS_US, "EVENTS"]) if unit.kind is Kind.WORD else ""
+            raise self.cursor.unexpected("a unit (us, ms, seconds, minutes, hours, days or EVENTS)", hint)
+        self.cursor.advance()
+        span = Span(start.span.start, unit.span.end)
+        if len(number.text) > 40:
+            raise self.cursor.error("this number is too long for a window", number.span)
+        mantissa, _, exponent = number.text.lower().partition("e")
+        if len(exponent) > 4:
+            raise self.cursor.error("the exponent of this window is out of range", number.span)
+        size = Fraction(f"{mantissa}e{exponent or 0}") * (1 if unit.word == "EVENTS" else _UNITS[unit.word])
+        if negative or size <= 0:
+            raise self.cursor.error("the window must be positive", span)
+        if unit.word == "EVENTS" and not number.text.isdigit():
+            raise self.cursor.error("a window in EVENTS is a whole number", number.span)
+        if size.denominator != 1:
+            raise self.cursor.error("the window must be a whole number of microseconds", span)
+        if size > INT64_MAX:
+            raise self.cursor.error("the window is longer than int64 can hold", span)
+        return Window(events=int(size)) if unit.word == "EVENTS" else Window(time_us=int(size))
+
+    def _partition_by(self) -> tuple[str, ...]:
+        if not self.cursor.accept_word("PARTITION"):
+            return ()
+        self.cursor.expect_word("BY")
+        names: dict[str, None] = {}
+        while True:
+            token = self.cursor.expect_attribute()
+            if self.scope.attribute(token) is ValueType.FLOAT64_LIST:
+                message = f"attribute {token.value!r} is a list; lists are never compared"
+                raise self.cursor.error(message, token.span)
+            names[token.value] = None
+            if not self.cursor.accept_symbol(","):
+                return tuple(names)
+
+    def _choice(self, keyword: str, choices: type[_Choice], default: _Choice) -> _Choice:
+        if not self.cursor.accept_word(keyword):
+            return default
+        return choices(self.cursor.expect_word(*(choice.value for choice in choices)).word)
+
+    # RETURN
+
+    def _returns(self) -> tuple[ReturnItem, ...]:
+        if not self.cursor.accept_word("RETURN"):
+            return ()
+        items: dict[str, ReturnItem] = {}
+        while True:
+            item = self._return_item(items)
+            items[item.name] = item
+            if not self.cursor.accept_symbol(","):
+                return tuple(items.values())
+
+    def _return_item(self, earlier: Mapping[str, ReturnItem]) -> ReturnItem:
+        start = self.cursor.current
+        expression = self.conditions.expression()
+        check_return_item(expression, self.scope)
+        named = self.cursor.accept_word("AS") is not None
+        if named:
+            token = self.cursor.expect_attribute()
+            name = token.value
+            if name in FIXED_COLUMNS:
+                message = f"{name!r} is a fixed column of the matches; choose another name"
+                raise self.cursor.error(message, token.span)
+        else:
+            name = format_expression(expression)
+        unique, count = name, 1
+        while unique in earlier:
+            count += 1
+            unique = f"{name}_{count}"
+        return ReturnItem(expression, unique, named, Span(start.span.start, self.cursor.previous.span.end))
+
+    # End
+
+    def _end(self) -> None:
+        if self.cursor.current.kind is Kind.END or self.cursor.accept_symbol(";"):
+            return
+        token = self.cursor.current
+        raise self.cursor.error(f"unexpected {token} after the end of the statement{self._misplaced()}", token.span)
+
+    def _misplaced(self) -> str:
+        """A hint where the current token begins a clause or a statement that belongs elsewhere."""
+        token: Token = self.cursor.current
+        if token.word in _CLAUSE_ORDER:
+            return f"; the clauses stand in the order {', '.join(_CLAUSE_ORDER)}, each at most once"
+        if token.word in ("NAME", "PATTERN"):
+            return "; statements are separated by ';'"
+        return did_you_mean(token.text, _CLAUSE_ORDER) if token.kind is Kind.WORD else ""
+
+
+def _parameter_values(name: str, values: Iterable[Value]) -> tuple[Value, ...]:
+    """Values that a caller binds to `$name`, as plain Python values."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise InputError(f"parameter '{name}' must be a list of values, not {values!r}")
+    plain = tuple(_parameter_value(name, value) for value in values)
+    if isinstance(values, set | frozenset):
+        return tuple(sorted(plain, key=lambda value: (type(value).__name__, value)))
+    return plain
+
+
+def _parameter_value(name: str, value: object) -> Value:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, bool | int | float | str):
+        raise InputError(f"parameter '{name}': {value!r} is no number, string or bool")
+    if isinstance(value, int) and not -INT64_MAX - 1 <= value <= INT64_MAX:
+        raise InputError(f"parameter '{name}': {value} is outside the range of int64")
+    return value

@@ -1,0 +1,198 @@
+"""Tokens of the pattern language, and the cursor with which the parser reads them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from cep_pipeline.errors import PatternError
+from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.patterns.expressions import Span
+
+# fmt: off
+RESERVED = frozenset({
+    "NAME", "PATTERN", "WHERE", "WITHIN", "PARTITION", "BY", "TIES", "OUTPUT", "CONSUME", "RETURN",
+    "SEQ", "AND", "OR", "NOT", "KL", "IN", "BETWEEN", "AS", "TRUE", "FALSE",
+})
+# fmt: on
+"""Words that are no type or variable names (unless a type is quoted)."""
+
+
+class Kind(Enum):
+    """Lexical class of a token; the value is its name in messages."""
+
+    WORD = "name"
+    NUMBER = "number"
+    STRING = "string"
+    QUOTED = "quoted name"
+    PARAMETER = "parameter"
+    SYMBOL = "symbol"
+    END = "end of text"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token: `text` as written, `value` without quotes or `$`; `word` is upper case for an ASCII word, else empty."""
+
+    kind: Kind
+    text: str
+    value: str
+    word: str
+    span: Span
+
+    @property
+    def is_reserved(self) -> bool:
+        return self.word in RESERVED
+
+    def __str__(self) -> str:
+        return "the end of the text" if self.kind is Kind.END else repr(self.text)
+
+
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>   \s+ | --[^\n]* | /\*.*?\*/ )
+    | (?P<open>    /\* )
+    | (?P<word>    [^\W\d]\w* )
+    | (?P<number>  (?: [0-9]+ (?: \.[0-9]+ )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? )
+    | (?P<string>  '[^']*(?:''[^']*)*' )
+    | (?P<quoted>  "[^"]*(?:""[^"]*)*" )
+    | (?P<param>   \$[^\W\d]\w* )
+    | (?P<symbol>  \.\. | == | != | <> | <= | >= | [(){}\[\],;.+\-*/%=<>~] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = {
+    "word": Kind.WORD,
+    "number": Kind.NUMBER,
+    "string": Kind.STRING,
+    "quoted": Kind.QUOTED,
+    "param": Kind.PARAMETER,
+    "symbol": Kind.SYMBOL,
+}
+
+
+def tokenize(source: SourceText) -> list[Token]:
+    """All tokens of the text, the last one of kind END; comments and blanks are left out.
+
+    Raises
+    ------
+    PatternError
+        A character that begins no token, or a string or comment without an end.
+    """
+    text = source.text
+    tokens: list[Token] = []
+    offset = 0
+    while offset < len(text):
+        found = _TOKEN.match(text, offset)
+        if found is None or found.lastgroup == "open":
+            raise _no_token(source, offset)
+        group = found.lastgroup
+        assert group is not None
+        end = found.end()
+        if group != "blank":
+            tokens.append(_token(_KINDS[group], found.group(), Span(offset, end)))
+        offset = end
+    tokens.append(Token(Kind.END, "", "", "", Span(len(text), len(text))))
+    return tokens
+
+
+def _token(kind: Kind, text: str, span: Span) -> Token:
+    value, word = text, ""
+    if kind is Kind.WORD and text.isascii():
+        word = text.upper()
+    elif kind is Kind.STRING:
+        value = text[1:-1].replace("''", "'")
+    elif kind is Kind.QUOTED:
+        value = text[1:-1].replace('""', '"')
+    elif kind is Kind.PARAMETER:
+        value = text[1:]
+    return Token(kind, text, value, word, span)
+
+
+def _no_token(source: SourceText, offset: int) -> PatternError:
+    character = source.text[offset]
+    end_of_line = source.text.find("\n", offset)
+    rest = Span(offset, len(source.text) if end_of_line < 0 else end_of_line)
+    if character == "'":
+        return source.error("this string has no end; close it with ' (a quote inside is written '')", rest)
+    if character == '"':
+        return source.error('this quoted name has no end; close it with "', rest)
+    if source.text.startswith("/*", offset):
+        return source.error("this comment has no end; close it with */", rest)
+    if character == "$":
+        return source.error("'$' without the name of a parameter; write $name", Span(offset, offset + 1))
+    return source.error(f"unexpected character {character!r}", Span(offset, offset + 1))
+
+
+class Cursor:
+    """Reads tokens one after the other; every `expect` says what was seen instead."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self._tokens = tokenize(source)
+        self._index = 0
+
+    @property
+    def current(self) -> Token:
+        return self._tokens[self._index]
+
+    @property
+    def previous(self) -> Token:
+        """The token read last."""
+        return self._tokens[max(0, self._index - 1)]
+
+    def ahead(self, distance: int) -> Token:
+        """The token `distance` places after the current one (the end of the text stays the last)."""
+        return self._tokens[min(self._index + distance, len(self._tokens) - 1)]
+
+    def advance(self) -> Token:
+        """Read the current token."""
+        token = self.current
+        self._index = min(self._index + 1, len(self._tokens) - 1)
+        return token
+
+    def at_symbol(self, *symbols: str) -> bool:
+        return self.current.kind is Kind.SYMBOL and self.current.text in symbols
+
+    def at_word(self, *words: str) -> bool:
+        """Whether the current token is one of the key words (given in upper case)."""
+        return self.current.kind is Kind.WORD and self.current.word in words
+
+    def accept_symbol(self, *symbols: str) -> Token | None:
+        return self.advance() if self.at_symbol(*symbols) else None
+
+    def accept_word(self, *words: str) -> Token | None:
+        return self.advance() if self.at_word(*words) else None
+
+    def expect_symbol(self, symbol: str, hint: str = "") -> Token:
+        if not self.at_symbol(symbol):
+            raise self.unexpected(f"'{symbol}'", hint)
+        return self.advance()
+
+    def expect_word(self, *words: str, hint: str = "") -> Token:
+        if not self.at_word(*words):
+            seen = self.current.text if self.current.kind is Kind.WORD else ""
+            raise self.unexpected(" or ".join(words), hint or did_you_mean(seen, words))
+        return self.advance()
+
+    def expect_name(self, what: str) -> Token:
+        """Read a name that is no reserved word."""
+        if self.current.kind is not Kind.WORD:
+            raise self.unexpected(what)
+        if self.current.is_reserved:
+            raise self.unexpected(what, "; this word is reserved")
+        return self.advance()
+
+    def expect_attribute(self) -> Token:
+        """Read the name of an attribute, which can be any word."""
+        if self.current.kind is not Kind.WORD:
+            raise self.unexpected("an attribute")
+        return self.advance()
+
+    def error(self, message: str, span: Span) -> PatternError:
+        return self.source.error(message, span)
+
+    def unexpected(self, expected: str, hint: str = "") -> PatternError:
+        """The error for a current token that is not what it must be."""
+        return self.error(f"expected {expected} but found {self.current}{hint}", self.current.span)
