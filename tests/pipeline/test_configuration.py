@@ -1,0 +1,127 @@
+"""`pipeline.yaml`: what is accepted, and errors that name file, line and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.errors import InputError, PatternError
+from cep_pipeline.pipeline.configuration import Configuration, read_parameter
+
+SCHEMA = """\
+name: trades
+base_type: Trade
+type_attribute: symbol
+timezone: UTC
+timestamp: timestamp
+attributes: {symbol: string, price: float64}
+source: {format: csv, path: "{day:%Y-%m-%d}.csv"}
+"""
+PIPELINE = """\
+streams:
+  trades:
+    schema: trades.yaml
+    data: raw
+    pattern_sets:
+      market: {file: market.sase, parameters: {tech: "AAPL, MSFT"}}
+"""
+PATTERNS = "NAME rise PATTERN SEQ(Trade a, Trade b) WHERE a.symbol IN $tech AND b.price > a.price WITHIN 1 second"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "trades.yaml").write_text(SCHEMA)
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE)
+    (tmp_path / "market.sase").write_text(PATTERNS)
+    return tmp_path
+
+
+def test_paths_are_relative_to_the_configuration(folder: Path) -> None:
+    configuration = Configuration.load(folder / "pipeline.yaml")
+    stream = configuration.stream("trades")
+    assert stream.data == folder / "raw"
+    assert configuration.warehouse_location == str(folder / "warehouse")
+    assert [pattern.name for pattern in stream.pattern_set("market").patterns] == ["rise"]
+    assert stream.pattern_set("market").patterns[0].parameters == (("tech", ("AAPL", "MSFT")),)
+
+
+def test_data_folder_of_a_call_goes_before_the_configured_one(folder: Path) -> None:
+    assert Configuration.load(folder / "pipeline.yaml").stream("trades", data=folder / "x").data == folder / "x"
+
+
+def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Path) -> None:
+    def version() -> str:
+        return Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_set("market").version
+
+    first = version()
+    (folder / "market.sase").write_text("-- a comment\n" + PATTERNS.replace(" WHERE", "\nWHERE"))
+    assert version() == first
+    (folder / "market.sase").write_text(PATTERNS.replace("1 second", "2 seconds"))
+    assert version() != first
+    (folder / "market.sase").write_text(PATTERNS)
+    (folder / "pipeline.yaml").write_text(PIPELINE.replace("MSFT", "IBM"))
+    assert version() != first
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (PIPELINE.replace("pattern_sets", "patern_sets"), 5, "patern_sets"),
+        (PIPELINE + "planning:\n  planer: greedy\n", 8, "did you mean 'planner'"),
+        (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
+        ("streams: {}\n", 1, "at least one stream"),
+        ("warehouse: {}\n", 1, "streams: this setting is required"),
+        ("streams: [\n", 2, "no valid YAML"),
+        ("just text\n", 1, "mapping"),
+    ],
+)
+def test_a_fault_names_file_line_and_setting(folder: Path, text: str, line: int, words: str) -> None:
+    path = folder / "pipeline.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        Configuration.load(path)
+    assert f"{path}:{line}" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_missing_files_are_named(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"nowhere\.yaml: no such pipeline configuration"):
+        Configuration.load(folder / "nowhere.yaml")
+    (folder / "market.sase").unlink()
+    with pytest.raises(InputError, match=r"market\.sase: no such pattern file"):
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+    (folder / "trades.yaml").unlink()
+    with pytest.raises(InputError, match=r"trades\.yaml: no such stream schema"):
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+
+
+def test_an_empty_pattern_file_and_an_unknown_stream_are_refused(folder: Path) -> None:
+    configuration = Configuration.load(folder / "pipeline.yaml")
+    with pytest.raises(InputError, match="no stream 'tades'; configured are trades"):
+        configuration.stream("tades")
+    (folder / "market.sase").write_text("-- nothing\n")
+    with pytest.raises(InputError, match="no pattern in it"):
+        configuration.stream("trades")
+
+
+def test_a_faulty_pattern_names_its_file_and_line(folder: Path) -> None:
+    (folder / "market.sase").write_text(PATTERNS.replace("price", "prise"))
+    with pytest.raises(PatternError) as caught:
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+    assert caught.value.source == str(folder / "market.sase")
+    assert "did you mean 'price'" in str(caught.value)
+
+
+def test_the_schema_must_bear_the_name_of_its_stream(folder: Path) -> None:
+    (folder / "trades.yaml").write_text(SCHEMA.replace("name: trades", "name: other"))
+    with pytest.raises(InputError, match="use one name"):
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+
+
+def test_parameters_from_text_and_file(tmp_path: Path) -> None:
+    (tmp_path / "values.txt").write_text("SPY\n\n'12'\n12\n1.5\ntrue\n")
+    assert read_parameter("@values.txt", tmp_path) == ["SPY", "12", 12, 1.5, True]
+    assert read_parameter("a, b", tmp_path) == ["a", "b"]
+    with pytest.raises(InputError, match=r"missing\.txt"):
+        read_parameter("@missing.txt", tmp_path)
