@@ -1,0 +1,115 @@
+"""Matches as rows of the matches table (language page, section 5): ordered, identified, with their RETURN columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.match_ids import MatchIdentity
+from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.return_columns import RETURN_TYPES, json_objects, return_arrays
+from cep_pipeline.patterns.pattern import Pattern
+
+UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
+BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
+FIXED_FIELDS = (
+    pa.field("pattern", pa.string()),
+    pa.field("match_id", pa.string()),
+    pa.field("start_ts", UTC_MICROSECONDS),
+    pa.field("end_ts", UTC_MICROSECONDS),
+    pa.field("bindings", BINDINGS),
+)
+MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
+"""Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
+BATCH_ROWS = 1 << 17
+"""Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
+
+
+def matches_schema(pattern: Pattern) -> pa.Schema:
+    """Columns of a table of one pattern's matches: the RETURN columns are typed."""
+    returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.returns)
+    return pa.schema([*FIXED_FIELDS, *returned])
+
+
+def matches_table(pattern: Pattern, blocks: Iterable[MatchBlock], events: PreparedEvents) -> pa.Table:
+    """All matches of one pattern over one slice as a table, in the page's order."""
+    batches: list[pa.RecordBatch] = []
+    write_matches(pattern, blocks, events, batches.append, typed=True)
+    return pa.Table.from_batches(batches, matches_schema(pattern))
+
+
+def write_matches(
+    pattern: Pattern,
+    blocks: Iterable[MatchBlock],
+    events: PreparedEvents,
+    sink: Callable[[pa.RecordBatch], object],
+    *,
+    typed: bool = False,
+) -> int:
+    """Hand the matches of one pattern over one slice to a sink, batch after batch in the page's order.
+
+    Parameters
+    ----------
+    pattern, blocks, events
+        The pattern, what a kernel found of it, and the events that the blocks' row numbers mean.
+    sink
+        Takes each batch, such as the `write_batch` of a Parquet writer.
+    typed
+        Whether batches have the schema `matches_schema(pattern)`, not `MANY_PATTERNS`.
+
+    Returns
+    -------
+    int
+        Number of matches.
+
+    Notes
+    -----
+    Held at once are the row numbers of the slice's matches, and one batch.
+    """
+    found = [block for block in blocks if len(block)]
+    if not found:
+        return 0
+    ordered = order_matches(found, events.seqs)
+    del found
+    for batch in _batches(pattern, ordered, events, typed=typed):
+        sink(batch)
+    return len(ordered)
+
+
+def _batches(
+    pattern: Pattern, ordered: OrderedMatches, events: PreparedEvents, *, typed: bool
+) -> Iterator[pa.RecordBatch]:
+    identity = MatchIdentity.of(pattern)
+    schema = matches_schema(pattern) if typed else MANY_PATTERNS
+    for start in range(0, len(ordered), BATCH_ROWS):
+        part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
+        offsets, rows, variables = part.elements()
+        seqs = events.seqs[rows]
+        returned = return_arrays(pattern, part, events)
+        if not typed:
+            names = [item.name for item in pattern.returns]
+            returned = [json_objects(names, returned) if names else pa.nulls(len(part), pa.string())]
+        columns = [
+            pa.repeat(pattern.name, len(part)),
+            identity.ids_of(offsets, seqs, variables, part.names),
+            _instants(events.timestamps[part.first_rows()]),
+            _instants(events.timestamps[part.last_rows()]),
+            _bindings(offsets, seqs, variables, part.names),
+            *returned,
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _instants(microseconds: Array) -> pa.Array:
+    return pa.array(microseconds).view(UTC_MICROSECONDS)
+
+
+def _bindings(offsets: Array, seqs: Array, variables: Array, names: tuple[str, ...]) -> pa.Array:
+    spelled = pa.array(names, pa.string()).take(pa.array(variables))
+    elements = pa.StructArray.from_arrays([spelled, pa.array(seqs)], fields=list(BINDINGS.value_type))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)

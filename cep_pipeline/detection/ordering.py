@@ -1,0 +1,249 @@
+"""The page's order of matches: by the last event, then by the list of seqs, then by the variables' positions.
+
+Rows of the events table are in stream order, so a match is ordered by integers. Relative to its last event, a match
+spans few rows: its whole order mostly fits one 64-bit integer, and sorting the integers sorts the matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.patterns.normal_form import Variable
+
+ABSENT = np.int32(-1)
+"""In place of a row: the form of the match has no such variable."""
+_WORD_BITS = 63
+"""Bits of a non-negative int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedMatches:
+    """Distinct matches of one pattern in the page's order.
+
+    Attributes
+    ----------
+    forms
+        The lists of variables that matches bind, in pattern order: one for each different clause.
+    form
+        Shape (n,): the index of each match's form, or None where there is one form only.
+    rows
+        int32, shape (k, n), k variables in the longest form: row numbers of the events, in the order of the form's
+        variables, then `ABSENT`.
+    """
+
+    forms: tuple[tuple[Variable, ...], ...]
+    form: Array | None
+    rows: Array
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables of all forms, each once."""
+        return tuple(dict.fromkeys(variable.name for form in self.forms for variable in form))
+
+    def between(self, start: int, stop: int) -> OrderedMatches:
+        """The matches from `start` up to `stop`, without copying."""
+        form = None if self.form is None else self.form[start:stop]
+        return OrderedMatches(self.forms, form, self.rows[:, start:stop])
+
+    def elements(self) -> tuple[Array, Array, Array]:
+        """All bindings one after another.
+
+        Returns
+        -------
+        offsets
+            int64, shape (n + 1,): match m has the elements from `offsets[m]` to `offsets[m + 1]`.
+        rows, variables
+            int32, shape (elements,): each element's event, and its variable as an index into `names`.
+        """
+        width, count = self.rows.shape
+        number = {name: index for index, name in enumerate(self.names)}
+        if self.form is None:
+            variables = np.array([number[variable.name] for variable in self.forms[0]], np.int32)
+            offsets = np.arange(0, width * count + 1, max(width, 1), dtype=np.int64)
+            return offsets, np.ascontiguousarray(self.rows.T).reshape(-1), np.tile(variables, count)
+        numbers = np.full((len(self.forms), width), -1, np.int32)
+        for index, form in enumerate(self.forms):
+            numbers[index, : len(form)] = [number[variable.name] for variable in form]
+        lengths = np.array([len(form) for form in self.forms], np.int64)[self.form]
+        present = np.ascontiguousarray(self.rows.T).reshape(-1)
+        keep = present != ABSENT
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+        return offsets, present[keep], numbers[self.form].reshape(-1)[keep]
+
+    def rows_of(self, variable: str) -> tuple[Array, Array | None]:
+        """The events that a variable binds, and where it is bound at all (None: everywhere).
+
+        Rows are 0 where the match's form has no such variable.
+        """
+        places = np.array([_place(form, variable) for form in self.forms], np.int64)
+        if self.form is None:
+            rows: Array = self.rows[places[0]]
+            return rows, None
+        place = places[self.form]
+        bound = place >= 0
+        taken = np.take_along_axis(self.rows, np.maximum(place, 0)[np.newaxis], axis=0)[0]
+        return np.where(bound, taken, 0), None if bound.all() else bound
+
+    def first_rows(self) -> Array:
+        """Each match's first event in the stream."""
+        rows = self.rows
+        if self.form is not None:
+            rows = np.where(rows == ABSENT, np.int32(np.iinfo(np.int32).max), rows)
+        first: Array = rows.min(axis=0)
+        return first
+
+    def last_rows(self) -> Array:
+        """Each match's last event in the stream."""
+        last: Array = self.rows.max(axis=0)
+        return last
+
+
+def _place(form: Sequence[Variable], name: str) -> int:
+    return next((place for place, variable in enumerate(form) if variable.name == name), -1)
+
+
+def order_matches(blocks: Iterable[MatchBlock], seqs: Array) -> OrderedMatches:
+    """Bring all matches of a pattern over one slice into the page's order, equal bindings once.
+
+    Parameters
+    ----------
+    blocks
+        Blocks of one or more clauses of one pattern, at least one block.
+    seqs
+        The seq of each event, int64, in stream order.
+
+    Notes
+    -----
+    Time O(n log n); memory two 64-bit integers a match at most beside the rows.
+    """
+    forms, form, rows = _joined(list(blocks))
+    if not len(seqs) or (np.diff(seqs) > 0).all():
+        place = rows
+    else:  # seqs that do not grow with time: lists compare by seq all the same
+        rank = np.empty(len(seqs) + 1, np.int32)
+        rank[np.argsort(seqs)] = np.arange(len(seqs), dtype=np.int32)
+        rank[ABSENT] = ABSENT
+        place = rank[rows]
+    if form is None and place is rows:
+        near = _sorted_rows(rows)
+        if near is not None:
+            return OrderedMatches(forms, None, near)
+    order = _order(rows, place, form)
+    rows = np.stack([row[order] for row in rows])
+    if form is not None:
+        form = form[order]
+        repeated = np.zeros(len(order), dtype=bool)
+        repeated[1:] = (rows[:, 1:] == rows[:, :-1]).all(axis=0) & (form[1:] == form[:-1])
+        if repeated.any():
+            rows, form = rows[:, ~repeated], form[~repeated]
+    return OrderedMatches(forms, form if len(forms) > 1 else None, rows)
+
+
+def _joined(blocks: list[MatchBlock]) -> tuple[tuple[tuple[Variable, ...], ...], Array | None, Array]:
+    """All blocks side by side, with the index of each match's form; None where all come from one clause."""
+    clauses = {block.clause.index: block.clause for block in blocks}
+    distinct = {clause.positive for clause in clauses.values()}
+    forms = tuple(sorted(distinct, key=lambda variables: [variable.position for variable in variables]))
+    if len(clauses) == 1:
+        rows = blocks[0].rows if len(blocks) == 1 else np.concatenate([block.rows for block in blocks], axis=1)
+        return forms, None, rows
+    width = max(map(len, forms))
+    rows = np.full((width, sum(map(len, blocks))), ABSENT, np.int32)
+    form = np.empty(rows.shape[1], np.int32)
+    at = 0
+    for block in blocks:
+        rows[: len(block.rows), at : at + len(block)] = block.rows
+        form[at : at + len(block)] = forms.index(block.clause.positive)
+        at += len(block)
+    return forms, form, rows
+
+
+def _sorted_rows(rows: Array) -> Array | None:
+    """The matches in order, if one integer holds a match; sorting such integers needs no permutation."""
+    if rows.shape[1] == 0:
+        return rows
+    last = rows.max(axis=0)
+    first = int(last.min())
+    distances = [row - last for row in rows]
+    lowest = [int(distance.min()) for distance in distances]
+    widths = [(-low).bit_length() for low in lowest]
+    if (int(last.max()) - first).bit_length() + sum(widths) > _WORD_BITS:
+        return None
+    word = last.astype(np.int64)
+    word -= first
+    for distance, low, bits in zip(distances, lowest, widths, strict=True):
+        word <<= bits
+        if bits:
+            word |= distance - low
+    word.sort()
+    ordered = np.empty_like(rows)
+    shift = sum(widths)
+    last = (word >> shift).astype(np.int32)
+    last += first
+    for row, low, bits in zip(ordered, lowest, widths, strict=True):
+        shift -= bits
+        np.bitwise_and(word >> shift, (1 << bits) - 1, out=row, casting="unsafe")
+        row += last
+        row += low
+    return ordered
+
+
+def _order(rows: Array, place: Array, form: Array | None) -> Array:
+    """The permutation that sorts matches by last event, then by `place`, then by form."""
+    count = rows.shape[1]
+    if count < 2:
+        return np.arange(count)
+    last = rows.max(axis=0)
+    # Beside its last event a match reaches back over few rows, whatever the size of the stream.
+    keys = [last, *(_distances(last, rows, form is not None) if place is rows else place)]
+    words = _packed(keys if form is None else [*keys, form])
+    order = np.argsort(words[0])
+    if len(words) == 1 and form is None:
+        return order  # every key differs: the bindings of one clause do
+    leading = words[0][order]
+    same = leading[1:] == leading[:-1]
+    tied = np.zeros(count, dtype=bool)
+    tied[1:] = same
+    tied[:-1] |= same
+    if tied.any():
+        places = np.flatnonzero(tied)
+        members = order[places]
+        order[places] = members[np.lexsort([*(word[members] for word in reversed(words[1:])), leading[places]])]
+    return order
+
+
+def _distances(last: Array, rows: Array, padded: bool) -> list[Array]:
+    """Each row less the match's last one; ABSENT is below all of them, since a shorter list comes first."""
+    if not padded:
+        return list(rows - last)
+    present = rows != ABSENT
+    lowest = int((rows - last).min(where=present, initial=0))
+    return list(np.where(present, rows - last, lowest - 1))
+
+
+def _packed(keys: list[Array]) -> list[Array]:
+    """The keys, most significant first, in as few non-negative int64 words as hold them."""
+    words: list[Array] = []
+    used = _WORD_BITS + 1
+    for key in keys:
+        value = key.astype(np.int64)
+        value -= value.min()
+        bits = int(value.max()).bit_length()
+        if words and bits == 0:
+            continue
+        if used + bits > _WORD_BITS:
+            words.append(value)
+            used = bits
+        else:
+            words[-1] <<= bits
+            words[-1] |= value
+            used += bits
+    return words
