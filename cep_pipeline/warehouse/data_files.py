@@ -99,9 +99,7 @@ def explain_storage_error(what: str, error: OSError) -> CepError:
             "free some space (`cep maintain` removes files that no table uses) and run again"
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text or "Read-only" in text:
-        return InputError(
-            f"{what}: permission denied. Give this user write access, or name another warehouse location"
-        )
+        return InputError(f"{what}: permission denied. Give this user write access, or name another warehouse location")
     return CepError(f"{what}: {error.strerror or text}")
 
 

@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cep_pipeline.warehouse.layout import EventSchema
+import pyarrow as pa
+from sqlalchemy.engine import URL
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.data_files import make_directory, open_filesystem
+from cep_pipeline.warehouse.database import Database
+from cep_pipeline.warehouse.layout import EventSchema, check_stream_name, events_columns, table_layouts
+from cep_pipeline.warehouse.leases import Lease, acquire_lease, lease_holders
 from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.catalog import WarehouseCatalog
+
+CATALOG_FILE = "catalog.db"
+
 
 class Warehouse:
-    """The tables of all streams; made by `Warehouse.open`."""
+    """The tables of all streams; made by `Warehouse.open`.
+
+    Parameters
+    ----------
+    location
+        Absolute path or URI, without a slash at the end.
+    database
+        The catalog's database.
+    clock
+        Seconds since the epoch.
+    lease_timeout_s
+        How long a lease lives without a heartbeat.
+    """
+
+    def __init__(
+        self, location: str, database: Database, *, clock: Callable[[], float], lease_timeout_s: float
+    ) -> None:
+        self.location = location
+        self.database = database
+        self.clock = clock
+        self.lease_timeout_s = lease_timeout_s
 
     @classmethod
     def open(
         cls,
         location: str | Path,
-        catalog_uri: str | None = None,
+        catalog_uri: str | URL | None = None,
         *,
         clock: Callable[[], float] = time.time,
         lease_timeout_s: float = 120.0,
@@ -41,6 +76,30 @@ class Warehouse:
         InputError
             The location cannot be written, the catalog cannot be read, or a newer version made it.
         """
+        place = str(location).rstrip("/") or "/"
+        if "://" not in place:
+            place = os.path.realpath(Path(place).expanduser())
+            catalog_uri = catalog_uri or _sqlite_url(place)
+        elif catalog_uri is None:
+            raise InputError(
+                f"warehouse {place}: on an object store the catalog needs a database of its own; "
+                "set the catalog's address (postgresql+psycopg2://…)"
+            )
+        else:
+            open_filesystem(place)
+        return cls(place, Database(catalog_uri, place), clock=clock, lease_timeout_s=lease_timeout_s)
+
+    @cached_property
+    def catalog(self) -> WarehouseCatalog:
+        """The Iceberg catalog; opened on first use, since importing pyiceberg takes 1-2 s."""
+        from cep_pipeline.warehouse.catalog import WarehouseCatalog
+
+        with self.database.errors():
+            return WarehouseCatalog(self.database.engine, self.location)
+
+    def table_location(self, stream: str, table: str) -> str:
+        """Return where the files of a table are."""
+        return f"{self.location}/{stream}/{table}"
 
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use and get new attributes as columns.
@@ -50,6 +109,14 @@ class Warehouse:
         InputError
             An attribute has another type than the published one.
         """
+        from cep_pipeline.warehouse import commits
+
+        name = check_stream_name(schema.name)
+        layouts = table_layouts(events_columns(schema))
+        for layout in layouts.values():
+            with commits.catalog_errors(self.catalog, f"opening table {name}.{layout.name}"):
+                commits.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
+        return StreamTables(self, name, layouts)
 
     def open_stream(self, name: str) -> StreamTables:
         """Return the tables of a stream that exist already, for reading.
@@ -59,12 +126,46 @@ class Warehouse:
         InputError
             There is no such stream; the message lists those that there are.
         """
+        from cep_pipeline.warehouse import commits
+
+        if name not in (known := self.streams()):
+            there = f"there are {', '.join(known)}" if known else "it has none yet; `cep run` makes one"
+            raise InputError(f"warehouse {self.location}: it has no stream {name!r}: {there}")
+        with commits.catalog_errors(self.catalog, f"opening stream {name}"):
+            events = commits.published_columns(self.catalog.load_table((name, "events")))
+        return StreamTables(self, name, table_layouts(pa.schema(events)))
 
     def streams(self) -> list[str]:
         """Return the names of the streams, sorted."""
+        with self.database.errors():
+            return sorted(namespace[0] for namespace in self.catalog.list_namespaces())
+
+    def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
+        """Take a lease; `StreamTables.day_lease` and `plan_lease` name the units.
+
+        Parameters
+        ----------
+        wait_s
+            How long to wait for another holder to give it up.
+
+        Raises
+        ------
+        BusyError
+            Another run holds it; the message says which, since when, and what to do.
+        """
+        return acquire_lease(
+            self.database,
+            stream,
+            unit,
+            run_id=run_id,
+            clock=self.clock,
+            timeout_s=self.lease_timeout_s,
+            wait_s=wait_s,
+        )
 
     def leases(self) -> list[LeaseHolder]:
         """Return who holds a lease now."""
+        return lease_holders(self.database, now=self.clock(), timeout_s=self.lease_timeout_s)
 
     def maintain(self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0) -> MaintenanceReport:
         """Expire old snapshots, then remove files that no snapshot names.
@@ -76,3 +177,23 @@ class Warehouse:
         keep_snapshots_s
             Snapshots younger than this are kept, and always the current one.
         """
+        from cep_pipeline.warehouse import maintenance
+
+        return maintenance.maintain(self, grace_s=grace_s, keep_snapshots_s=keep_snapshots_s)
+
+
+def _sqlite_url(location: str) -> URL:
+    """Return the address of the catalog in a folder, which is made if need be."""
+    make_directory(location)
+    folder = Path(location)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(
+            f"warehouse {location}: the folder cannot be written; give this user write access, or name another"
+        )
+    catalog = folder / CATALOG_FILE
+    if not catalog.exists() and next(folder.glob("*/*/metadata/*.metadata.json"), None) is not None:
+        raise InputError(
+            f"warehouse {location}: the folder holds tables, and their catalog {CATALOG_FILE} is missing; "
+            "restore it from a backup, or name another location"
+        )
+    return URL.create("sqlite", database=str(catalog))

@@ -1,0 +1,83 @@
+"""The Iceberg catalog, whose commits carry further writes in the same database transaction."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import sqlalchemy as sql
+from pyiceberg.catalog import Catalog, MetastoreCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from sqlalchemy.engine import Connection, Engine
+
+CATALOG_NAME = "cep"
+
+Beside = Callable[[Connection], None]
+"""A write in the transaction of a commit; whatever it raises rolls the commit back."""
+
+_beside: ContextVar[Sequence[Beside]] = ContextVar("beside", default=())
+
+# Strings that Arrow keeps as dictionaries are plain strings in Iceberg; that this is so needs no warning for each file.
+logging.getLogger("pyiceberg.io.pyarrow").setLevel(logging.ERROR)
+
+
+class WarehouseCatalog(SqlCatalog):
+    """A SQL catalog on the warehouse's own engine.
+
+    `SqlCatalog` swaps the metadata pointer in a transaction of its own, which leaves a gap between checking a lease and
+    committing, and between a commit and the record of what was committed. Here both are inside that transaction.
+    """
+
+    def __init__(self, engine: Engine, location: str) -> None:
+        MetastoreCatalog.__init__(self, CATALOG_NAME, warehouse=location)
+        self.engine = engine
+        self._init_catalog()
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Write new metadata, then in one transaction do what stands beside and swap the pointer.
+
+        Raises
+        ------
+        CommitFailedException
+            Another commit came first.
+        """
+        current = self.load_table(table.name())
+        staged = self._update_and_stage_table(current, table.name(), requirements, updates)
+        self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
+        name = table.name()
+        with self.engine.begin() as connection:
+            for write in _beside.get():
+                write(connection)
+            swapped = connection.execute(
+                sql.update(IcebergTables)
+                .where(
+                    IcebergTables.catalog_name == self.name,
+                    IcebergTables.table_namespace == Catalog.namespace_to_string(Catalog.namespace_from(name)),
+                    IcebergTables.table_name == Catalog.table_name_from(name),
+                    IcebergTables.metadata_location == current.metadata_location,
+                )
+                .values(
+                    metadata_location=staged.metadata_location,
+                    previous_metadata_location=current.metadata_location,
+                )
+            )
+            if swapped.rowcount < 1:
+                raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
+        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
+
+
+@contextmanager
+def committing_beside(writes: Sequence[Beside]) -> Iterator[None]:
+    """Do these writes in the transaction of every commit inside the block."""
+    token = _beside.set(tuple(writes))
+    try:
+        yield
+    finally:
+        _beside.reset(token)

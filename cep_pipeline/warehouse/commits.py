@@ -1,0 +1,366 @@
+"""Iceberg commits: one that replaces a unit by exactly the given files, one that appends rows.
+
+Both are retried when another commit came first, planned anew on what that one left, so that any number of writers of
+different units all land. This module and `catalog.py` import pyiceberg (1-2 s), and are imported on first use.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy.exc
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThanOrEqual
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+
+from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
+from cep_pipeline.warehouse.data_files import open_filesystem, storage_errors
+from cep_pipeline.warehouse.database import explain_database_error
+from cep_pipeline.warehouse.layout import DAY, TableLayout
+from cep_pipeline.warehouse.records import EventsFile
+
+COMMIT_PATIENCE_S = 120.0
+_EPOCH = date(1970, 1, 1)
+
+_TABLE_PROPERTIES = {
+    # Conflicts are retried here, where the unit is planned anew on the newer table.
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+}
+
+Change = Callable[[Table, Transaction], int]
+"""Puts a change into a transaction on the table and returns the id of the snapshot that it makes."""
+
+
+def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
+    """Return a table, made if it is not there, with a column for every column of the layout.
+
+    Raises
+    ------
+    InputError
+        A column has another type than the published one.
+    """
+    with storage_errors(f"making table {stream}.{layout.name}"):
+        try:
+            table = catalog.load_table((stream, layout.name))
+        except NoSuchTableError:
+            table = _create(catalog, stream, layout, location)
+    _evolve(table, stream, layout)
+    return table
+
+
+def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import assign_fresh_schema_ids
+    from pyiceberg.table.sorting import SortField, SortOrder
+    from pyiceberg.transforms import IdentityTransform
+
+    schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
+    partitions = (
+        PartitionField(schema.find_field(name).field_id, 1000 + index, IdentityTransform(), name)
+        for index, name in enumerate(layout.partitions)
+    )
+    sort = (SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in layout.sort)
+    # Two processes may make the same stream at once: whoever comes second takes what is there.
+    try:
+        catalog.create_namespace(stream)
+    except (NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
+        pass
+    properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    try:
+        return catalog.create_table(
+            (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table((stream, layout.name))
+
+
+def _evolve(table: Table, stream: str, layout: TableLayout) -> None:
+    published = published_columns(table)
+    added = [field for field in layout.schema if published.get_field_index(field.name) < 0]
+    for field in layout.schema:
+        index = published.get_field_index(field.name)
+        if index >= 0 and published.field(index).type != _small(field.type):
+            raise InputError(
+                f"stream {stream}: attribute '{field.name}' is {published.field(index).type} in the published "
+                f"{layout.name}, and {field.type} in the stream schema; an attribute keeps its type: give the new one "
+                "another name, or the stream another name"
+            )
+    if not added:
+        return
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+    addition = _pyarrow_to_schema_without_ids(pa.schema(added))
+    for _ in patient_attempts(f"{stream}.{layout.name}"):
+        published = published_columns(table)
+        try:
+            with table.update_schema() as update:
+                for field in addition.fields:
+                    if published.get_field_index(field.name) < 0:
+                        update.add_column(field.name, field.field_type)
+        except CommitFailedException:
+            table.refresh()
+            continue
+        return
+
+
+def published_columns(table: Table) -> pa.Schema:
+    """Return the columns of a table in the types that its files have."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return pa.schema(
+        [
+            pa.field(field.name, _small(field.type))
+            for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
+        ]
+    )
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 32-bit offsets and plain field names: what the layouts and the files have."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
+    return kind
+
+
+def replace_unit(
+    catalog: WarehouseCatalog,
+    stream: str,
+    table_name: str,
+    unit: Mapping[str, str | date],
+    files: Sequence[str],
+    *,
+    summary: Mapping[str, str],
+    beside: Callable[[int, int], Sequence[Beside]],
+) -> tuple[int, int]:
+    """Replace everything of a unit by exactly these files, as one snapshot.
+
+    Parameters
+    ----------
+    unit
+        Partition column -> value, all of the table's.
+    files
+        Parquet files whose every row is of the unit; those without rows are left out.
+    summary
+        Further entries of the snapshot's summary, for readers of the table's history.
+    beside
+        (snapshot id, rows) -> writes in the transaction of the commit.
+
+    Returns
+    -------
+    tuple[int, int]
+        The snapshot's id and the number of rows in the unit.
+
+    Raises
+    ------
+    CepError
+        A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
+    """
+    table = catalog.load_table((stream, table_name))
+    data_files = [found for path in files if (found := _data_file(table, path, unit)) is not None]
+    if len({file.file_path for file in data_files}) < len(data_files):
+        raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(files)}")
+    rows = sum(file.record_count for file in data_files)
+    condition = _all_of([EqualTo(column, _literal(value)) for column, value in unit.items()])
+
+    def change(table: Table, transaction: Transaction) -> int:
+        old = [task.file for task in table.scan(row_filter=condition).plan_files()]
+        with transaction.update_snapshot(snapshot_properties=dict(summary)).overwrite() as overwrite:
+            for file in old:
+                overwrite.delete_data_file(file)
+            for file in data_files:
+                overwrite.append_data_file(file)
+        return overwrite.snapshot_id
+
+    return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows)), rows
+
+
+def append_file(
+    catalog: WarehouseCatalog, stream: str, table_name: str, path: str, beside: Sequence[Beside] = ()
+) -> int:
+    """Append the rows of one file; returns the snapshot's id."""
+
+    def change(table: Table, transaction: Transaction) -> int:
+        with transaction.update_snapshot().merge_append() as append:
+            append.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+        return append.snapshot_id
+
+    return commit(catalog, stream, table_name, change, lambda _: beside)
+
+
+def commit(
+    catalog: WarehouseCatalog,
+    stream: str,
+    table_name: str,
+    change: Change,
+    beside: Callable[[int], Sequence[Beside]],
+) -> int:
+    """Commit a change with what stands beside it, anew after every conflict; returns the snapshot's id."""
+    what = f"committing to {stream}.{table_name}"
+    for _ in patient_attempts(f"{stream}.{table_name}"):
+        with storage_errors(what):
+            table = catalog.load_table((stream, table_name))
+            transaction = table.transaction()
+            snapshot_id = change(table, transaction)
+            try:
+                with committing_beside(beside(snapshot_id)):
+                    transaction.commit_transaction()
+            except CommitFailedException:
+                continue
+            except sqlalchemy.exc.SQLAlchemyError as error:
+                # The connection may have broken after the database had committed: the table knows.
+                if not _landed(catalog, stream, table_name, snapshot_id):
+                    raise explain_database_error(str(catalog.engine.url), error) from error
+            return snapshot_id
+    raise AssertionError("patient_attempts either yields or raises")
+
+
+def _landed(catalog: WarehouseCatalog, stream: str, table_name: str, snapshot_id: int) -> bool:
+    try:
+        return catalog.load_table((stream, table_name)).snapshot_by_id(snapshot_id) is not None
+    except sqlalchemy.exc.SQLAlchemyError:
+        return False
+
+
+def patient_attempts(what: str) -> Iterator[int]:
+    """Count attempts, with growing random pauses, until the patience for conflicts is over.
+
+    Raises
+    ------
+    BusyError
+        When it is.
+    """
+    deadline = time.monotonic() + COMMIT_PATIENCE_S
+    attempt = 0
+    while time.monotonic() < deadline:
+        yield attempt
+        attempt += 1
+        time.sleep(random.uniform(0.0, 0.02 * min(attempt, 20)))
+    raise BusyError(
+        f"{what}: other commits came first for {COMMIT_PATIENCE_S:.0f} s ({attempt} attempts). "
+        "Nothing of this one was published; run again when fewer runs publish at once"
+    )
+
+
+def _data_file(table: Table, path: str, unit: Mapping[str, str | date]) -> DataFile | None:
+    name = ".".join(table.name())
+    if not path.startswith(f"{table.location()}/"):
+        raise CepError(f"{path}: not under the location of {name}, {table.location()}; write where its directory says")
+    filesystem, inner = open_filesystem(path)
+    try:
+        if pq.read_metadata(inner, filesystem=filesystem).num_rows == 0:
+            return None
+        file = parquet_file_to_data_file(table.io, table.metadata, path)
+    except FileNotFoundError as error:
+        raise CepError(f"{path}: the file to publish in {name} is not there; nothing was published") from error
+    except (ValueError, pa.ArrowException) as error:
+        raise CepError(
+            f"{path}: the file does not fit {name} ({error}); its columns and types must be those of the table and "
+            f"every row of {_unit_text(unit)}; nothing was published"
+        ) from error
+    for position, field in enumerate(table.spec().fields):
+        found, expected = file.partition[position], unit[field.name]
+        if isinstance(expected, date) and isinstance(found, int):
+            found = _EPOCH + timedelta(days=found)
+        if found != expected:
+            raise CepError(f"{path}: its rows are of {field.name} {found}, not of {expected}; nothing was published")
+    return file
+
+
+def events_files(table: Table, snapshot_id: int | None, first: date | None, last: date | None) -> list[EventsFile]:
+    """Return the files of events of the days from first to last (both in, None: open) in stream order."""
+    schema = table.schema()
+    timestamp, seq = schema.find_field("timestamp"), schema.find_field("seq")
+
+    def bound(bounds: Mapping[int, bytes]) -> tuple[int, int]:
+        return (
+            from_bytes(timestamp.field_type, bounds[timestamp.field_id]),
+            from_bytes(seq.field_type, bounds[seq.field_id]),
+        )
+
+    return sorted(
+        (
+            EventsFile(
+                file.file_path,
+                _EPOCH + timedelta(days=file.partition[0]),
+                file.record_count,
+                file.file_size_in_bytes,
+                bound(file.lower_bounds),
+                bound(file.upper_bounds),
+            )
+            for file in files_between(table, DAY, first, last, snapshot_id=snapshot_id)
+        ),
+        key=lambda file: (file.day, file.first, file.path),
+    )
+
+
+def files_between(
+    table: Table,
+    day_column: str,
+    first: date | None,
+    last: date | None,
+    *,
+    equal: Mapping[str, str] | None = None,
+    snapshot_id: int | None = None,
+) -> list[DataFile]:
+    """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current one)."""
+    conditions: list[BooleanExpression] = [EqualTo(column, value) for column, value in (equal or {}).items()]
+    if first is not None:
+        conditions.append(GreaterThanOrEqual(day_column, first.isoformat()))
+    if last is not None:
+        conditions.append(LessThanOrEqual(day_column, last.isoformat()))
+    scan = table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id)
+    return [task.file for task in scan.plan_files()]
+
+
+@contextmanager
+def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
+    """Turn errors of the catalog, its database and its storage into ones that say what to do."""
+    try:
+        with storage_errors(what):
+            yield
+    except sqlalchemy.exc.SQLAlchemyError as error:
+        raise explain_database_error(str(catalog.engine.url), error) from error
+    except NoSuchTableError as error:
+        raise InputError(f"{what}: {error}") from error
+
+
+def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
+    result: BooleanExpression = AlwaysTrue()
+    for condition in conditions:
+        result = And(result, condition)
+    return result
+
+
+def _literal(value: str | date) -> str:
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _unit_text(unit: Mapping[str, str | date]) -> str:
+    return ", ".join(f"{column} {value}" for column, value in unit.items())
+
+
+def _first_double(files: Sequence[str]) -> str:
+    return next(path for index, path in enumerate(files) if path in files[:index])

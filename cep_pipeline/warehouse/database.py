@@ -1,0 +1,188 @@
+"""The catalog's database: what must change together with a table, and what two writers must agree on.
+
+Beside Iceberg's own two tables it holds the leases, the record of every published unit (fingerprint, counts,
+carry-out), the current plan of each pattern set, and the format version. The record of a unit is written in the
+transaction that swaps the Iceberg table's metadata pointer, so that neither is ever there without the other.
+
+Notes
+-----
+On SQLite a transaction begins at its first writing statement, and from there on excludes all other writers; on
+PostgreSQL a written row is locked until the end. Every transaction here therefore writes first what it relies on, and
+reads after.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sql
+from sqlalchemy import exc
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.warehouse.layout import FORMAT_VERSION
+
+SQLITE_WAIT_S = 30.0
+
+_metadata = sql.MetaData()
+
+SETTINGS = sql.Table(
+    "cep_settings",
+    _metadata,
+    sql.Column("name", sql.String(64), primary_key=True),
+    sql.Column("value", sql.Text, nullable=False),
+)
+
+LEASES = sql.Table(
+    "cep_leases",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("unit", sql.String(255), primary_key=True),
+    sql.Column("token", sql.String(32), nullable=False),
+    sql.Column("host", sql.String(255), nullable=False),
+    sql.Column("pid", sql.BigInteger, nullable=False),
+    sql.Column("run_id", sql.String(255), nullable=False),
+    sql.Column("acquired_at", sql.Double, nullable=False),
+    sql.Column("heartbeat_at", sql.Double, nullable=False),
+)
+
+PUBLISHED = sql.Table(
+    "cep_published",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("table_name", sql.String(64), primary_key=True),
+    sql.Column("pattern_set", sql.String(255), primary_key=True),
+    sql.Column("day", sql.String(10), primary_key=True),
+    sql.Column("run_id", sql.String(255), nullable=False),
+    sql.Column("published_at", sql.Double, nullable=False),
+    sql.Column("snapshot_id", sql.BigInteger, nullable=False),
+    sql.Column("row_count", sql.BigInteger, nullable=False),
+    sql.Column("fingerprint", sql.Text, nullable=False),
+    sql.Column("counts", sql.Text, nullable=False),
+    sql.Column("carry_out", sql.Text, nullable=False),
+    sql.Column("carry_out_digest", sql.String(32), nullable=False),
+)
+
+CURRENT_PLANS = sql.Table(
+    "cep_current_plans",
+    _metadata,
+    sql.Column("stream", sql.String(255), primary_key=True),
+    sql.Column("pattern_set", sql.String(255), primary_key=True),
+    sql.Column("version", sql.BigInteger, nullable=False),
+    sql.Column("changed_at", sql.Double, nullable=False),
+)
+
+
+class Database:
+    """The catalog's database of one warehouse.
+
+    Parameters
+    ----------
+    uri
+        SQLAlchemy URL; a SQLite file is made on first use.
+    location
+        The warehouse's location, which the database belongs to.
+
+    Raises
+    ------
+    InputError
+        The database cannot be reached or read, belongs to another location, or was made by a newer version.
+    """
+
+    def __init__(self, uri: str | URL, location: str) -> None:
+        try:
+            self.url = make_url(uri)
+            waits = {"timeout": SQLITE_WAIT_S} if self.url.get_backend_name() == "sqlite" else {}
+            self.engine: Engine = sql.create_engine(self.url, connect_args=waits, pool_pre_ping=not waits)
+        except (exc.ArgumentError, exc.NoSuchModuleError, ModuleNotFoundError) as error:
+            raise InputError(
+                f"catalog {_without_password(str(uri))}: no usable database address: {error}; "
+                "write it as postgresql+psycopg2://USER:PASSWORD@HOST:PORT/NAME, or leave it out for SQLite"
+            ) from error
+        self.name = self.url.render_as_string(hide_password=True)
+        self._check_settings(location)
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Run one transaction: committed at the end, rolled back on any error."""
+        with self.errors(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn errors of the database into ones that say what to do."""
+        try:
+            yield
+        except exc.SQLAlchemyError as error:
+            raise explain_database_error(self.name, error) from error
+
+    def _check_settings(self, location: str) -> None:
+        expected = {"format_version": str(FORMAT_VERSION), "location": location}
+        with self.errors():
+            self._create_tables()
+            with self.engine.begin() as connection:
+                found = {row.name: row.value for row in connection.execute(sql.select(SETTINGS))}
+        if not found:
+            try:
+                with self.errors(), self.engine.begin() as connection:
+                    connection.execute(sql.insert(SETTINGS), [{"name": n, "value": v} for n, v in expected.items()])
+            except CepError as error:
+                if not isinstance(error.__cause__, exc.IntegrityError):
+                    raise
+                self._check_settings(location)  # another process has just written them
+            return
+        version = found.get("format_version", "")
+        if not version.isdigit() or int(version) > FORMAT_VERSION:
+            raise InputError(
+                f"catalog {self.name}: it has format version {version}, and this version of cep-pipeline knows "
+                f"{FORMAT_VERSION}; install the newer version that made it, or use another warehouse"
+            )
+        if found.get("location") != location:
+            raise InputError(
+                f"catalog {self.name}: it belongs to the warehouse at {found.get('location')}, not to {location}; "
+                "tables name their files by full path, so move the folder back, or use another warehouse"
+            )
+
+    def _create_tables(self) -> None:
+        if sql.inspect(self.engine).has_table(SETTINGS.name):
+            return
+        for last_try in (False, True):
+            try:
+                _metadata.create_all(self.engine)
+            except (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError):
+                # Two processes that open a new warehouse at once both create; the second finds the first's tables.
+                if last_try or not sql.inspect(self.engine).has_table(SETTINGS.name):
+                    raise
+            else:
+                return
+
+
+def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:
+    """Return the error to raise for a failure of the catalog's database `name`."""
+    text = str(getattr(error, "orig", None) or error).strip()
+    lower = text.lower()
+    if "database is locked" in lower:
+        return BusyError(
+            f"catalog {name}: another process has kept it locked for {SQLITE_WAIT_S:.0f} s. Nothing that is published "
+            "has changed; wait for it, or stop it, and run again"
+        )
+    if "disk is full" in lower or "no space left" in lower:
+        return CepError(
+            f"catalog {name}: the disk is full. Nothing that is published has changed; free some space and run again"
+        )
+    if "not a database" in lower or "malformed" in lower:
+        return InputError(
+            f"catalog {name}: the file is damaged or no SQLite database ({text}); restore it from a backup, "
+            "or name another warehouse location"
+        )
+    if "readonly" in lower or "unable to open" in lower or "permission denied" in lower:
+        return InputError(f"catalog {name}: it cannot be opened for writing ({text}); check path and permissions")
+    if isinstance(error, exc.OperationalError) and not name.startswith("sqlite"):
+        return InputError(f"catalog {name}: the database cannot be reached or refuses: {text}; check address and login")
+    return CepError(f"catalog {name}: {text}")
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", uri)

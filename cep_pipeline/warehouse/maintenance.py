@@ -1,0 +1,153 @@
+"""Maintenance: expire old snapshots, pack the tables of single rows, remove files that nothing names.
+
+The order makes it safe beside running writers: files are listed first and what is named is read afterwards, so a file
+that is committed in between is seen as named; younger files and those of runs that hold a lease are left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.table import Table, Transaction
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse.data_files import open_filesystem, read_data_file, storage_errors, write_data_file
+from cep_pipeline.warehouse.layout import folder_name
+from cep_pipeline.warehouse.records import MaintenanceReport
+
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.catalog import WarehouseCatalog
+    from cep_pipeline.warehouse.warehouse import Warehouse
+
+LEAST_GRACE_S = 600.0
+"""Commits in progress have written files that nothing names yet: none takes as long as this."""
+
+PACKED_TABLES = ("runs", "plans", "decisions")
+PACK_ABOVE_FILES = 32
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    location: str
+    size: int
+    modified_s: float
+
+
+def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float) -> MaintenanceReport:
+    """Maintain all tables of all streams (see `Warehouse.maintain`)."""
+    if grace_s < LEAST_GRACE_S:
+        raise InputError(
+            f"maintain: a grace period of {grace_s:g} s is too short: files younger than {LEAST_GRACE_S:.0f} s "
+            "may be part of a commit in progress"
+        )
+    now = warehouse.clock()
+    by_table: dict[str, Mapping[str, int]] = {}
+    for stream in warehouse.streams():
+        for _, table_name in sorted(warehouse.catalog.list_tables(stream)):
+            name = f"{stream}.{table_name}"
+            with commits.catalog_errors(warehouse.catalog, f"maintaining {name}"):
+                if table_name in PACKED_TABLES:
+                    _pack(warehouse.catalog, stream, table_name)
+                expired = _expire(warehouse.catalog, stream, table_name, older_than_s=now - keep_snapshots_s)
+                removed = _remove_orphans(warehouse, stream, table_name, older_than_s=now - grace_s)
+            by_table[name] = {
+                "removed_files": len(removed),
+                "removed_bytes": sum(file.size for file in removed),
+                "expired_snapshots": expired,
+            }
+    totals = {key: sum(counts[key] for counts in by_table.values()) for key in _COUNTS}
+    return MaintenanceReport(totals["removed_files"], totals["removed_bytes"], totals["expired_snapshots"], by_table)
+
+
+_COUNTS = ("removed_files", "removed_bytes", "expired_snapshots")
+
+
+def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, older_than_s: float) -> int:
+    limit = datetime.fromtimestamp(older_than_s, UTC)
+    for _ in commits.patient_attempts(f"{stream}.{table_name}"):
+        table = catalog.load_table((stream, table_name))
+        current = table.current_snapshot()
+        old = [
+            snapshot.snapshot_id
+            for snapshot in table.snapshots()
+            if snapshot.timestamp_ms < limit.timestamp() * 1000
+            and (current is None or snapshot.snapshot_id != current.snapshot_id)
+        ]
+        if not old:
+            return 0
+        try:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        except CommitFailedException:
+            continue
+        return len(old)
+    return 0
+
+
+def _pack(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
+    """Rewrite a table that grows by one row at a time into one file, if it has become many."""
+    table = catalog.load_table((stream, table_name))
+    if len(list(table.scan().plan_files())) <= PACK_ABOVE_FILES:
+        return
+
+    def change(table: Table, transaction: Transaction) -> int:
+        columns = commits.published_columns(table)
+        files = [task.file for task in table.scan().plan_files()]
+        rows = pa.concat_tables([read_data_file(file.file_path, columns) for file in files])
+        path = write_data_file(f"{table.location()}/data/packed-{time.time_ns()}.parquet", rows, columns)
+        with transaction.update_snapshot().overwrite() as overwrite:
+            for file in files:
+                overwrite.delete_data_file(file)
+            overwrite.append_data_file(parquet_file_to_data_file(table.io, table.metadata, path))
+        return overwrite.snapshot_id
+
+    commits.commit(catalog, stream, table_name, change, lambda _: ())
+
+
+def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> list[_File]:
+    location = warehouse.table_location(stream, table_name)
+    candidates = [file for file in _list_files(location) if file.modified_s < older_than_s]
+    running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
+    named = _named_files(warehouse.catalog.load_table((stream, table_name)))
+    orphans = [
+        file
+        for file in candidates
+        if file.location not in named and not (running and file.path.rsplit("/", 1)[-1].startswith(running))
+    ]
+    filesystem, _ = open_filesystem(location)
+    for file in orphans:
+        with storage_errors(f"removing {file.location}"):
+            filesystem.delete_file(file.path)
+    return orphans
+
+
+def _list_files(location: str) -> list[_File]:
+    filesystem, path = open_filesystem(location)
+    selector = pafs.FileSelector(path, recursive=True, allow_not_found=True)
+    return [
+        _File(info.path, location + info.path[len(path) :], info.size, info.mtime_ns / 1e9)
+        for info in filesystem.get_file_info(selector)
+        if info.type == pafs.FileType.File
+    ]
+
+
+def _named_files(table: Table) -> set[str]:
+    """Return the locations of all files that the table's metadata or any of its snapshots names."""
+    named = {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+    manifests = {}
+    for snapshot in table.snapshots():
+        named.add(snapshot.manifest_list)
+        manifests.update({manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)})
+    for path, manifest in manifests.items():
+        named.add(path)
+        named.update(entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io))
+    return named
