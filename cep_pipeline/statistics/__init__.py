@@ -1,0 +1,16 @@
+"""Statistics of a stream: arrival rates and selectivities, as snapshots that plans are made from."""
+
+from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics
+from cep_pipeline.statistics.partial import PartialStatistics, combine
+from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, Source, StatisticsSnapshot
+
+__all__ = [
+    "LeafRate",
+    "PartialStatistics",
+    "Selectivity",
+    "Source",
+    "StatisticsSnapshot",
+    "combine",
+    "estimate_statistics",
+    "partial_statistics",
+]

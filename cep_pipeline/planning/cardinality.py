@@ -1,0 +1,109 @@
+"""How many partial matches a set of variables has: PM of JQPG section 4.1, for one set or for all at once.
+
+PM(S) is the expected number of combinations of one instance of each variable of S that are alive in one window: all
+inside it, in their temporal order, and passing all conditions among S,
+
+    PM(S) = prod over S of W r_i  *  prod of the selectivities within S  *  order(S).
+
+Differs from the paper in two places where its independent pairwise factors would count one fact twice. Temporal
+order: the paper multiplies a factor for each consecutive pair of a SEQ; here order(S) is the exact share of the
+orderings of S that the clause allows, 1/k! for k variables of a SEQ. Agreement on an attribute (equivalence tests,
+PARTITION BY): each further variable counts the most selective of its pairs with the earlier ones, not all of them,
+because agreement is transitive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+
+Array = np.ndarray[Any, Any]
+
+
+def ln_partial_matches(statistics: ClauseStatistics, positions: Iterable[int]) -> float:
+    """ln PM(S) of the variables at `positions`, in whatever order they are given; of none, 0."""
+    members = sorted(positions)
+    inside = set(members)
+    total = sum(statistics.ln_instances[member] for member in members)
+    total += sum(c.ln_selectivity for c in statistics.conditions if inside.issuperset(c.positions))
+    for agreement in statistics.agreements:
+        for place, member in enumerate(members):
+            total += min((agreement.ln_selectivities[member][other] for other in members[:place]), default=0.0)
+    return total + ln_order_share(statistics, members)
+
+
+def ln_order_share(statistics: ClauseStatistics, positions: Iterable[int]) -> float:
+    """ln order(S): the share of all orderings of the variables that the clause's temporal order allows."""
+    inside = set(positions)
+    total = 0.0
+    for groups in statistics.sequences:
+        counts = [sum(member in inside for member in group) for group in groups]
+        total += sum(math.lgamma(count + 1) for count in counts) - math.lgamma(sum(counts) + 1)
+    return total
+
+
+def ln_partial_matches_of_all(statistics: ClauseStatistics) -> Array:
+    """ln PM of every set of variables.
+
+    Returns
+    -------
+    Array
+        float64, shape (2^n,): element m is the set of the positions of m's bits. 8 bytes times 2^n, and three times
+        as much while it is made.
+    """
+    size = statistics.size
+    pairs = np.zeros((size, size))
+    larger = []
+    single = np.array(statistics.ln_instances)
+    for condition in statistics.conditions:
+        if len(condition.positions) == 1:
+            single[condition.positions[0]] += condition.ln_selectivity
+        elif len(condition.positions) == 2:
+            pairs[condition.positions[0], condition.positions[1]] += condition.ln_selectivity
+        else:
+            larger.append(condition)
+    table = np.zeros(1)
+    for top in range(size):
+        # The sets whose highest position is `top`: each lower set, with what `top` adds to it.
+        added = np.full(1, single[top])
+        for lower in range(top):
+            added = np.concatenate((added, added + pairs[lower, top]))
+        for agreement in statistics.agreements:
+            strictest = np.zeros(1)
+            for lower in range(top):
+                strictest = np.concatenate((strictest, np.minimum(strictest, agreement.ln_selectivities[lower][top])))
+            added += strictest
+        added += table
+        table = np.concatenate((table, added))
+    if larger or statistics.sequences:
+        sets = np.arange(1 << size, dtype=np.uint32)
+        for condition in larger:
+            mask = np.uint32(mask_of(condition.positions))
+            table[(sets & mask) == mask] += condition.ln_selectivity
+        factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
+        for groups in statistics.sequences:
+            for group in groups:
+                if len(group) > 1:
+                    table += factorial[np.bitwise_count(sets & np.uint32(mask_of(group)))]
+            members = mask_of(position for group in groups for position in group)
+            table -= factorial[np.bitwise_count(sets & np.uint32(members))]
+    return table
+
+
+def mask_of(positions: Iterable[int]) -> int:
+    """The set of positions as an integer with these bits.
+
+    Examples
+    --------
+    >>> bin(mask_of([0, 3]))
+    '0b1001'
+    """
+    mask = 0
+    for position in positions:
+        mask |= 1 << position
+    return mask

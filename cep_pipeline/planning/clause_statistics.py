@@ -1,0 +1,192 @@
+"""What a planner knows of a clause: the numbers of its variables and of the conditions between them.
+
+Planners and cost models see positions and logarithms only, neither patterns nor snapshots; natural logarithms, so that
+patterns of any size and rates of any ratio neither overflow nor lose their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.terms import format_conjunct, positive_conjuncts
+
+SMALLEST = 1e-30
+"""No rate and no selectivity is planned with as less than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCondition:
+    """A condition between variables: its positions, and the natural logarithm of its selectivity (at most 0)."""
+
+    positions: tuple[int, ...]
+    ln_selectivity: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.ln_selectivity) and self.ln_selectivity <= 0):
+            raise ValueError(f"the logarithm of a selectivity is finite and at most 0, not {self.ln_selectivity}")
+        if not self.positions or tuple(sorted(set(self.positions))) != self.positions:
+            raise ValueError(f"a condition has distinct positions in ascending order, not {self.positions}")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """An attribute on which all variables agree: logarithms of the pairwise selectivities, by position twice."""
+
+    ln_selectivities: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class ClauseStatistics:
+    """Numbers of one clause with n positive variables.
+
+    Attributes
+    ----------
+    names
+        The variables in pattern order; everything else refers to them by their position here.
+    ln_instances
+        For each variable, the logarithm of the expected number of its instances in one window: W r for single events,
+        2^(W r) - 1 lists for a Kleene variable.
+    conditions
+        Conditions over one (Kleene) or more variables that the leaves do not hold already.
+    agreements
+        One for each attribute of equivalence tests and PARTITION BY.
+    sequences
+        The temporal order as series-parallel groups: each member is one SEQ, given as the groups of positions that
+        follow one another.
+    """
+
+    names: tuple[str, ...]
+    ln_instances: tuple[float, ...]
+    conditions: tuple[PlanCondition, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    sequences: tuple[tuple[tuple[int, ...], ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        size = len(self.names)
+        if not size or len(self.ln_instances) != size:
+            raise ValueError(f"{len(self.ln_instances)} numbers of instances for {size} variables")
+        if not all(math.isfinite(number) for number in self.ln_instances):
+            raise ValueError(f"logarithms of instances are finite, not {self.ln_instances}")
+        if any(condition.positions[-1] >= size for condition in self.conditions):
+            raise ValueError(f"a condition mentions a position beyond {size - 1}")
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.names)
+
+
+def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+    """Gather the numbers of a clause from a snapshot.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know one of the leaves.
+
+    Notes
+    -----
+    Nothing seen is not nothing to come: a rate of 0 is planned with as half an event in the span of the data, and a
+    selectivity of 0 as half a pair of those tested, so that the rest of the plan is still decided by its numbers.
+    """
+    position = {variable.name: index for index, variable in enumerate(clause.positive)}
+    return ClauseStatistics(
+        names=tuple(position),
+        ln_instances=tuple(
+            _ln_lists(expected) if variable.kleene else math.log(expected)
+            for variable in clause.positive
+            for expected in [
+                max(
+                    planned_events_in_window(pattern, snapshot, snapshot.rate(pattern, clause, variable.name)), SMALLEST
+                )
+            ]
+        ),
+        conditions=tuple(
+            PlanCondition(
+                tuple(sorted(position[name] for name in conjunct.variables)),
+                ln_planned_selectivity(snapshot.selectivity(pattern, clause, conjunct)),
+            )
+            for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
+        ),
+        agreements=tuple(_agreement(pattern, clause, snapshot, attribute) for attribute in clause.agree_on),
+        sequences=series_groups(clause),
+    )
+
+
+def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Expected number of a leaf's events in one window, W r; in a window of n events, n times the leaf's share."""
+    per_s = rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
+    if pattern.window.time_us is not None:
+        return per_s * pattern.window.time_us / 1e6
+    assert pattern.window.events is not None
+    return per_s / max(snapshot.events_per_s, per_s) * pattern.window.events
+
+
+def ln_planned_selectivity(selectivity: Selectivity) -> float:
+    """Logarithm of the selectivity that planning works with."""
+    value = selectivity.value if selectivity.value > 0 else 0.5 / (selectivity.tested + 1)
+    return math.log(max(value, SMALLEST))
+
+
+def _ln_lists(events: float) -> float:
+    """ln(2^k - 1) for k expected events: the non-empty lists of JQPG section 5.2, where the paper counts 2^k."""
+    exponent = events * math.log(2)
+    return exponent + math.log(-math.expm1(-exponent))
+
+
+def _agreement(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, attribute: str) -> Agreement:
+    size = len(clause.positive)
+    matrix = [[0.0] * size for _ in range(size)]
+    for (i, one), (j, other) in combinations(enumerate(clause.positive), 2):
+        measured = snapshot.agreement(pattern, clause, attribute, one.name, other.name)
+        matrix[i][j] = matrix[j][i] = ln_planned_selectivity(measured)
+    return Agreement(tuple(tuple(row) for row in matrix))
+
+
+def series_groups(clause: Clause) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The temporal order of the positive variables as the SEQ groups that nest to it.
+
+    The order of a nested SEQ / AND pattern is series-parallel, and so is that of any of its variables: a set whose
+    incomparable variables do not hang together is a SEQ of the components, one whose comparable variables do not is
+    an AND of them.
+    """
+    position = {variable.name: index for index, variable in enumerate(clause.positive)}
+    before = {(position[a], position[b]) for a, b in clause.precedence if a in position and b in position}
+    groups: list[tuple[tuple[int, ...], ...]] = []
+    pending = [tuple(range(len(position)))]
+    while pending:
+        members = pending.pop()
+        if len(members) < 2:
+            continue
+        related = {(a, b) for a, b in combinations(members, 2) if (a, b) in before or (b, a) in before}
+        parts = _components(members, related)
+        if len(parts) == 1:
+            parts = _components(members, set(combinations(members, 2)) - related)
+            if len(parts) == 1:
+                raise ValueError(f"the order of the variables {members} is not series-parallel")
+            groups.append(tuple(parts))
+        pending.extend(parts)
+    return tuple(groups)
+
+
+def _components(members: Iterable[int], edges: set[tuple[int, int]]) -> list[tuple[int, ...]]:
+    component = {member: member for member in members}
+
+    def root(member: int) -> int:
+        while component[member] != member:
+            component[member] = component[component[member]]
+            member = component[member]
+        return member
+
+    for a, b in edges:
+        component[root(a)] = root(b)
+    found: dict[int, list[int]] = {}
+    for member in component:
+        found.setdefault(root(member), []).append(member)
+    return sorted(tuple(sorted(part)) for part in found.values())

@@ -1,0 +1,127 @@
+"""The pairs of events of a scope: counted exactly by index ranges, and drawn for a test of conditions.
+
+A pair belongs to the slice that has its later event, so that slices with look-back count each pair of a stream once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.patterns.pattern import Ties, Window
+
+Array = np.ndarray[Any, Any]
+
+_LONGEST_US = 2**61
+"""Windows are cut to this, so that a timestamp plus a window is an int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRanges:
+    """For each first event i the range `[low[i], high[i])` of indices into the second events.
+
+    Attributes
+    ----------
+    first, second
+        int64, ascending: rows of the events of the two leaves.
+    low, high
+        int64, shape of `first`.
+    itself
+        int64: indices into `first` of events whose range holds the same event, which is no pair.
+    """
+
+    first: Array
+    second: Array
+    low: Array
+    high: Array
+    itself: Array
+
+    @property
+    def count(self) -> int:
+        """The exact number of pairs."""
+        return int(np.sum(self.high - self.low)) - len(self.itself)
+
+
+def pair_ranges(
+    timestamps: Array,
+    first: Array,
+    second: Array,
+    *,
+    window: Window,
+    ordered: bool,
+    ties: Ties = Ties.ARRIVAL,
+    owned: tuple[int, int] | None = None,
+) -> PairRanges:
+    """Find the pairs of a scope by binary search, in O(n log n) whatever their number.
+
+    Parameters
+    ----------
+    timestamps
+        int64, ascending, shape (events,): microseconds.
+    first, second
+        Ascending rows of the two leaves' events.
+    window
+        The pattern's window; a count window counts rows.
+    ordered
+        Whether the first event must come before the second, by `ties`.
+    owned
+        Rows `[start, end)`: only pairs whose later event lies there. None: all rows.
+    """
+    start, end = owned if owned is not None else (0, len(timestamps))
+    first = first[: np.searchsorted(first, end)].astype(np.int64)
+    second = second[: np.searchsorted(second, end)].astype(np.int64)
+    first_us, second_us = timestamps[first], timestamps[second]
+    if window.time_us is not None:
+        reach = min(window.time_us, _LONGEST_US)
+        low = np.searchsorted(second_us, first_us - reach, "left")
+        high = np.searchsorted(second_us, first_us + reach, "right")
+    else:
+        assert window.events is not None
+        reach = min(window.events - 1, _LONGEST_US)
+        low = np.searchsorted(second, first - reach, "left")
+        high = np.searchsorted(second, first + reach, "right")
+    if ordered:
+        low = np.maximum(low, _first_after(first, second, first_us, second_us, ties))
+    if start:
+        own = int(np.searchsorted(second, start))
+        low = np.where(first < start, np.maximum(low, own), low)
+    high = np.maximum(low, high)
+    place = np.searchsorted(second, first)
+    same = np.zeros(len(first), dtype=bool)
+    if len(second):
+        same = second[np.minimum(place, len(second) - 1)] == first
+    itself = np.flatnonzero(same & (low <= place) & (place < high))
+    return PairRanges(first, second, low.astype(np.int64), high.astype(np.int64), itself)
+
+
+def _first_after(first: Array, second: Array, first_us: Array, second_us: Array, ties: Ties) -> Array:
+    if ties is Ties.ARRIVAL:
+        return np.searchsorted(second, first, "right")
+    return np.searchsorted(second_us, first_us, "right" if ties is Ties.STRICT else "left")
+
+
+def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
+    """Rows of the pairs to test: all of them where there are at most `most`, else a stratified sample of `most`.
+
+    The pairs, in the order of their first and then their second event, are cut into `most` equal strata, and one is
+    drawn from each: unbiased, and spread over the whole span of the data.
+    """
+    widths = ranges.high - ranges.low
+    ends = np.cumsum(widths)
+    total = int(ends[-1]) if len(ends) else 0
+    if total - len(ranges.itself) <= most:
+        index = np.repeat(np.arange(len(widths)), widths)
+        picks = np.arange(total)
+    else:
+        random = np.random.default_rng(seed)
+        picks = ((np.arange(most) + random.random(most)) * (total / most)).astype(np.int64)
+        picks = np.minimum(picks, total - 1)
+        index = np.searchsorted(ends, picks, "right")
+    second = ranges.second[picks - (ends - widths)[index] + ranges.low[index]] if total else ranges.second[:0]
+    first = ranges.first[index]
+    if not len(ranges.itself):
+        return first, second
+    distinct = first != second
+    return first[distinct], second[distinct]

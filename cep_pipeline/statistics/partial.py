@@ -1,0 +1,153 @@
+"""Statistics of one slice of a stream, which add up to those of the stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.statistics.snapshot import (
+    LeafRate,
+    Selectivity,
+    Source,
+    StatisticsSnapshot,
+    check_version,
+    span_seconds,
+)
+
+VERSION = 1
+"""Version of the JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairCount:
+    """Pairs of a scope and how many pass a condition.
+
+    Attributes
+    ----------
+    pairs
+        The exact number of pairs.
+    tested
+        How many of them were tested.
+    passing
+        The (estimated) number of all `pairs` that pass: exact, and whole, where all were tested.
+    """
+
+    pairs: int = 0
+    tested: int = 0
+    passing: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tested <= self.pairs:
+            raise ValueError(f"{self.tested} pairs tested of {self.pairs}")
+        if not 0 <= self.passing <= self.pairs:
+            raise ValueError(f"{self.passing} pairs pass of {self.pairs}")
+
+    def __add__(self, other: PairCount) -> PairCount:
+        pairs = self.pairs + other.pairs
+        return PairCount(pairs, self.tested + other.tested, min(self.passing + other.passing, float(pairs)))
+
+
+@dataclass(frozen=True)
+class PartialStatistics:
+    """Counts of one slice: its own events, and the pairs whose later event is its own.
+
+    `a + b` is the statistics of both slices together; the order of adding changes no more than rounding.
+    """
+
+    stream: str
+    events: int
+    start_us: int | None
+    end_us: int | None
+    leaves: Mapping[str, int]
+    conditions: Mapping[str, PairCount]
+
+    def __add__(self, other: PartialStatistics) -> PartialStatistics:
+        if other.stream != self.stream:
+            raise InputError(
+                f"statistics of the streams {self.stream!r} and {other.stream!r} do not add up: make a snapshot of each"
+            )
+        return PartialStatistics(
+            stream=self.stream,
+            events=self.events + other.events,
+            start_us=min((t for t in (self.start_us, other.start_us) if t is not None), default=None),
+            end_us=max((t for t in (self.end_us, other.end_us) if t is not None), default=None),
+            leaves={key: self.leaves.get(key, 0) + other.leaves.get(key, 0) for key in {**self.leaves, **other.leaves}},
+            conditions={
+                key: self.conditions.get(key, PairCount()) + other.conditions.get(key, PairCount())
+                for key in {**self.conditions, **other.conditions}
+            },
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The counts as JSON values, with their version."""
+        return {
+            "version": VERSION,
+            "stream": self.stream,
+            "events": self.events,
+            "start_us": self.start_us,
+            "end_us": self.end_us,
+            "leaves": dict(sorted(self.leaves.items())),
+            "conditions": {key: [c.pairs, c.tested, c.passing] for key, c in sorted(self.conditions.items())},
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "partial statistics") -> PartialStatistics:
+        """Read what `to_json` wrote; raises InputError where `content` is something else."""
+        check_version(content, VERSION, "part of the statistics", source)
+        try:
+            return cls(
+                stream=content["stream"],
+                events=content["events"],
+                start_us=content["start_us"],
+                end_us=content["end_us"],
+                leaves=dict(content["leaves"]),
+                conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"{source}: no part of the statistics: {error!r}; estimate the statistics again"
+            ) from error
+
+
+def combine(parts: Iterable[PartialStatistics]) -> StatisticsSnapshot:
+    """The snapshot of all slices together.
+
+    Parameters
+    ----------
+    parts
+        At least one; the slices of a stream, each pair of events in one of them.
+
+    Raises
+    ------
+    InputError
+        There is no part, or they are of several streams.
+    """
+    slices = sorted(parts, key=lambda part: -math.inf if part.start_us is None else part.start_us)
+    if not slices:
+        raise InputError("there are no statistics to combine: give those of at least one slice")
+    whole = slices[0]
+    for part in slices[1:]:
+        whole = whole + part
+    span_s = span_seconds(whole.start_us, whole.end_us)
+    return StatisticsSnapshot(
+        stream=whole.stream,
+        events=whole.events,
+        start_us=whole.start_us,
+        end_us=whole.end_us,
+        rates=tuple(LeafRate(leaf, count / span_s, count, Source.COUNT) for leaf, count in whole.leaves.items()),
+        # A scope without pairs says nothing of its condition: the snapshot's reader falls back to the prior.
+        selectivities=tuple(
+            Selectivity(
+                condition,
+                count.passing / count.pairs,
+                count.pairs,
+                count.tested,
+                Source.ALL_PAIRS if count.tested == count.pairs else Source.SAMPLED_PAIRS,
+            )
+            for condition, count in whole.conditions.items()
+            if count.tested
+        ),
+    )

@@ -1,0 +1,208 @@
+"""What is measured: leaves, and conditions on pairs of events, named without a pattern's variables.
+
+Two patterns that ask the same question about the stream (the rate of the same filtered type, the share of pairs
+that pass the same comparison inside the same window) get the same key and share one number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from cep_pipeline.language.formatter import format_condition
+from cep_pipeline.patterns.conditions import AnyOf, Atom, Between, Comparator, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Negative,
+    Reference,
+    ValueType,
+    walk,
+)
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties, Window
+
+FIRST = "x"
+"""Variable of a leaf, and of the first event of a pair, in keys."""
+SECOND = "y"
+"""Variable of the second event of a pair, in keys."""
+
+_FILTERING = frozenset({Element.ONLY, Element.EACH})
+_SINGLE = frozenset({Element.ONLY, Element.EACH, Element.FIRST, Element.LAST})
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The events that a variable can bind: those of a type that pass its unary conjuncts (over `FIRST`)."""
+
+    event_type: str
+    filters: tuple[Conjunct, ...] = ()
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `SPY where x.price > 10`."""
+        if not self.filters:
+            return self.event_type
+        return f"{self.event_type} where {' and '.join(format_conjunct(conjunct) for conjunct in self.filters)}"
+
+
+@dataclass(frozen=True)
+class PairScope:
+    """The pairs that could stand in one partial match: inside the window, in the order that the clause asks for."""
+
+    first: Leaf
+    second: Leaf
+    ordered: bool
+    window: Window
+    ties: Ties = Ties.ARRIVAL
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `(A) before (B) within 2 s`."""
+        relation = "with"
+        if self.ordered:
+            relation = "before" if self.ties is Ties.ARRIVAL else f"before[{self.ties.value}]"
+        return f"({self.first.key}) {relation} ({self.second.key}) within {format_window(self.window)}"
+
+
+@dataclass(frozen=True)
+class PairCondition:
+    """A conjunct over `FIRST` and `SECOND`, on the pairs of a scope."""
+
+    scope: PairScope
+    conjunct: Conjunct
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `(A) before (B) within 2 s: x.diff < y.diff`."""
+        return f"{self.scope.key}: {format_conjunct(self.conjunct)}"
+
+
+def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
+    """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
+    filters = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
+    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=format_conjunct)))
+
+
+def is_filter(conjunct: Conjunct, variable: str) -> bool:
+    """Whether the conjunct is a test of single events of `variable`, so that it belongs to the leaf."""
+    return conjunct.variables == {variable} and _mentions_only(conjunct, _FILTERING)
+
+
+def pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairCondition | None:
+    """The measurable form of a conjunct over two variables; None where single events do not decide it.
+
+    A Kleene variable's element, first and last event count as any event of its leaf.
+    """
+    if len(conjunct.variables) != 2 or not _mentions_only(conjunct, _SINGLE):
+        return None
+    left, right = sorted(conjunct.variables, key=lambda name: clause.by_name[name].position)
+    if (right, left) in clause.precedence:
+        left, right = right, left
+    ordered = (left, right) in clause.precedence
+    choices = [(left, right)] if ordered else [(left, right), (right, left)]
+    ties = pattern.ties if ordered else Ties.ARRIVAL
+    conditions = (
+        PairCondition(
+            PairScope(leaf_of(pattern, clause, first), leaf_of(pattern, clause, second), ordered, pattern.window, ties),
+            rename(conjunct, {first: FIRST, second: SECOND}),
+        )
+        for first, second in choices
+    )
+    return min(conditions, key=lambda condition: condition.key)
+
+
+def agreement(pattern: Pattern, clause: Clause, attribute: str, first: str, second: str) -> PairCondition:
+    """The test that two variables agree on an attribute of an equivalence test or of PARTITION BY."""
+    kind = dict(pattern.attributes).get(attribute, ValueType.INT64)
+    left, right = (Reference(name, attribute, Element.ONLY, kind) for name in (first, second))
+    condition = pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
+    assert condition is not None
+    return condition
+
+
+def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
+    """The conjuncts that a plan places: over positive variables only, and no part of a leaf."""
+    positive = {variable.name for variable in clause.positive}
+    return tuple(
+        conjunct
+        for conjunct in clause.conjuncts
+        if conjunct.variables
+        and conjunct.variables <= positive
+        and not any(is_filter(conjunct, name) for name in conjunct.variables)
+    )
+
+
+def rename(conjunct: Conjunct, names: Mapping[str, str]) -> Conjunct:
+    """The conjunct over other variables, each binding one event."""
+    return Conjunct(tuple(_rename_atom(atom, names) for atom in conjunct.atoms))
+
+
+def _rename_atom(atom: Atom, names: Mapping[str, str]) -> Atom:
+    match atom:
+        case Comparison(_, left, right):
+            return replace(atom, left=_rename_expression(left, names), right=_rename_expression(right, names))
+        case Membership(expression):
+            # The values decide, not the name of the parameter that carried them.
+            return replace(atom, expression=_rename_expression(expression, names), parameter=None)
+        case Between(expression, low, high):
+            return replace(
+                atom,
+                expression=_rename_expression(expression, names),
+                low=_rename_expression(low, names),
+                high=_rename_expression(high, names),
+            )
+
+
+def _rename_expression(expression: Expression, names: Mapping[str, str]) -> Expression:
+    match expression:
+        case Reference(variable):
+            return replace(expression, variable=names[variable], element=Element.ONLY)
+        case Negative(operand):
+            return replace(expression, operand=_rename_expression(operand, names))
+        case Arithmetic(_, left, right):
+            return replace(expression, left=_rename_expression(left, names), right=_rename_expression(right, names))
+        case Call(_, arguments):
+            return replace(expression, arguments=tuple(_rename_expression(part, names) for part in arguments))
+        case _:
+            return expression
+
+
+def _mentions_only(conjunct: Conjunct, elements: frozenset[Element]) -> bool:
+    for atom in conjunct.atoms:
+        for expression in expressions_of_atom(atom):
+            for node in walk(expression):
+                if isinstance(node, Length | Aggregate):
+                    return False
+                if isinstance(node, Reference) and node.element not in elements:
+                    return False
+    return True
+
+
+def format_conjunct(conjunct: Conjunct) -> str:
+    """The conjunct as the pattern language writes it, in parentheses where it is a disjunction."""
+    if len(conjunct.atoms) == 1:
+        return format_condition(conjunct.atoms[0])
+    return f"({format_condition(AnyOf(conjunct.atoms))})"
+
+
+def format_window(window: Window) -> str:
+    """A window in its largest whole unit.
+
+    Examples
+    --------
+    >>> format_window(Window(time_us=1_500_000)), format_window(Window(time_us=1_200_000_000))
+    ('1500 ms', '20 min')
+    """
+    if window.time_us is None:
+        return f"{window.events} events"
+    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000)):
+        if window.time_us % size == 0:
+            return f"{window.time_us // size} {unit}"
+    return f"{window.time_us} us"
