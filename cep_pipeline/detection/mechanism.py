@@ -1,0 +1,93 @@
+"""What an evaluation mechanism is, and what it counts while it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.patterns.pattern import Pattern
+
+Owned = tuple[Boundary | None, Boundary | None]
+"""`[start, end)`: the matches that become final between these points are wanted; None is an open end."""
+EVERYTHING: Owned = (None, None)
+Orders = Sequence[Sequence[str]]
+"""For each clause of a pattern its positive variables in the order of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """What happened at one node of a plan.
+
+    Attributes
+    ----------
+    pattern, clause, node
+        The pattern's name, the index of the clause, and the variables bound at the node, in plan order.
+    candidates
+        Tuples of events in order and window that the conditions were tested on.
+    passes
+        Those for which they held.
+    created, peak
+        Partial matches stored, and the most held at a time; a kernel that stores none counts 0.
+    """
+
+    pattern: str
+    clause: int
+    node: tuple[str, ...]
+    candidates: int
+    passes: int
+    created: int = 0
+    peak: int = 0
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What detection did, by the measures of the papers.
+
+    Attributes
+    ----------
+    mechanisms
+        Pattern name -> the mechanism that ran it.
+    nodes
+        One for each node of each plan.
+    peak_instances
+        Most partial matches alive at a time.
+    events_buffered
+        Most events held outside partial matches.
+    condition_evaluations
+        Tests of one conjunct on one tuple; tests of order and window are not among them.
+    """
+
+    mechanisms: dict[str, str]
+    nodes: tuple[NodeCounts, ...] = ()
+    peak_instances: int = 0
+    events_buffered: int = 0
+    condition_evaluations: int = 0
+
+
+@dataclass
+class Counters:
+    """Where a mechanism counts; the public result is `Metrics`."""
+
+    nodes: list[NodeCounts] = field(default_factory=list)
+    peak_instances: int = 0
+    events_buffered: int = 0
+    condition_evaluations: int = 0
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """An evaluation mechanism: a way to find the matches of a pattern.
+
+    Attributes
+    ----------
+    check
+        Raises UnsupportedPattern where the mechanism does not run a pattern.
+    find
+        Finds the owned matches of a pattern over prepared events, by the orders of a plan, block after block, and counts
+        in `Counters` what it did. A match of one clause is found once.
+    """
+
+    check: Callable[[Pattern], None]
+    find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[MatchBlock]]
