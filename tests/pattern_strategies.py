@@ -126,21 +126,21 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
     operands = _operands(structure)
     parts = [f"PATTERN {_structure_text(structure)}"]
     condition = " AND ".join(_conditions(draw, features, operands))
-    if not any_match or draw(st.integers(0, 5)) == 0:
+    if not any_match or draw(st.integers(0, 5)) == 5:
         parts.append(f"WHERE {strategy} {{ {condition or '1 = 1'} }}")
     elif condition:
         parts.append(f"WHERE {condition}")
     parts.append(f"WITHIN {draw(_windows(features))}")
-    if features.partition_by and draw(st.integers(0, 4)) == 0:
+    if features.partition_by and draw(st.integers(0, 4)) == 4:
         parts.append(f"PARTITION BY {draw(st.sampled_from(['id', 's', 'id, s', 'y']))}")
     ties = features.ties if any_match else tuple(mode for mode in features.ties if mode != "ANY")
     parts.append(f"TIES {draw(st.sampled_from(ties))}")
-    if features.output and draw(st.integers(0, 4)) == 0:
+    if features.output and draw(st.integers(0, 4)) == 4:
         parts.append("OUTPUT NON_OVERLAP")
-    if features.consume and draw(st.integers(0, 4)) == 0:
+    if features.consume and draw(st.integers(0, 4)) == 4:
         parts.append("CONSUME MATCHED")
     positive = [operand for operand in operands if not operand.negated]
-    if features.returns and draw(st.integers(0, 3)) == 0:
+    if features.returns and draw(st.integers(0, 3)) == 3:
         items = draw(st.lists(st.deferred(lambda: _return_items(positive)), min_size=1, max_size=3))
         parts.append("RETURN " + ", ".join(f"{item} AS r{index}" for index, item in enumerate(items)))
     text = " ".join(parts)
@@ -148,9 +148,7 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
 
 
 def _windows(features: Features) -> st.SearchStrategy[str]:
-    time = st.sampled_from(
-        ["1 us", "1 second", "1500 ms", "2 seconds", "3 seconds", "5 seconds", "0.2 minutes", "1 day"]
-    )
+    time = st.sampled_from(["5 seconds", "3 seconds", "0.2 minutes", "1 day", "1500 ms", "2 seconds", "1 us"])
     if not features.count_windows:
         return time
     return st.one_of(time, time, st.integers(1, 7).map(lambda size: f"{size} EVENTS"))
@@ -160,7 +158,7 @@ def _windows(features: Features) -> st.SearchStrategy[str]:
 
 
 def _operand(draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool) -> _Operand:
-    event_type = draw(st.sampled_from((*TYPES, "A", "B", "Ev")))
+    event_type = draw(st.sampled_from((*TYPES, "Ev")))
     return _Operand(next(names), event_type, kleene, negated)
 
 
@@ -170,19 +168,19 @@ def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand 
 
     def single(positive: bool) -> _Operand:
         negated = features.negation and not positive and draw(st.booleans())
-        kleene = features.kleene and not negated and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 0
+        kleene = features.kleene and not negated and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 3
         budget["kleene"] -= kleene
         budget["events"] -= 1
         return _operand(draw, names, kleene=kleene, negated=negated)
 
     def part(positive: bool, depth: int) -> _Operand | _Composite:
-        if not features.nested or depth == 0 or budget["events"] <= 1 or draw(st.integers(0, 2)) > 0:
+        if not features.nested or depth == 0 or budget["events"] <= 1 or draw(st.integers(0, 2)) < 2:
             return single(positive)
         return composite(positive, depth - 1)
 
     def composite(positive: bool, depth: int) -> _Composite:
         operator = draw(st.sampled_from(["SEQ", "SEQ", "AND", "OR"] if features.nested else ["SEQ", "AND"]))
-        size = draw(st.integers(1, features.max_operands))
+        size = draw(st.sampled_from([2, 3, 1, *range(2, features.max_operands + 1)]))
         obliged = draw(st.integers(0, size - 1))
         operands = []
         for place in range(size):
@@ -191,7 +189,7 @@ def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand 
             operands.append(part(positive and (operator == "OR" or place == obliged), depth))
         return _Composite(operator, tuple(operands))
 
-    if draw(st.integers(0, 9)) == 0:
+    if draw(st.integers(0, 9)) == 9:
         return single(True)
     return composite(True, 2)
 
@@ -201,16 +199,16 @@ def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand 
 
     def branch() -> _Operand | _Composite:
         operator = draw(st.sampled_from(["SEQ", "SEQ", "AND"]))
-        size = draw(st.integers(1, features.max_operands))
+        size = draw(st.sampled_from([2, 3, 1, *range(2, features.max_operands + 1)]))
         obliged = draw(st.integers(0, size - 1))
         operands = []
         for place in range(size):
-            negated = features.negation and place != obliged and draw(st.integers(0, 3)) == 0
+            negated = features.negation and place != obliged and draw(st.integers(0, 3)) == 3
             kleene = features.kleene and operator == "SEQ" and not negated and draw(st.integers(0, 2)) == 0
             operands.append(_operand(draw, names, kleene=kleene, negated=negated))
         return _Composite(operator, tuple(operands))
 
-    if features.nested and draw(st.integers(0, 3)) == 0:
+    if features.nested and draw(st.integers(0, 3)) == 3:
         return _Composite("OR", tuple(branch() for _ in range(draw(st.integers(1, 2)))))
     return branch()
 
@@ -235,8 +233,8 @@ def _structure_text(structure: _Operand | _Composite) -> str:
 
 def _conditions(draw: st.DrawFn, features: Features, operands: Sequence[_Operand]) -> list[str]:
     conditions = []
-    for _ in range(draw(st.integers(0, 3))):
-        if draw(st.integers(0, 7)) == 0:
+    for _ in range(draw(st.sampled_from([1, 0, 1, 2, 1, 0, 3]))):
+        if draw(st.integers(0, 7)) == 7:
             conditions.append(draw(st.sampled_from(["[id]", "[s]", "[id, s]", "[f]"])))
         else:
             variables = _chosen(draw, features, operands)

@@ -30,8 +30,8 @@ SCHEMA: dict[str, Any] = {
         "h": "list<float64>",
     },
 }
-TYPES = ("A", "B", "C", "X.1")
-"""Types that the patterns of `pattern_strategies` name."""
+TYPES = ("A", "B", "A", "B", "C", "X.1")
+"""Types that the patterns of `pattern_strategies` name, the more frequent ones twice."""
 SECOND = 1_000_000
 
 EDGE_INTEGERS = (2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1)
@@ -100,7 +100,7 @@ def rows(
     labels = st.sampled_from(["p", "p", "q", "q", "é", "😀", None] if edges else ["p", "q"])
     row = st.fixed_dictionaries(
         {
-            "gap": st.sampled_from([0, 0, 1, 1, 1, 2, 3, 7]),
+            "gap": st.sampled_from([1, 0, 1, 0, 1, 2, 0, 3, 7]),
             "kind": kinds,
             "id": st.sampled_from([1, 1, 1, 2, 2, None] if edges else [1, 2]),
             "x": integers(edges),
@@ -110,7 +110,13 @@ def rows(
             "h": histories(edges),
         }
     )
-    drawn = draw(st.lists(row, min_size=min_size, max_size=max_size))
+    # Lists of no least size are mostly too short to match anything.
+    usual_size = max(min_size, max_size // 2)
+    drawn = draw(
+        mostly(
+            st.lists(row, min_size=usual_size, max_size=max_size), st.lists(row, min_size=min_size, max_size=max_size)
+        )
+    )
     timestamp = draw(st.sampled_from([0, -3 * SECOND, 1_700_000_000_123_456]))
     first_seq, seq_step = draw(st.sampled_from([(0, 1), (735_000 * 2**40, 1), (5, 3)]))
     stream = []

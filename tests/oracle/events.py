@@ -39,10 +39,8 @@ def read_events(table: pa.Table, pattern: Pattern) -> list[Event]:
     return events
 
 
-def type_text(value: Any) -> str | None:
+def type_text(value: str | int | None) -> str | None:
     """The event type that a value of the type attribute names."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
     return None if value is None else str(value)
 
 

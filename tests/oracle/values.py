@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
@@ -136,14 +137,21 @@ def correlation(x: list[float | None], y: list[float | None]) -> float | None:
     """Pearson's correlation of two lists; null where it is undefined."""
     if len(x) != len(y) or len(x) < 2 or any(is_absent(number) for number in (*x, *y)):
         return None
-    if len(set(x)) == 1 or len(set(y)) == 1:
+    if any(math.isinf(number) for number in (*x, *y)):
         return None
-    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
-    covariance = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
-    deviation = math.sqrt(sum((a - mean_x) ** 2 for a in x)) * math.sqrt(sum((b - mean_y) ** 2 for b in y))
-    if deviation == 0 or not math.isfinite(deviation):
+    deviations_x, deviations_y = _deviations(x), _deviations(y)
+    square = sum(a * a for a in deviations_x) * sum(b * b for b in deviations_y)
+    if square == 0:
         return None
-    return covariance / deviation
+    covariance = sum(a * b for a, b in zip(deviations_x, deviations_y, strict=True))
+    return math.copysign(math.sqrt(covariance * covariance / square), covariance)
+
+
+def _deviations(numbers: list[float]) -> list[Fraction]:
+    """The exact differences to the mean: no rounding decides whether there is variance."""
+    exact = [Fraction(number) for number in numbers]
+    mean = sum(exact) / len(exact)
+    return [number - mean for number in exact]
 
 
 def aggregate(function: str, values: list[Any]) -> Any:
