@@ -70,7 +70,9 @@ class WarehouseCatalog(SqlCatalog):
             )
             if swapped.rowcount < 1:
                 raise CommitFailedException(f"{'.'.join(name)} was changed by another commit")
-        return CommitTableResponse(metadata=staged.metadata, metadata_location=staged.metadata_location)
+        return CommitTableResponse.model_validate(
+            {"metadata": staged.metadata, "metadata-location": staged.metadata_location}
+        )
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date, timedelta
+from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +27,7 @@ from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, G
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
+from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
@@ -44,6 +46,11 @@ _TABLE_PROPERTIES = {
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
 }
+
+# The constructors take a column's name and a literal, which their declared fields do not show.
+_equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
+_at_least = cast(Callable[[str, str], BooleanExpression], GreaterThanOrEqual)
+_at_most = cast(Callable[[str, str], BooleanExpression], LessThanOrEqual)
 
 Change = Callable[[Table, Transaction], int]
 """Puts a change into a transaction on the table and returns the id of the snapshot that it makes."""
@@ -80,10 +87,8 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
     )
     sort = (SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in layout.sort)
     # Two processes may make the same stream at once: whoever comes second takes what is there.
-    try:
+    with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
         catalog.create_namespace(stream)
-    except (NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
-        pass
     properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
     try:
         return catalog.create_table(
@@ -183,7 +188,7 @@ def replace_unit(
     if len({file.file_path for file in data_files}) < len(data_files):
         raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(files)}")
     rows = sum(file.record_count for file in data_files)
-    condition = _all_of([EqualTo(column, _literal(value)) for column, value in unit.items()])
+    condition = _all_of([_equal(column, _literal(value)) for column, value in unit.items()])
 
     def change(table: Table, transaction: Transaction) -> int:
         old = [task.file for task in table.scan(row_filter=condition).plan_files()]
@@ -291,14 +296,10 @@ def _data_file(table: Table, path: str, unit: Mapping[str, str | date]) -> DataF
 
 def events_files(table: Table, snapshot_id: int | None, first: date | None, last: date | None) -> list[EventsFile]:
     """Return the files of events of the days from first to last (both in, None: open) in stream order."""
-    schema = table.schema()
-    timestamp, seq = schema.find_field("timestamp"), schema.find_field("seq")
+    timestamp, seq = (table.schema().find_field(name).field_id for name in ("timestamp", "seq"))
 
     def bound(bounds: Mapping[int, bytes]) -> tuple[int, int]:
-        return (
-            from_bytes(timestamp.field_type, bounds[timestamp.field_id]),
-            from_bytes(seq.field_type, bounds[seq.field_id]),
-        )
+        return _bound(bounds[timestamp]), _bound(bounds[seq])
 
     return sorted(
         (
@@ -316,6 +317,11 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
     )
 
 
+def _bound(serialized: bytes) -> int:
+    """Return a bound of a long or a timestamp in microseconds: both are serialized alike."""
+    return int(from_bytes(LongType(), serialized))
+
+
 def files_between(
     table: Table,
     day_column: str,
@@ -325,12 +331,12 @@ def files_between(
     equal: Mapping[str, str] | None = None,
     snapshot_id: int | None = None,
 ) -> list[DataFile]:
-    """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current one)."""
-    conditions: list[BooleanExpression] = [EqualTo(column, value) for column, value in (equal or {}).items()]
+    """Return the data files of a range of days, and of other partition values, in a snapshot (None: the current)."""
+    conditions: list[BooleanExpression] = [_equal(column, value) for column, value in (equal or {}).items()]
     if first is not None:
-        conditions.append(GreaterThanOrEqual(day_column, first.isoformat()))
+        conditions.append(_at_least(day_column, first.isoformat()))
     if last is not None:
-        conditions.append(LessThanOrEqual(day_column, last.isoformat()))
+        conditions.append(_at_most(day_column, last.isoformat()))
     scan = table.scan(row_filter=_all_of(conditions), snapshot_id=snapshot_id)
     return [task.file for task in scan.plan_files()]
 

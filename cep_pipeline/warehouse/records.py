@@ -47,7 +47,7 @@ class PublishedDay:
 
 @dataclass(frozen=True)
 class PublishedMatches:
-    """The published matches of one (pattern set, day); `counts` holds the matches by pattern and what else was given."""
+    """The published matches of one (pattern set, day); `counts` holds what the run counted, as matches by pattern."""
 
     pattern_set: str
     final_day: date

@@ -163,7 +163,7 @@ class StreamTables:
     def publish_statistics(self, pattern_set: str, day: date, snapshot: Mapping[str, Any], *, lease: Lease) -> None:
         """Replace the statistics snapshot (JSON form) of (pattern set, day)."""
         self._check_lease(lease, day_unit(day))
-        unit = {"pattern_set": pattern_set, DAY: day}
+        unit: dict[str, str | date] = {"pattern_set": pattern_set, DAY: day}
         row = {**unit, "run_id": lease.run_id, "recorded_at": self._now(), "snapshot": canonical_json(snapshot)}
         path = self._write_rows("statistics", [row], unit)
         self._replace("statistics", unit, [path], lease, None)
