@@ -1,0 +1,135 @@
+"""What the DAGs share: where the pipeline is, the business day of a run, and which failures are not worth a retry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import get_current_context
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from cep_pipeline.errors import CepError, DataError, InputError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PROJECT = Path(__file__).resolve().parents[1]
+NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
+"""Exit codes of wrong input and of data that failed validation: a second try would end the same."""
+
+
+def configuration_path() -> Path:
+    """`pipeline.yaml`: the file that CEP_CONFIG names, or the one of this checkout."""
+    return Path(os.environ.get("CEP_CONFIG") or PROJECT / "pipeline.yaml")
+
+
+def business_day(context: Mapping[str, Any], timezone: str) -> date:
+    """The day that a run is for.
+
+    Parameters
+    ----------
+    context
+        Of a task. The first of these decides: the parameter `day`, the run's partition (schedules and backfills give
+        one), the date of its logical date.
+    timezone
+        In which the logical date is a date: the stream's.
+
+    Raises
+    ------
+    AirflowFailException
+        None of them is there (a run that was triggered by hand without a day), or it is no date.
+    """
+    chosen = context["params"].get("day") or context["dag_run"].partition_key
+    if chosen:
+        try:
+            return date.fromisoformat(chosen)
+        except ValueError as error:
+            raise AirflowFailException(f"{chosen!r} is no day; write it as 2013-10-07") from error
+    logical_date = context["dag_run"].logical_date
+    if logical_date is None:
+        raise AirflowFailException("this run has no day: trigger it with the parameter day, as in 2013-10-07")
+    return logical_date.astimezone(ZoneInfo(timezone)).date()
+
+
+@contextmanager
+def failures_explained() -> Iterator[None]:
+    """Turn an error of the pipeline into a failure of the task, final where a retry would end the same."""
+    try:
+        yield
+    except CepError as error:
+        if error.exit_code in NOT_RETRIED:
+            raise AirflowFailException(str(error)) from error
+        raise
+
+
+def run_step(step: str, stream: str, timezone: str) -> None:
+    """Run a step of the pipeline for the day of the current run, in the process of the task.
+
+    Parameters
+    ----------
+    step
+        validate, plan or publish: `cep_pipeline.pipeline.steps` has a function of this name and `_day`.
+    stream, timezone
+        The stream, and its time zone.
+    """
+    context = get_current_context()
+    day = business_day(context, timezone)
+    # Imported here: parsing a DAG file must not load what only its tasks need.
+    steps = import_module("cep_pipeline.pipeline.steps")
+    with failures_explained():
+        getattr(steps, f"{step}_day")(configuration_path(), stream, day, context["run_id"])
+
+
+class SparkJob(SparkSubmitOperator):
+    """Submits a script of `spark_jobs/` for the day of the run, on the connection `spark_default`.
+
+    Parameters
+    ----------
+    job
+        Name of the script, without its ending.
+    stream, timezone
+        The stream that it works on, and its time zone.
+    """
+
+    def __init__(self, *, job: str, stream: str, timezone: str, **kwargs: Any) -> None:
+        super().__init__(
+            application=str(PROJECT / "spark_jobs" / f"{job}.py"),
+            name=f"cep {job} {stream}",
+            **kwargs,
+        )
+        self.stream = stream
+        self.timezone = timezone
+
+    def execute(self, context: Context) -> None:
+        """Submit the job and wait for it.
+
+        Raises
+        ------
+        AirflowFailException
+            It ended with an exit code that says that a retry would end the same.
+        """
+        self.application_args = [
+            f"--config={configuration_path()}",
+            f"--stream={self.stream}",
+            f"--day={business_day(context, self.timezone).isoformat()}",
+            f"--run-id={context['run_id']}",
+        ]
+        pattern_set = context["params"].get("pattern_set")
+        if pattern_set:
+            self.application_args.append(f"--pattern-set={pattern_set}")
+        self._hook = self._get_hook()
+        try:
+            super().execute(context)
+        except AirflowException as error:
+            # In client mode spark-submit ends with the exit code of the script; the provider only puts it in its text.
+            submitted = self._hook._submit_sp
+            if submitted is not None and submitted.returncode in NOT_RETRIED:
+                raise AirflowFailException(str(error)) from error
+            raise
