@@ -25,17 +25,18 @@ def comparable(matches: Iterable[OracleMatch | Match]) -> list[tuple[Any, ...]]:
             match.start_ts,
             match.end_ts,
             tuple(match.bindings),
-            tuple(_typed(value) for value in match.returns),
+            tuple(comparable_value(value) for value in match.returns),
         )
         for match in matches
     ]
 
 
-def _typed(value: Any) -> Any:
+def comparable_value(value: Any) -> Any:
+    """A value with its type, NaN as something that equals itself."""
     if isinstance(value, float) and math.isnan(value):
         return ("float", "NaN")
     if isinstance(value, list):
-        return tuple(_typed(item) for item in value)
+        return tuple(comparable_value(item) for item in value)
     return (type(value).__name__, value)
 
 
@@ -70,5 +71,5 @@ def check_language_case(case: LanguageCase, matches: Sequence[OracleMatch]) -> N
     found = [" ".join(f"{variable}{seq}" for variable, seq in match.bindings) for match in matches]
     assert found == list(case.matches)
     if case.returns is not None:
-        expected = [tuple(_typed(value) for value in row) for row in case.returns]
-        assert [tuple(_typed(value) for value in match.returns) for match in matches] == expected
+        expected = [tuple(comparable_value(value) for value in row) for row in case.returns]
+        assert [tuple(comparable_value(value) for value in match.returns) for match in matches] == expected
