@@ -1,0 +1,337 @@
+"""`make airflow`: Airflow on this machine, with the DAGs and pages of this checkout. Ctrl-C stops all of it.
+
+Everything it writes is under one folder (var/airflow): database, logs, password. It listens on the loopback interface.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+import psutil
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+HOST = "127.0.0.1"
+COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
+USER = "admin"
+READY_AFTER_S = 240.0
+STOPPED_AFTER_S = 20.0
+WRONG_INPUT = 2
+
+
+class StartError(Exception):
+    """Airflow cannot be started; the message says why, and what to do."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@dataclass
+class LocalAirflow:
+    """An Airflow of its own: database, api-server, scheduler, dag-processor and triggerer.
+
+    Parameters
+    ----------
+    home
+        Folder for everything that it writes.
+    port
+        Of the pages and the API, on the loopback interface.
+    configuration
+        The `pipeline.yaml` that DAGs and pages work on.
+    spark_master
+        Master of the connection `spark_default`: local[N] or spark://HOST:PORT.
+
+    Notes
+    -----
+    Used as a context manager: entered when Airflow answers and has read the DAGs; left when no process is alive.
+    """
+
+    home: Path
+    port: int
+    configuration: Path = CHECKOUT / "pipeline.yaml"
+    spark_master: str = "local[*]"
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def passwords(self) -> Path:
+        return self.home / "passwords.json"
+
+    @property
+    def password(self) -> str:
+        return str(json.loads(self.passwords.read_text())[USER])
+
+    def __enter__(self) -> Self:
+        with ExitStack() as on_failure:
+            on_failure.callback(self.stop)
+            self.start()
+            on_failure.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def environment(self) -> dict[str, str]:
+        """What every Airflow command needs in its environment; it has to be there before Airflow is imported."""
+        bin_folder = Path(sys.executable).parent
+        keys = self._keys()
+        return {
+            **os.environ,
+            **_java_environment(),
+            "PATH": os.pathsep.join([str(bin_folder), _java_environment().get("PATH", os.environ.get("PATH", ""))]),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": HOST,
+            "GX_ANALYTICS_ENABLED": "false",
+            "CEP_CONFIG": str(self.configuration),
+            "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+            "AIRFLOW__CORE__PARALLELISM": "4",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(self.passwords),
+            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{self.address}/execution/",
+            "AIRFLOW__CORE__FERNET_KEY": keys["fernet"],
+            "AIRFLOW__API__HOST": HOST,
+            "AIRFLOW__API__PORT": str(self.port),
+            "AIRFLOW__API__BASE_URL": self.address,
+            "AIRFLOW__API__WORKERS": "1",
+            "AIRFLOW__API__SECRET_KEY": keys["session"],
+            "AIRFLOW__API_AUTH__JWT_SECRET": keys["jwt"],
+            "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "60",
+            "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(_free_port()),
+            "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(_free_port()),
+            "AIRFLOW_CONN_SPARK_DEFAULT": self._spark_connection(),
+        }
+
+    def _spark_connection(self) -> str:
+        connection: dict[str, Any] = {"conn_type": "spark", "host": self.spark_master}
+        if self.spark_master.startswith("spark://"):
+            host, _, port = self.spark_master.rpartition(":")
+            connection = {"conn_type": "spark", "host": host, "port": int(port)}
+        return json.dumps({**connection, "extra": {"deploy-mode": "client"}})
+
+    def _keys(self) -> dict[str, str]:
+        """Secrets of this Airflow, made once and readable by its user only: all its processes must agree on them."""
+        path = self.home / "keys.json"
+        if not path.exists():
+            from cryptography.fernet import Fernet
+
+            keys = {"fernet": Fernet.generate_key().decode(), "jwt": secrets.token_hex(32)}
+            _write_private(path, {**keys, "session": secrets.token_hex(32)})
+        return dict(json.loads(path.read_text()))
+
+    def run(self, *arguments: str, timeout_s: float = 120.0) -> str:
+        """Run an `airflow` command to its end and return what it printed.
+
+        Raises
+        ------
+        StartError
+            It failed.
+        """
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *arguments],
+            env=self.environment(),
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        if done.returncode:
+            raise StartError(f"airflow {' '.join(arguments)} failed:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        return done.stdout
+
+    def start(self) -> None:
+        """Start everything, and return when Airflow answers and has read the DAGs.
+
+        Raises
+        ------
+        StartError
+            The port is in use, there is no Java, or a process ended.
+        """
+        _check_port(self.port)
+        if not self.configuration.is_file():
+            raise StartError(f"{self.configuration}: no such pipeline configuration; see --config", WRONG_INPUT)
+        self.home.mkdir(parents=True, exist_ok=True)
+        if not self.passwords.exists():
+            _write_private(self.passwords, {USER: secrets.token_urlsafe(12)})
+        self.run("db", "migrate")
+        environment = self.environment()
+        logs = self.home / "logs"
+        logs.mkdir(exist_ok=True)
+        for name in COMPONENTS:
+            with (logs / f"{name}.log").open("ab") as log:
+                # A session each: Ctrl-C reaches this process only, which then stops them in order.
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "airflow", name],
+                    env=environment,
+                    cwd=CHECKOUT,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        self._wait_until(self._healthy, "Airflow did not become healthy")
+        self._wait_until(lambda: bool(self.dag_ids()) or bool(self.import_errors()), "no DAG was loaded")
+
+    def _wait_until(self, condition: Any, failure: str) -> None:
+        deadline = time.monotonic() + READY_AFTER_S
+        while not condition():
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise StartError(f"{failure} within {READY_AFTER_S:.0f} s; see {self.home / 'logs'}")
+            time.sleep(0.5)
+
+    def check_alive(self) -> None:
+        """Raise `StartError` with the end of its log where a component has ended."""
+        for name, process in self.processes.items():
+            if process.poll() is not None:
+                log = self.home / "logs" / f"{name}.log"
+                end = "\n".join(log.read_text(errors="replace").splitlines()[-20:])
+                raise StartError(f"{name} ended with exit code {process.returncode}; the end of {log}:\n{end}")
+
+    def _healthy(self) -> bool:
+        try:
+            health = _request_json(f"{self.address}/api/v2/monitor/health")
+        except (urllib.error.URLError, OSError, ValueError):
+            return False
+        parts = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+        return all(health.get(part, {}).get("status") == "healthy" for part in parts)
+
+    def get(self, path: str) -> Any:
+        """Answer of the REST API (`/api/v2` and on) to a GET of the logged-in user."""
+        login = {"username": USER, "password": self.password}
+        token = _request_json(f"{self.address}/auth/token", login)["access_token"]
+        return _request_json(f"{self.address}/api/v2{path}", token=token)
+
+    def dag_ids(self) -> list[str]:
+        """The DAGs that Airflow has loaded."""
+        return [dag["dag_id"] for dag in self.get("/dags?limit=100")["dags"]]
+
+    def import_errors(self) -> list[str]:
+        """Why DAG files could not be loaded."""
+        return [f"{error['filename']}: {error['stack_trace']}" for error in self.get("/importErrors")["import_errors"]]
+
+    def stop(self) -> None:
+        """Stop all processes, those that the components started too (task runners, Spark)."""
+        family: list[psutil.Process] = []
+        for process in self.processes.values():
+            try:
+                parent = psutil.Process(process.pid)
+                family += [parent, *parent.children(recursive=True)]
+            except psutil.NoSuchProcess:
+                continue
+        for process in self.processes.values():
+            process.terminate()
+        _, alive = psutil.wait_procs(family, timeout=STOPPED_AFTER_S)
+        for straggler in alive:
+            try:
+                straggler.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(alive, timeout=STOPPED_AFTER_S)
+        for process in self.processes.values():
+            process.wait()
+        self.processes.clear()
+
+
+def _java_environment() -> dict[str, str]:
+    from cep_pipeline.spark.java import java_environment
+
+    return java_environment()
+
+
+def _check_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError as error:
+            raise StartError(
+                f"port {port} on {HOST} cannot be used: {error.strerror}. Stop what listens there, or take another "
+                f"port: make airflow ARGS='--port {port + 1}'",
+                WRONG_INPUT,
+            ) from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _write_private(path: Path, content: dict[str, str]) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump(content, file)
+
+
+def _request_json(url: str, body: dict[str, str] | None = None, token: str | None = None) -> Any:
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(url, data=data, headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _stop_on_signal(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    """Run until Ctrl-C; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="make airflow", description=__doc__)
+    parser.add_argument("--port", type=int, default=8080, help="of the pages (default: %(default)s)")
+    parser.add_argument("--home", type=Path, default=CHECKOUT / "var" / "airflow", help="folder for all that it writes")
+    parser.add_argument("--config", type=Path, default=CHECKOUT / "pipeline.yaml", help="pipeline configuration")
+    parser.add_argument("--spark-master", default="local[*]", help="local[N] or spark://HOST:PORT")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop_on_signal)
+    airflow = LocalAirflow(options.home.resolve(), options.port, options.config.resolve(), options.spark_master)
+    say = sys.stdout.write
+    try:
+        say(f"Starting Airflow in {airflow.home} (half a minute; the first time longer) ...\n")
+        sys.stdout.flush()
+        with airflow:
+            say(f"\n  Airflow   {airflow.address}\n  login     {USER}\n  password  {airflow.password}\n\n")
+            say("  DAGs      " + "\n            ".join(airflow.dag_ids() or ["none"]) + "\n")
+            for error in airflow.import_errors():
+                say(f"  not loaded: {error}\n")
+            say(f"\n  logs in {airflow.home / 'logs'}; Ctrl-C stops it\n")
+            sys.stdout.flush()
+            while True:
+                airflow.check_alive()
+                time.sleep(1)
+    except KeyboardInterrupt:
+        say("\nAirflow is stopped.\n")
+        return 0
+    except StartError as error:
+        sys.stderr.write(f"airflow: {error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
