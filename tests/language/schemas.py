@@ -1,0 +1,34 @@
+"""The schema of the language's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language import parse_patterns
+from cep_pipeline.patterns import Pattern, Value
+
+SCHEMA = StreamSchema.from_dict(
+    {
+        "base_type": "Ev",
+        "type_attribute": "kind",
+        "attributes": {
+            "kind": "string",
+            "id": "int64",
+            "x": "int64",
+            "y": "float64",
+            "s": "string",
+            "f": "bool",
+            "h": "list<float64>",
+            "price": "float64",
+            "from": "string",
+            "LEN": "int64",
+        },
+    }
+)
+
+
+def parse_one(text: str, params: Mapping[str, Iterable[Value]] | None = None) -> Pattern:
+    """The only statement of a text."""
+    [pattern] = parse_patterns(text, SCHEMA, params)
+    return pattern

@@ -1,0 +1,272 @@
+"""What is refused: the place, what the message says, and the hint."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from cep_pipeline.errors import InputError, PatternError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language import PatternWarning, parse_patterns
+from cep_pipeline.language.source import SourceText
+from cep_pipeline.patterns import Span
+from tests.language.schemas import SCHEMA, parse_one
+
+# The text, with what must be underlined between « and », and a part of the message.
+REFUSED = [
+    # Lexical
+    ("PATTERN A a WHERE a.s = «'open WITHIN 1 day»", "string has no end"),
+    ('PATTERN «"A a WITHIN 1 day»', "quoted name has no end"),
+    ("PATTERN A a «/* WITHIN 1 day»", "comment has no end"),
+    ("PATTERN A a «?» WITHIN 1 day", "unexpected character '?'"),
+    ("PATTERN A a WHERE a.x IN «$» WITHIN 1 day", "write $name"),
+    # Statement
+    ("«SEQ»(A a) WITHIN 1 day", "expected PATTERN but found 'SEQ'"),
+    ("«PATERN» A a WITHIN 1 day", "did you mean 'PATTERN'?"),
+    ("NAME «PATTERN» A a WITHIN 1 day", "expected a name for the pattern"),
+    ("NAME p PATTERN A a WITHIN 1 day; NAME «p» PATTERN A a WITHIN 1 day", "duplicate name 'p'"),
+    ("NAME pattern_2 PATTERN A a WITHIN 1 day; «PATTERN» A a WITHIN 1 day", "name this one"),
+    ("PATTERN A a WITHIN 1 day «PATTERN» B b WITHIN 1 day", "separated by ';'"),
+    ("PATTERN A a WITHIN 1 day RETURN a.x «TIES» ANY", "the clauses stand in the order"),
+    ("PATTERN A a «TIES» ANY WITHIN 1 day", "the clauses stand in the order"),
+    ("PATTERN A a WITHIN 1 day TIES «ARIVAL»", "did you mean 'ARRIVAL'?"),
+    ("PATTERN A a WITHIN 1 day OUTPUT «NON»", "expected ALL or NON_OVERLAP"),
+    ("PATTERN A a WITHIN 1 day CONSUME «ALL»", "expected NONE or MATCHED"),
+    # Structure
+    ("PATTERN «within» a WITHIN 1 day", "this word is reserved"),
+    ("PATTERN A «SEQ» WITHIN 1 day", "this word is reserved"),
+    ("PATTERN SEQ(A a, «158» b) WITHIN 1 day", "written in double quotes"),
+    ('PATTERN SEQ(A a, «""» b) WITHIN 1 day', "not empty"),
+    ("PATTERN SEQ(A a«;» B b) WITHIN 1 day", "expected ')' but found ';'"),
+    ("PATTERN A+ a «WITHIN» 1 day", "expected '['"),
+    ("PATTERN SEQ(A a, KL «B» b) WITHIN 1 day", "KL(type variable)"),
+    ("PATTERN SEQ(A a, KL(«~» B b)) WITHIN 1 day", "KL takes a single event type"),
+    ("PATTERN SEQ(A a, ~«~» B b) WITHIN 1 day", "negation of a negation"),
+    ("PATTERN SEQ(A a, ~(B«+» b[])) WITHIN 1 day", "negation of Kleene closure"),
+    ("PATTERN OR(A «a, SEQ(~B b, ~C c»)) WITHIN 1 day", "no positive variable: ~B b, ~C c"),
+    # Window
+    ("PATTERN A a WITHIN «-1 day»", "must be positive"),
+    ("PATTERN A a WITHIN «0.0 ms»", "must be positive"),
+    ("PATTERN A a WITHIN «1.5 us»", "whole number of microseconds"),
+    ("PATTERN A a WITHIN «2.0» EVENTS", "whole number"),
+    ("PATTERN A a WITHIN «1e400 days»", "longer than int64"),
+    ("PATTERN A a WITHIN «1e99999» days", "out of range"),
+    ("PATTERN A a WITHIN 5 «secnds»", "did you mean 'second'?"),
+    ("PATTERN A a WITHIN «soon»", "expected a number"),
+    # Names in conditions
+    ("PATTERN A a WHERE a.«prise» > 1 WITHIN 1 day", "unknown attribute 'prise' of type A; did you mean 'price'?"),
+    ("PATTERN A a WHERE a.«Price» > 1 WITHIN 1 day", "did you mean 'price'?"),
+    ("PATTERN A abc WHERE «abd».x > 1 WITHIN 1 day", "unknown variable 'abd'; did you mean 'abc'?"),
+    ("PATTERN A abc WHERE «price» > 1 WITHIN 1 day", "as in abc.price"),
+    ("PATTERN A a WHERE a «>» 1 WITHIN 1 day", "as in a.attr"),
+    ("PATTERN A a WHERE [«nope»] WITHIN 1 day", "unknown attribute 'nope'"),
+    ("PATTERN A a WHERE [«h»] WITHIN 1 day", "lists are never compared"),
+    ("PATTERN A a WITHIN 1 day PARTITION BY id, «h»", "lists are never compared"),
+    ("PATTERN A a WHERE «squrt»(a.x) > 1 WITHIN 1 day", "did you mean 'sqrt'?"),
+    ("PATTERN A a WHERE a.x IN «$setz» WITHIN 1 day", "did you mean 'sets'?"),
+    ("PATTERN A a WHERE a.x > «$sets» WITHIN 1 day", "only after IN"),
+    ('PATTERN A a WHERE a.s = «"p"» WITHIN 1 day', "single quotes"),
+    # Kleene variables
+    ("PATTERN A+ a[] WHERE a[«2»].x > 1 WITHIN 1 day", "the elements are a[1], a[i], a[i-1], a[a.LEN] and a[]"),
+    ("PATTERN A+ a[] WHERE a[i-«2»].x > 1 WITHIN 1 day", "only the element before"),
+    ("PATTERN SEQ(A+ a[], B+ b[]) WHERE a[«b».LEN].x > 1 WITHIN 1 day", "a[a.LEN]"),
+    ("PATTERN A+ a[] WHERE a[«..»i-1].x > 1 WITHIN 1 day", "only inside an aggregate"),
+    ("PATTERN A+ a[] WHERE «first»(a[..i-1].x) > 1 WITHIN 1 day", "first is not defined over v[..i-1]"),
+    ("PATTERN A+ a[] WHERE «sum»(a[].s) > 1 WITHIN 1 day", "cannot apply sum to string"),
+    ("PATTERN A+ a[] WHERE «max»(a[].f) = TRUE WITHIN 1 day", "its values have no order"),
+    ("PATTERN A+ a[] WHERE avg(«1») > 1 WITHIN 1 day", "expected a variable"),
+    ("PATTERN A a WHERE skip_till_any_match(«a»[]) { 1 = 1 } WITHIN 1 day", "no Kleene variable"),
+    # Types
+    ("PATTERN A a WHERE a.f «<» TRUE WITHIN 1 day", "bools compare only by = and !="),
+    ("PATTERN A a WHERE a.x «BETWEEN» 1 AND 'p' WITHIN 1 day", "cannot compare int with string"),
+    ("PATTERN A a WHERE a.f «BETWEEN» FALSE AND TRUE WITHIN 1 day", "bools compare only"),
+    ("PATTERN A a WHERE «-»a.s = 'p' WITHIN 1 day", "cannot apply '-' to string"),
+    ("PATTERN A a WHERE «abs»(a.s) = 'p' WITHIN 1 day", "cannot apply abs to string"),
+    ("PATTERN A a WHERE «corr»(a.h, a.x) > 0 WITHIN 1 day", "two list attributes"),
+    ("PATTERN A a WHERE «abs»() > 0 WITHIN 1 day", "abs takes 1 argument, 0 given"),
+    ("PATTERN A a WHERE a.x IN «$words» WITHIN 1 day", "cannot compare int with string 'u'"),
+    ("PATTERN A a WHERE a.x > «9223372036854775808» WITHIN 1 day", "outside the range of int64"),
+    ("PATTERN A a WHERE a.x > «-9223372036854775809» WITHIN 1 day", "outside the range of int64"),
+    (f"PATTERN A a WHERE a.x > «{'9' * 5000}» WITHIN 1 day", "outside the range of int64"),
+    ("PATTERN A a WHERE a.x > «1e400» WITHIN 1 day", "outside the range of float64"),
+    ("PATTERN A a WHERE a.x > «1e9999999999» WITHIN 1 day", "out of range"),
+    # Forms of conditions
+    ("PATTERN A a WHERE a.f «WITHIN» 1 day", "a bool is tested with = TRUE"),
+    ("PATTERN A a WHERE a.x «AND» a.y > 1 WITHIN 1 day", "expected a comparison"),
+    ("PATTERN A a WHERE 1 < a.x «<» 3 WITHIN 1 day", "write a < b AND b < c"),
+    ("PATTERN A a WHERE (a.x > 1) «+» 3 = 4 WITHIN 1 day", "needs a value here, not a condition"),
+    ("PATTERN A a WHERE «abs»(a.x > 1) = 4 WITHIN 1 day", "needs a value here, not a condition"),
+    ("PATTERN A a WHERE a.x IN («a».y) WITHIN 1 day", "expected a number, a string, TRUE or FALSE"),
+    ("PATTERN A a WHERE a.x IN («-a.y») WITHIN 1 day", "constants only"),
+    ("PATTERN A a WHERE a.x IN «5» WITHIN 1 day", "IN takes a list of values"),
+    ("PATTERN A a WHERE a.x NOT «=» 5 WITHIN 1 day", "expected IN or BETWEEN"),
+    ("PATTERN A a WHERE a.x BETWEEN 5 «OR» 6 WITHIN 1 day", "expected AND"),
+    ("PATTERN A a WHERE «[id]» OR a.x = 1 WITHIN 1 day", "cannot stand under OR or NOT"),
+    ("PATTERN A a WHERE a.x = 1 AND NOT «[id]» WITHIN 1 day", "cannot stand under OR or NOT"),
+    ("PATTERN A a WHERE (a.x = 1 «WITHIN» 1 day", "expected ')'"),
+    ("PATTERN A a WHERE «WITHIN» 1 day", "expected a condition or a value"),
+    # Strategies
+    ("PATTERN A a WHERE skip_till_next_match «a».x = 1 WITHIN 1 day", "followed by its condition in { }"),
+    ("PATTERN A a WHERE «skip_til_next_match» { a.x = 1 } WITHIN 1 day", "did you mean 'skip_till_next_match'?"),
+    ("PATTERN A a WHERE skip_till_next_match { a.x = 1 «WITHIN» 1 day", "expected '}'"),
+    ("PATTERN A a WHERE skip_till_next_match { «}» WITHIN 1 day", "expected a condition"),
+    ("PATTERN SEQ(A a, B b) WHERE strict_contiguity { 1 = 1 } WITHIN 1 day TIES «ANY»", "TIES ANY"),
+    ("PATTERN AND(A+ a[], B b) WHERE «skip-till-next-match» { 1 = 1 } WITHIN 1 day", "Kleene variable 'a' in an AND"),
+    ("PATTERN SEQ(AND(A a, B b), C c) WHERE «partition_contiguity» { 1 = 1 } WITHIN 1 day", "neither a chain nor"),
+    # Conjuncts
+    (
+        "PATTERN SEQ(A a, ~B b, ~C c) WHERE (a.x = 1 AND b.x = 1) OR a.y = «c.y» WITHIN 1 day",
+        "negated variables: b and c",
+    ),
+    # RETURN
+    ("PATTERN SEQ(A a, ~B b) WITHIN 1 day RETURN «b.x»", "a negated variable has no event"),
+    ("PATTERN A+ a[] WITHIN 1 day RETURN 1 + «a.x»", "only as a[1], a[a.LEN], a.LEN or an aggregate over a[]"),
+    ("PATTERN A+ a[] WITHIN 1 day RETURN «a[i].x»", "only as a[1]"),
+    ("PATTERN A+ a[] WITHIN 1 day RETURN «sum(a[..i-1].x)»", "only as a[1]"),
+    ("PATTERN A a WITHIN 1 day RETURN a.x AS «match_id»", "a fixed column"),
+    ("PATTERN A a WITHIN 1 day RETURN «a».x > 1", "needs a value here, not a condition"),
+    ("PATTERN A a WITHIN 1 day RETURN a.x AS p, «»", "expected a condition or a value"),
+]
+
+
+@pytest.mark.parametrize(("marked", "message"), REFUSED, ids=[marked[:70] for marked, _ in REFUSED])
+def test_refused_with_the_place_underlined(marked: str, message: str) -> None:
+    start, end = marked.index("«"), marked.index("»") - 1
+    text = marked.replace("«", "").replace("»", "")
+    with pytest.raises(PatternError) as raised:
+        parse_patterns(text, SCHEMA, {"sets": [1], "words": ["u"]}, source="rise.sase")
+    error = raised.value
+    assert message in error.message
+    assert (error.source, error.line, error.column) == ("rise.sase", 1, start + 1)
+    shown, underline = error.excerpt.split("\n")
+    place = underline.index("^")
+    carets = underline[place:]
+    visible = text[start:end][:50]
+    assert shown[place:].startswith(visible[: len(shown) - place])
+    assert set(carets) == {"^"}
+    assert len(carets) == max(1, min(end - start, len(shown) - place - shown[place:].endswith("…")))
+
+
+def test_error_says_all_and_survives_pickling() -> None:
+    text = "PATTERN SEQ(A a,\n\tB b)\r\nWHERE a.x >\tb.prise\r\nWITHIN 1 day"
+    with pytest.raises(PatternError) as raised:
+        parse_patterns(text, SCHEMA, source="dir/rise.sase")
+    assert str(raised.value) == (
+        "dir/rise.sase:3:15: unknown attribute 'prise' of type B; did you mean 'price'?\n"
+        "  WHERE a.x >\tb.prise\n"
+        "             \t  ^^^^^"
+    )
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (str(again), again.line, again.column) == (str(raised.value), 3, 15)
+
+
+def test_excerpt_of_a_long_line_shows_the_place() -> None:
+    source = SourceText("a" * 10_000 + "BAD" + "c" * 10_000, "long")
+    error = source.error("bad", Span(10_000, 10_003))
+    shown, underline = error.excerpt.split("\n")
+    assert len(shown) < 120
+    assert shown[underline.index("^") : underline.rindex("^") + 1] == "BAD"
+
+
+def test_unprintable_characters_do_not_reach_the_terminal() -> None:
+    with pytest.raises(PatternError) as raised:
+        parse_one("PATTERN A a \x1b[31m WITHIN 1 day")
+    assert "\x1b" not in str(raised.value)
+
+
+def test_unknown_type_where_the_schema_lists_its_types() -> None:
+    schema = StreamSchema.from_dict(
+        {"base_type": "Trade", "type_attribute": "kind", "attributes": {"kind": "string"}, "types": ["SPY", "QQQ"]}
+    )
+    assert len(parse_patterns("PATTERN SEQ(SPY a, Trade b) WITHIN 1 day", schema)) == 1
+    with pytest.raises(PatternError, match=r"unknown type 'SPX'; did you mean 'SPY'\?") as raised:
+        parse_patterns("PATTERN SEQ(QQQ q, ~(SPX n)) WITHIN 1 day", schema)
+    assert raised.value.column == 22
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ("abc", "must be a list of values"),
+        (3, "must be a list of values"),
+        ([None], "no number, string or bool"),
+        ([[1]], "no number, string or bool"),
+        ([2**63], "outside the range of int64"),
+    ],
+)
+def test_parameters_must_be_lists_of_constants(values: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_patterns("", SCHEMA, {"p": values})  # type: ignore[dict-item]
+
+
+def test_nesting_is_bounded_where_the_page_says() -> None:
+    def nested(depth: int) -> str:
+        return f"PATTERN {'SEQ(' * depth}A a{')' * depth} WITHIN 1 day"
+
+    assert len(parse_one(nested(32)).operands) == 1
+    with pytest.raises(PatternError, match="deeper than 32"):
+        parse_one(nested(33))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "(" * 5000 + "a.x" + ")" * 5000 + " > 1",
+        "(" * 5000,
+        "NOT " * 5000 + "a.x > 1",
+        "- " * 5000 + "a.x > 1",
+        "abs(" * 5000 + "a.x" + ")" * 5000 + " > 1",
+        " + ".join(["a.x"] * 5000) + " > 1",
+        "1 < " + " * ".join(["a.x"] * 5000),
+        " % ".join(["a.x"] * 5000) + " IN (1)",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_deep_conditions_are_refused(condition: str) -> None:
+    with pytest.raises(PatternError, match="nested deeper than 100"):
+        parse_one(f"PATTERN A a WHERE {condition} WITHIN 1 day")
+
+
+def test_deep_return_item_is_refused() -> None:
+    with pytest.raises(PatternError, match="nested deeper than 100"):
+        parse_one(f"PATTERN A a WITHIN 1 day RETURN {' + '.join(['a.x'] * 5000)}")
+
+
+def test_clauses_are_counted_before_they_are_built() -> None:
+    ors = ", ".join(f"OR(A a{n}, B b{n})" for n in range(20_000))
+    with pytest.raises(PatternError, match="more than 4,096 clauses") as raised:
+        parse_one(f"\n  NAME big PATTERN AND({ors}) WITHIN 1 day")
+    assert (raised.value.line, raised.value.column) == (2, 3)
+    ors = ", ".join(f"OR(A a{n}, B b{n})" for n in range(12))
+    assert len(parse_one(f"PATTERN AND({ors}) WITHIN 1 day").clauses) == 4096
+
+
+def test_conjuncts_are_counted_before_they_are_built() -> None:
+    parts = " OR ".join("(a.x = 1 AND a.y = 2)" for _ in range(10_000))
+    with pytest.raises(PatternError, match="conjunctive normal form"):
+        parse_one(f"PATTERN A a WHERE {parts} WITHIN 1 day")
+
+
+@pytest.mark.parametrize(
+    ("condition", "warned"),
+    [
+        ("a.x = 1 AND b.x > c.x", "b, c"),
+        ("b.x = 1 OR c.x = 1", "b, c"),
+        ("a.x = b.x AND a.x = c.x", None),
+        ("[id] AND 1 = 2", None),
+    ],
+)
+def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
+    condition: str, warned: str | None, recwarn: pytest.WarningsRecorder
+) -> None:
+    pattern = parse_one(f"PATTERN SEQ(A a, OR(B b, SEQ(C c, D d))) WHERE {condition} WITHIN 1 day")
+    messages = [str(warning.message) for warning in recwarn.list if warning.category is PatternWarning]
+    if warned is None:
+        assert messages == []
+    else:
+        [message] = messages
+        assert f"no clause has all of {warned}" in message
+        assert message.startswith("<pattern>:1:")
+        assert "^" in message
+    assert all(not conjunct.variables >= {"b", "c"} for clause in pattern.clauses for conjunct in clause.conjuncts)
