@@ -55,6 +55,7 @@ class PreparedEvents:
         self._columns = TableColumns(table)
         self._leaves: dict[str, Array] = {}
         self._derived: dict[Hashable, Any] = {}
+        self._codes: tuple[Array, list[str]] | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -81,12 +82,20 @@ class PreparedEvents:
             self._leaves[self.base_type] = np.arange(len(self), dtype=np.int32)
         if not missing:
             return
+        from cep_pipeline.detection.fused.routines import SPLIT_AT_ONCE, group_rows, select_codes
+
         codes, names = self._type_codes()
         code_of = {name: code for code, name in enumerate(names)}
-        for name in missing:
-            code = code_of.get(name)
-            rows = np.empty(0, np.int32) if code is None else np.flatnonzero(codes == code).astype(np.int32)
-            self._leaves[name] = rows
+        present = [name for name in missing if name in code_of]
+        self._leaves.update((name, np.empty(0, np.int32)) for name in missing if name not in code_of)
+        if len(present) <= SPLIT_AT_ONCE:
+            rows = select_codes(codes, [code_of[name] for name in present])
+            self._leaves.update(zip(present, rows, strict=True))
+            return
+        order, starts = group_rows(codes + np.int32(1), len(names) + 1)
+        for name in present:
+            code = code_of[name] + 1
+            self._leaves[name] = order[starts[code] : starts[code + 1]]
 
     def leaf_rows(self, event_type: str) -> Array:
         """int32, ascending: the rows of all events of a type."""
@@ -107,13 +116,21 @@ class PreparedEvents:
         return cast(T, self._derived[key])
 
     def _type_codes(self) -> tuple[Array, list[str]]:
-        """A code for each event, -1 for a null type, and the text of each code."""
-        array = self.table.column(self.type_attribute)
-        if not pa.types.is_dictionary(array.type):
-            array = array.dictionary_encode()
-        array = array.unify_dictionaries().combine_chunks()
-        if isinstance(array, pa.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
-        names = [None if entry is None else str(entry) for entry in array.dictionary.to_pylist()]
-        codes = array.indices.fill_null(-1).to_numpy()
-        return codes, cast(list[str], names)
+        """int32: a code for each event, -1 for a null type; and the text of each code."""
+        if self._codes is None:
+            array = self.table.column(self.type_attribute)
+            if not pa.types.is_dictionary(array.type):
+                array = array.dictionary_encode()
+            array = array.unify_dictionaries()
+            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+            if isinstance(array, pa.ChunkedArray):
+                array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+            indices = array.indices.fill_null(-1) if array.null_count else array.indices
+            codes = indices.to_numpy().astype(np.int32, copy=False)
+            names = ["" if entry is None else str(entry) for entry in array.dictionary.to_pylist()]
+            if len(set(names)) < len(names) or array.dictionary.null_count:
+                first = {name: code for code, name in reversed([*enumerate(names)])}
+                merged = [-1 if array.dictionary[code].as_py() is None else first[name] for code, name in enumerate(names)]
+                codes = np.append(np.array(merged, np.int32), np.int32(-1))[codes]
+            self._codes = codes, names
+        return self._codes

@@ -1,0 +1,212 @@
+"""Conjuncts as tests of the kernel's loops: which can be compiled exactly, and the columns that they read.
+
+A comparison of an expression over one event with one over another becomes a test of two columns. Arithmetic over
+several events is compiled where float64 computes it exactly as the language does. What cannot be compiled stays a
+residual conjunct, which `evaluate.py` decides on the partial matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.comparison import EXACT_IN_FLOAT
+from cep_pipeline.detection.evaluate import atom_holds, expression_values
+from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact, largest
+from cep_pipeline.detection.fused.routines import padded
+from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation, Slot, Term, Test, TestedConjunct
+from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership, expressions_of
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, ValueType, variables_of
+
+
+@dataclass
+class Columns:
+    """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them."""
+
+    arrays: list[Array] = field(default_factory=list)
+    constants: list[float] = field(default_factory=list)
+    _slots: dict[Hashable, Slot] = field(default_factory=dict)
+
+    def slot(self, level: int, key: Hashable, values: Array) -> Slot:
+        """The slot of a column of this level's view; equal keys of one level share it."""
+        place = (level, key)
+        if place not in self._slots:
+            self._slots[place] = Slot(level, len(self.arrays))
+            self.arrays.append(values)
+        return self._slots[place]
+
+    def constant(self, value: float) -> Constant:
+        self.constants.append(value)
+        return Constant(len(self.constants) - 1)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where names stand for views: the plan levels of one clause."""
+
+    events: PreparedEvents
+    levels: Mapping[str, int]
+    views: tuple[View, ...]
+    columns: Columns
+
+    def view(self, variable: str) -> View:
+        return self.views[self.levels[variable]]
+
+    def evaluated(self, expression: Expression, variable: str) -> Column:
+        """The value of an expression over one variable, for each row of its view."""
+        own = without_name(expression, variable)
+        view = self.view(variable)
+        return self.events.derive(
+            ("values", view.identity, own), lambda: expression_values(own, self.events, {ANY_EVENT: view.rows})
+        )
+
+
+def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
+    """The tests of a conjunct over at least two variables; None where it must be evaluated on partial matches.
+
+    An alternative that holds always makes the result an empty conjunct, of which `holds_always` is true.
+    """
+    alternatives: list[Alternative] = []
+    for atom in conjunct.atoms:
+        compiled = _compile_atom(atom, scope)
+        if compiled is None:
+            return None
+        alternatives.extend(compiled)
+    return tuple(alternatives)
+
+
+def _compile_atom(atom: Atom, scope: Scope) -> tuple[Alternative, ...] | None:
+    variables = frozenset(name for expression in expressions_of(atom) for name in variables_of(expression))
+    if len(variables) <= 1:
+        # One event decides it (or none: then any event will do).
+        variable = next(iter(variables), next(iter(scope.levels)))
+        return ((_truth(atom, variable, scope),),)
+    match atom:
+        case Membership():
+            return None
+        case Comparison(comparator, left, right):
+            test = _compile_comparison(comparator, left, right, scope)
+            return None if test is None else ((test,),)
+        case Between(expression, low, high, negated):
+            ends = (Comparator.LT, Comparator.GT) if negated else (Comparator.GE, Comparator.LE)
+            below = _compile_comparison(ends[0], expression, low, scope)
+            above = _compile_comparison(ends[1], expression, high, scope)
+            if below is None or above is None:
+                return None
+            return ((below,), (above,)) if negated else ((below, above),)
+
+
+def _truth(atom: Atom, variable: str, scope: Scope) -> Test:
+    """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
+    view = scope.view(variable)
+    own = without_name(atom, variable)
+
+    def make() -> Array:
+        values = padded(len(view), np.float64)
+        values[:] = np.where(atom_holds(own, scope.events, {ANY_EVENT: view.rows}), 1.0, np.nan)
+        return values
+
+    values = scope.events.derive(("truth", view.identity, own), make)
+    slot = scope.columns.slot(scope.levels[variable], ("truth", own), values)
+    return Test(Comparator.EQ, slot, slot)
+
+
+def _compile_comparison(comparator: Comparator, left: Expression, right: Expression, scope: Scope) -> Test | None:
+    sides = (left, right)
+    owners = [variables_of(side) for side in sides]
+    if all(len(owner) == 1 for owner in owners) and owners[0] != owners[1]:
+        slots = _compare_columns(sides, ([*owners[0]][0], [*owners[1]][0]), scope)
+        return Test(comparator, *slots)
+    if not all(side.type.is_number for side in sides):
+        return _compare_with_one(comparator, left, right, scope)
+    terms = [_compile_number(side, scope) for side in sides]
+    if terms[0] is None or terms[1] is None:
+        return None
+    return Test(comparator, terms[0].term, terms[1].term)
+
+
+def _compare_with_one(comparator: Comparator, left: Expression, right: Expression, scope: Scope) -> Test | None:
+    """A part of a BETWEEN of strings over several events that mentions one event only."""
+    variables = variables_of(left) | variables_of(right)
+    if len(variables) > 1:
+        return None
+    return _truth(Comparison(comparator, left, right), next(iter(variables), next(iter(scope.levels))), scope)
+
+
+def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, str], scope: Scope) -> tuple[Slot, Slot]:
+    columns = [scope.evaluated(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    own = [without_name(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    views = [scope.view(owner) for owner in owners]
+    if all(map(is_exact, columns)):
+        return (
+            _exact_slot(own[0], owners[0], columns[0], scope),
+            _exact_slot(own[1], owners[1], columns[1], scope),
+        )
+    joint = ("joint", own[0], views[0].identity, own[1], views[1].identity)
+    values = scope.events.derive(joint, lambda: comparable(columns))
+    return (
+        scope.columns.slot(scope.levels[owners[0]], (joint, 0), values[0]),
+        scope.columns.slot(scope.levels[owners[1]], (joint, 1), values[1]),
+    )
+
+
+def _exact_slot(own: Expression, variable: str, column: Column, scope: Scope) -> Slot:
+    view = scope.view(variable)
+    values = scope.events.derive(("floats", view.identity, own), lambda: as_floats(column))
+    return scope.columns.slot(scope.levels[variable], ("floats", own), values)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A term and what is known of its values: for int64 the largest magnitude, which float64 holds exactly."""
+
+    term: Term
+    integer: bool
+    magnitude: int = 0
+
+
+def _compile_number(expression: Expression, scope: Scope) -> _Number | None:
+    """A numeric expression as arithmetic on columns; None where float64 would not compute just what the language says.
+
+    int64 results are exact in float64 while no intermediate one exceeds 2^53, and then overflow is out of reach, too.
+    """
+    variables = variables_of(expression)
+    if len(variables) == 1:
+        (variable,) = variables
+        column = scope.evaluated(expression, variable)
+        if not is_exact(column):
+            return None
+        slot = _exact_slot(without_name(expression, variable), variable, column, scope)
+        return _Number(slot, column.type is ValueType.INT64, largest(column) if column.type is ValueType.INT64 else 0)
+    if not variables:
+        column = expression_values(expression, scope.events, {ANY_EVENT: np.zeros(1, np.int32)})
+        if not is_exact(column):
+            return None
+        known = column.valid is None or bool(column.valid[0])
+        value = float(column.values[0]) if known else float("nan")
+        integer = column.type is ValueType.INT64
+        return _Number(scope.columns.constant(value), integer, largest(column) if integer else 0)
+    match expression:
+        case Negative(operand):
+            inner = _compile_number(operand, scope)
+            return inner and _Number(Operation("negative", (inner.term,)), inner.integer, inner.magnitude)
+        case Call("abs" | "sqrt" as function, (operand,)):
+            inner = _compile_number(operand, scope)
+            integer = inner is not None and inner.integer and function == "abs"
+            return inner and _Number(Operation(function, (inner.term,)), integer, inner.magnitude if integer else 0)
+        case Arithmetic("+" | "-" | "*" | "/" as operator, left, right):
+            one, other = _compile_number(left, scope), _compile_number(right, scope)
+            if one is None or other is None:
+                return None
+            term = Operation(operator, (one.term, other.term))
+            if operator == "/" or not (one.integer and other.integer):
+                return _Number(term, integer=False)
+            magnitude = one.magnitude * other.magnitude if operator == "*" else one.magnitude + other.magnitude
+            return _Number(term, True, magnitude) if magnitude <= EXACT_IN_FLOAT else None
+        case _:
+            return None

@@ -1,0 +1,133 @@
+"""A compiled plan shape bound to arrays, and the loop that takes its output block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused import machine
+from cep_pipeline.detection.fused.generator import (
+    BUDGET,
+    CAPACITY,
+    COUNTERS,
+    ENTRY,
+    FINISHED,
+    FIRST_OWNED,
+    OUTER,
+    OUTPUT_PADDING,
+    SCRATCH,
+    SCRATCH_STRIDE,
+    STATE,
+    WIDTH,
+    argument_places,
+    generate,
+)
+from cep_pipeline.detection.fused.shape import Shape
+
+CANDIDATES_A_CALL = 1 << 31
+"""Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """The data of one run of a shape.
+
+    Attributes
+    ----------
+    sizes
+        Rows of each level's view.
+    rows
+        int32, each level's view.
+    lows, highs
+        (level, earlier level) -> int32, one for each row of the earlier level's view.
+    columns, constants
+        By slot (float64, padded) and by number.
+    first_owned
+        The first owned row; read where the shape has an `owned_slot`.
+    """
+
+    sizes: tuple[int, ...]
+    rows: tuple[Array, ...]
+    lows: Mapping[tuple[int, int], Array]
+    highs: Mapping[tuple[int, int], Array]
+    columns: tuple[Array, ...]
+    constants: tuple[float, ...]
+    first_owned: int = 0
+
+
+def compile_shape(shape: Shape) -> bytes:
+    """Object code of a plan shape for this CPU, to be shipped to tasks (`machine.host_target` tells where it runs)."""
+    return machine.compile_ir(generate(shape))
+
+
+def run_shape(
+    shape: Shape,
+    arguments: Arguments,
+    block_rows: int,
+    counters: Array,
+    prefix: Array | None = None,
+    candidates_a_call: int = CANDIDATES_A_CALL,
+) -> Iterator[Array]:
+    """All (partial) matches of a shape, at most `block_rows` at a time.
+
+    Parameters
+    ----------
+    counters
+        int64, shape (levels, 2): candidates and passes of each level behind the prefix are added.
+    prefix
+        int32, shape (shape.prefix, n): partial matches to extend, as places in the views; None where the shape's
+        prefix is 1.
+
+    Yields
+    ------
+    Array
+        int32, shape (levels, n), in plan order: rows, or places in the views.
+    """
+    levels = len(shape.levels)
+    outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
+    if outer == 0 or 0 in arguments.sizes:
+        return
+    function = machine.library(generate(shape)).function(ENTRY, 1)
+    places = argument_places(shape)
+    words = np.zeros(places["end"], np.int64)
+    state = np.zeros(1 + 2 * levels + 2, np.int64)
+    stride = max(arguments.sizes) + 2 * WIDTH
+    scratch = np.empty(stride * levels, np.int32)
+    capacity = max(block_rows - WIDTH + 1, 1)  # a full block takes the rest of the chunk in which it filled
+    words[STATE] = state.ctypes.data
+    words[COUNTERS] = counters.ctypes.data
+    words[CAPACITY] = capacity
+    words[BUDGET] = candidates_a_call
+    words[OUTER] = outer
+    words[SCRATCH] = scratch.ctypes.data
+    words[SCRATCH_STRIDE] = stride
+    words[FIRST_OWNED] = arguments.first_owned
+    _point(words, places["rows"], arguments.rows)
+    _point(words, places["column"], arguments.columns)
+    numbered = list(enumerate(shape.levels))
+    _point(words, places["low"], [arguments.lows[level, i] for level, spec in numbered for i in spec.lows])
+    _point(words, places["high"], [arguments.highs[level, i] for level, spec in numbered for i in spec.highs])
+    if prefix is not None:
+        prefix = np.ascontiguousarray(prefix, np.int32)
+        _point(words, places["prefix"], list(prefix))
+    first = places["constant"]
+    words[first : first + shape.constants] = np.array(arguments.constants, np.float64).view(np.int64)
+    while True:
+        block = np.empty((levels, capacity + WIDTH + OUTPUT_PADDING), np.int32)
+        _point(words, places["out"], list(block))
+        found = function(words.ctypes.data)
+        matches = block[:, :found]
+        if 2 * found < capacity:
+            matches = matches.copy()  # let go of a block that is mostly empty
+        for start in range(0, found, block_rows):
+            yield matches[:, start : start + block_rows]
+        if state[0] == FINISHED:
+            return
+
+
+def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) -> None:
+    for offset, array in enumerate(arrays):
+        words[place + offset] = array.ctypes.data

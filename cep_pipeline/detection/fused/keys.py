@@ -1,0 +1,181 @@
+"""Equality keys: what events must agree on, as codes by which a level's view can be sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.evaluate import expression_values
+from cep_pipeline.detection.fused.numbers import comparable
+from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.normal_form import Clause
+
+DENSE_SPAN = 4
+"""Integers that span at most this many times their number are their own codes."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Terms of several variables that are equal in every match.
+
+    Attributes
+    ----------
+    terms
+        (variable, its expressions): one expression for each component of the key, in the same order for all.
+    conjuncts
+        The conjuncts that agreement on the key makes true.
+    """
+
+    terms: tuple[tuple[str, tuple[Expression, ...]], ...]
+    conjuncts: frozenset[Conjunct] = frozenset()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(variable for variable, _ in self.terms)
+
+    def expressions(self, variable: str) -> tuple[Expression, ...]:
+        return dict(self.terms)[variable]
+
+
+def keys_of(clause: Clause, types: dict[str, ValueType]) -> tuple[Key, ...]:
+    """The keys of a clause: one over all variables, if there is any such equality, else all that join some of them.
+
+    Parameters
+    ----------
+    types
+        Type of each attribute.
+    """
+    names = [variable.name for variable in clause.positive]
+    joined = _equalities(clause.conjuncts)
+    shared = [key for key in joined if set(key.variables) == set(names)]
+    if not clause.agree_on and not shared:
+        return tuple(joined)
+    terms = []
+    for name in names:
+        agreed: tuple[Expression, ...] = tuple(
+            Reference(name, attribute, Element.ONLY, types[attribute]) for attribute in clause.agree_on
+        )
+        terms.append((name, agreed + tuple(expression for key in shared for expression in key.expressions(name))))
+    conjuncts = frozenset(conjunct for key in shared for conjunct in key.conjuncts)
+    return (Key(tuple(terms), conjuncts),)
+
+
+def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
+    """Classes of expressions that the conjuncts make equal; of each variable the first expression."""
+    classes: list[dict[str, Expression]] = []
+    members: dict[tuple[str, Expression], int] = {}
+    edges: list[tuple[Conjunct, tuple[str, Expression], tuple[str, Expression]]] = []
+    for conjunct in conjuncts:
+        match conjunct.atoms:
+            case (Comparison(Comparator.EQ, left, right),):
+                ends = (variables_of(left), variables_of(right))
+                if len(ends[0]) == len(ends[1]) == 1 and ends[0] != ends[1]:
+                    (first,), (second,) = ends
+                    edges.append((conjunct, (first, left), (second, right)))
+    for _, one, other in edges:
+        for term in (one, other):
+            if term not in members:
+                members[term] = len(classes)
+                classes.append({term[0]: term[1]})
+        kept, gone = sorted((members[one], members[other]))
+        if kept != gone:
+            for variable, expression in classes[gone].items():
+                classes[kept].setdefault(variable, expression)
+            classes[gone] = {}
+            members = {term: kept if place == gone else place for term, place in members.items()}
+    keys = []
+    for place, terms in enumerate(classes):
+        if len(terms) < 2:
+            continue
+        made_true = frozenset(
+            conjunct
+            for conjunct, one, other in edges
+            if members[one] == place and terms.get(one[0]) == one[1] and terms.get(other[0]) == other[1]
+        )
+        keys.append(Key(tuple((variable, (expression,)) for variable, expression in terms.items()), made_true))
+    return keys
+
+
+def key_codes(events: PreparedEvents, key: Key, views: dict[str, View]) -> tuple[dict[str, Array], int]:
+    """Group of each row of the variables' views (in stream order), -1 where a term is null or NaN, and how many groups."""
+    identity = tuple(
+        (views[variable].identity, tuple(without_name(expression, variable) for expression in expressions))
+        for variable, expressions in key.terms
+    )
+    return events.derive(("key codes", identity), lambda: _make_codes(events, key, views))
+
+
+def _make_codes(events: PreparedEvents, key: Key, views: dict[str, View]) -> tuple[dict[str, Array], int]:
+    components = len(key.terms[0][1])
+    codes: list[Array] = []
+    groups = 1
+    for component in range(components):
+        expressions = [(variable, expressions[component]) for variable, expressions in key.terms]
+        found, size = _component(events, expressions, views)
+        if not codes:
+            codes, groups = found, size
+            continue
+        missing = [(old < 0) | (new < 0) for old, new in zip(codes, found, strict=True)]
+        pairs = [old.astype(np.int64) * size + new for old, new in zip(codes, found, strict=True)]
+        merged, groups = dense_codes(np.concatenate(pairs), np.concatenate(missing))
+        codes = _split(merged, pairs)
+    return {variable: values for (variable, _), values in zip(key.terms, codes, strict=True)}, groups
+
+
+def _component(
+    events: PreparedEvents, terms: Sequence[tuple[str, Expression]], views: dict[str, View]
+) -> tuple[list[Array], int]:
+    attributes = {term.attribute if isinstance(term, Reference) else None for _, term in terms}
+    if len(attributes) == 1 and None not in attributes:
+        (attribute,) = attributes
+        assert attribute is not None
+        codes, groups = events.derive(("column codes", attribute), lambda: _column_codes(events.column(attribute)))
+        return [codes[views[variable].rows] for variable, _ in terms], groups
+    columns = [
+        expression_values(without_name(term, variable), events, {ANY_EVENT: views[variable].rows})
+        for variable, term in terms
+    ]
+    values = comparable(columns)
+    together = np.concatenate(values)
+    codes, groups = dense_codes(together, np.isnan(together))
+    return _split(codes, values), groups
+
+
+def _column_codes(column: Column) -> tuple[Array, int]:
+    missing = np.zeros(len(column), dtype=bool) if column.valid is None else ~column.valid
+    if column.type is ValueType.STRING:
+        assert column.dictionary is not None
+        return np.where(missing, -1, column.values).astype(np.int32), max(len(column.dictionary), 1)
+    if column.type is ValueType.FLOAT64:
+        missing = missing | np.isnan(column.values)
+    return dense_codes(column.values, missing)
+
+
+def dense_codes(values: Array, missing: Array) -> tuple[Array, int]:
+    """Equal codes for equal values, -1 where missing, and the number of codes (at least 1)."""
+    if missing.all():
+        return np.full(len(values), -1, np.int32), 1
+    if values.dtype == np.bool_:
+        return np.where(missing, -1, values).astype(np.int32), 2
+    if values.dtype == np.int64:
+        present = values[~missing] if missing.any() else values
+        low, high = int(present.min()), int(present.max())
+        if high - low < DENSE_SPAN * len(values) + 1024:
+            codes = np.where(missing, low - 1, values) - low if low > -(2**63) else values - low
+            return np.where(missing, -1, codes).astype(np.int32), high - low + 1
+    else:
+        values = values + 0.0  # one zero
+    encoded = pa.array(values, mask=missing).dictionary_encode()
+    return encoded.indices.fill_null(-1).to_numpy().astype(np.int32, copy=False), max(len(encoded.dictionary), 1)
+
+
+def _split(together: Array, parts: Sequence[Array]) -> list[Array]:
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return list(np.split(together, ends))

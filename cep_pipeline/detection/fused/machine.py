@@ -1,0 +1,177 @@
+"""From LLVM IR to functions: compile for this CPU, keep the object code, load it.
+
+Compiling and loading are apart, so that a driver can compile once and ship the bytes to its tasks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import stat
+import tempfile
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from cep_pipeline.errors import InputError
+
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class Target:
+    """What object code depends on besides the IR: it runs only where all of this is equal."""
+
+    package: str
+    llvm: str
+    triple: str
+    cpu: str
+    features: str
+
+
+@dataclass(frozen=True, eq=False)
+class Library:
+    """Loaded object code."""
+
+    engine: Any
+    """Owner of the code's memory: the addresses are valid while it lives."""
+
+    def function(self, name: str, arguments: int) -> Any:
+        """The function `name`, which takes that many 64-bit words and returns one; it runs without the GIL."""
+        address = self.engine.get_function_address(name)
+        if not address:
+            raise KeyError(name)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)
+
+
+@cache
+def host_target() -> Target:
+    """This process's target."""
+    llvm = _llvm()
+    try:
+        package = version("cep-pipeline")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        package = "0"
+    features = llvm.get_host_cpu_features().flatten()
+    return Target(package, _llvm_version(), llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def code_key(ir: str, target: Target | None = None) -> str:
+    """Hash of the code and of everything else that its object code depends on."""
+    target = target or host_target()
+    text = "\0".join((ir, target.package, target.llvm, target.triple, target.cpu, target.features))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def compile_ir(ir: str) -> bytes:
+    """Object code of a module for this CPU."""
+    llvm = _llvm()
+    module = llvm.parse_assembly(ir)
+    module.verify()
+    machine = _target_machine()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    passes = llvm.create_pass_builder(machine, options)
+    passes.getModulePassManager().run(module, passes)
+    code: bytes = machine.emit_object(module)
+    return code
+
+
+def load(code: bytes) -> Library:
+    """Make object code of this target callable."""
+    llvm = _llvm()
+    engine = llvm.create_mcjit_compiler(
+        llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
+    )
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return Library(engine)
+
+
+@lru_cache(maxsize=1024)
+def library(ir: str) -> Library:
+    """The loaded code of a module: from memory, from the cache folder, or compiled now."""
+    key = code_key(ir)
+    code = read_cached(key)
+    if code is None:
+        code = compile_ir(ir)
+        write_cached(key, code)
+    return load(code)
+
+
+def cache_folder() -> Path | None:
+    """The user's own folder for object code, mode 0700; None where there is no such place.
+
+    A folder that others own or may write is not used: what is in it would be run.
+    """
+    root = os.environ.get("CEP_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = (Path(root) if root else Path.home() / ".cache") / "cep_pipeline" / "kernels"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = folder.stat()
+    except (OSError, RuntimeError):  # no home, a read-only or a full disk: the code stays in memory
+        return None
+    if seen.st_uid != os.getuid():
+        return None
+    if stat.S_IMODE(seen.st_mode) != 0o700:
+        try:
+            folder.chmod(0o700)
+        except OSError:
+            return None
+    return folder
+
+
+def read_cached(key: str) -> bytes | None:
+    """Object code kept under a key; None where there is none, or a file that is not whole."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        data = (folder / f"{key}.o").read_bytes()
+    except OSError:
+        return None
+    digest, code = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def write_cached(key: str, code: bytes) -> None:
+    """Keep object code; readers see the whole file or none. Without a usable folder nothing is kept."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    try:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=f"{key}.")
+    except OSError:
+        return
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        Path(name).replace(folder / f"{key}.o")
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+
+
+@cache
+def _llvm() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise InputError("the fused mechanism needs llvmlite: install the package with its dependencies") from error
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def _llvm_version() -> str:
+    return ".".join(map(str, _llvm().llvm_version_info))
+
+
+def _target_machine() -> Any:
+    target = host_target()
+    return (
+        _llvm()
+        .Target.from_triple(target.triple)
+        .create_target_machine(cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="jitdefault")
+    )

@@ -1,0 +1,41 @@
+"""What the fused mechanism runs, and the refusal of everything else by name."""
+
+from __future__ import annotations
+
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+
+MECHANISM = "fused"
+
+
+def unsupported_feature(pattern: Pattern) -> str | None:
+    """The first feature of a pattern that the fused mechanism does not run, in words; None if it runs the pattern."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return f"the strategy {pattern.strategy.value}"
+    for operand in pattern.operands:
+        if operand.negated:
+            return f"negation ('{operand.variable}')"
+        if operand.kleene:
+            return f"Kleene closure ('{operand.variable}')"
+    if len(pattern.clauses) > 1:
+        return "OR"
+    if pattern.window.time_us is None:
+        return "a count window"
+    if pattern.output is not Output.ALL:
+        return f"OUTPUT {pattern.output.value}"
+    if pattern.consume is not Consume.NONE:
+        return f"CONSUME {pattern.consume.value}"
+    return None
+
+
+def refuse_unsupported(pattern: Pattern) -> None:
+    """Raise for a pattern that the fused mechanism does not run.
+
+    Raises
+    ------
+    UnsupportedPattern
+        It names the feature.
+    """
+    feature = unsupported_feature(pattern)
+    if feature is not None:
+        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)

@@ -1,0 +1,189 @@
+"""Views: the rows of a leaf (a type and filters on one event) in the order in which a level visits them.
+
+A view in stream order has one group. A keyed view is sorted by (key, stream order), so that the candidates that agree
+on the key are one contiguous range. Views and all arrays made from them belong to the slice (`PreparedEvents.derive`):
+patterns over the same leaves share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.fused.routines import count_before, gather, group_rows, padded_copy
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import DataError
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, Reference
+
+ANY_EVENT = "*"
+"""The variable's name in the key of what was computed for an event, whatever a pattern calls it."""
+
+CLOCK_LIMIT = 2**61
+
+Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Rows of one leaf.
+
+    Attributes
+    ----------
+    identity
+        Equal for views of equal content, within one slice.
+    rows
+        int32.
+    starts
+        int64, shape (groups + 1,): where each group starts.
+    base
+        The view of the same leaf in stream order; None where this is it.
+    places
+        int64, for a keyed view: the place in `base` of each of its rows.
+    """
+
+    identity: Hashable
+    rows: Array
+    starts: Array
+    base: View | None = None
+    places: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def in_stream_order(self) -> View:
+        return self if self.base is None else self.base
+
+
+def leaf_view(
+    events: PreparedEvents, event_type: str, filters: tuple[Conjunct, ...], first_row: int, end_row: int
+) -> View:
+    """The events of a type that pass the filters, with rows in [first_row, end_row).
+
+    Parameters
+    ----------
+    filters
+        Conjuncts over the one variable `ANY_EVENT`.
+    """
+    leaf = (event_type, frozenset(filters))
+
+    def rows_of_leaf() -> Array:
+        rows = events.leaf_rows(event_type)
+        for conjunct in filters:
+            rows = rows[conjunct_holds(conjunct, events, {ANY_EVENT: rows})]
+        return rows
+
+    rows = events.derive(("leaf", leaf), rows_of_leaf) if filters else events.leaf_rows(event_type)
+    first, end = 0, len(rows)
+    if first_row > 0:
+        first = int(np.searchsorted(rows, first_row))
+    if end_row < len(events):
+        end = int(np.searchsorted(rows, end_row))
+    return View((leaf, first, end), rows[first:end], np.array([0, end - first], np.int64))
+
+
+def keyed_view(events: PreparedEvents, view: View, key: Hashable, codes: Array, groups: int) -> View:
+    """The view sorted by a key, without the rows whose key is null.
+
+    Parameters
+    ----------
+    view
+        In stream order.
+    key
+        Names what the codes are codes of.
+    codes
+        int32, one for each row of the view: its group, or -1 for null.
+    """
+
+    def make() -> View:
+        present = np.flatnonzero(codes >= 0) if len(codes) and int(codes.min()) < 0 else None
+        order, starts = group_rows(codes if present is None else codes[present], groups)
+        places = order.astype(np.int64) if present is None else present[order]
+        return View((view.identity, key), view.rows[places], starts, view, places)
+
+    return events.derive(("keyed", view.identity, key), make)
+
+
+def clock_of(events: PreparedEvents) -> Array:
+    """int64: timestamps in microseconds since some origin, so small that adding a window does not overflow.
+
+    Raises
+    ------
+    DataError
+        The events of the slice span more than 73,000 years.
+    """
+    stamps = events.timestamps
+    if len(stamps) == 0 or (stamps[0] > -CLOCK_LIMIT and stamps[-1] < CLOCK_LIMIT):
+        return stamps
+    if int(stamps[-1]) - int(stamps[0]) >= CLOCK_LIMIT:
+        raise DataError(f"the events of a slice span from {stamps[0]} to {stamps[-1]} us, more than {CLOCK_LIMIT} us")
+    return events.derive(("clock",), lambda: stamps - stamps[0])
+
+
+def times_of(events: PreparedEvents, view: View) -> Array:
+    """int64, padded: the clock of the view's rows."""
+    return events.derive(("times", view.identity), lambda: gather(clock_of(events), view.rows))
+
+
+def wide_rows_of(events: PreparedEvents, view: View) -> Array:
+    """int64, padded: the view's rows."""
+    return events.derive(("wide rows", view.identity), lambda: padded_copy(view.rows, np.int64))
+
+
+def row_values_of(events: PreparedEvents, view: View) -> Array:
+    """float64, padded: the view's rows, exactly."""
+    return events.derive(("row values", view.identity), lambda: padded_copy(view.rows, np.float64))
+
+
+def rows_below(events: PreparedEvents, view: View, delta_us: int) -> Array:
+    """For each row of a view, how many events of the slice have a timestamp below its own plus `delta_us`, int32."""
+
+    def make() -> Array:
+        stamps = events.derive(("padded timestamps",), lambda: padded_copy(clock_of(events)))
+        base = view.in_stream_order
+        whole = np.array([0, len(stamps)], np.int64)
+        counted = count_before(times_of(events, base), base.starts, stamps, whole, delta_us)
+        return counted if view.places is None else counted[view.places]
+
+    return events.derive(("rows below", view.identity, delta_us), make)
+
+
+def without_name(node: Node, variable: str) -> Node:
+    """The expression or condition with `variable` renamed to `ANY_EVENT`, so that equal ones of two patterns are equal."""
+    renamed: Any = _rename(node, variable)
+    result: Node = renamed
+    return result
+
+
+def _rename(node: Expression | Atom | Conjunct, variable: str) -> Any:
+    match node:
+        case Conjunct(atoms):
+            return Conjunct(tuple(_rename(atom, variable) for atom in atoms))
+        case Comparison(_, left, right):
+            return replace(node, left=_rename(left, variable), right=_rename(right, variable))
+        case Membership(expression):
+            return replace(node, expression=_rename(expression, variable))
+        case Between(expression, low, high):
+            return replace(
+                node,
+                expression=_rename(expression, variable),
+                low=_rename(low, variable),
+                high=_rename(high, variable),
+            )
+        case Reference(name) if name == variable:
+            return replace(node, variable=ANY_EVENT)
+        case Negative(operand):
+            return replace(node, operand=_rename(operand, variable))
+        case Arithmetic(_, left, right):
+            return replace(node, left=_rename(left, variable), right=_rename(right, variable))
+        case Call(_, arguments):
+            return replace(node, arguments=tuple(_rename(argument, variable) for argument in arguments))
+        case _:
+            return node
+
