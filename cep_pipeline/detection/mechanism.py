@@ -85,8 +85,8 @@ class Mechanism:
     check
         Raises UnsupportedPattern where the mechanism does not run a pattern.
     find
-        Finds the owned matches of a pattern over prepared events, by the orders of a plan, block after block, and counts
-        in `Counters` what it did. A match of one clause is found once.
+        Finds the owned matches of a pattern over prepared events, by the orders of a plan, block after block, and
+        counts in `Counters` what it did. A match of one clause is found once.
     """
 
     check: Callable[[Pattern], None]

@@ -1,13 +1,11 @@
 """Array kernels written in Numba and run as cached object code.
 
-Numba compiles a kernel once for a machine; what it made is kept as object code (`caches.py`) and loaded by llvmlite in
-milliseconds, so that a worker pays for Numba's import and compiler only when no other process of the user has.
+Numba compiles a kernel once for a machine; what it made is kept as object code and loaded in milliseconds, so that a
+worker pays for Numba's import and compiler only where no process of the user has done so before.
 """
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,14 +13,11 @@ from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
-from cep_pipeline.detection.caches import cached_object
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.machine import Library, code_key, compile_ir, load, read_cached, write_cached
 
 _loading = threading.Lock()
-_engines: list[Any] = []
-"""Engines own the loaded code, which must live as long as the process."""
 
 
 @dataclass
@@ -42,6 +37,7 @@ class NativeKernel:
     name: str
     arguments: tuple[str, ...]
     _function: Callable[..., int] | None = field(default=None, init=False, repr=False)
+    _library: Library | None = field(default=None, init=False, repr=False)
 
     def __call__(self, *arguments: int | Array) -> int:
         if self._function is None:
@@ -59,38 +55,23 @@ class NativeKernel:
         return self._function(*values)
 
     def _load(self) -> Callable[..., int]:
-        code = cached_object(self._key(), self._compile)
-        engine = _engine()
-        import llvmlite.binding as llvm
-
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        _engines.append(engine)
-        prototype = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(self.arguments))
-        return prototype(engine.get_function_address(self.name))
+        key = self._key()
+        code = read_cached(key)
+        if code is None:
+            code = compile_ir(self._numba_ir())
+            write_cached(key, code)
+        self._library = load(code)
+        function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
+        return function
 
     def _key(self) -> str:
-        import llvmlite.binding as llvm
-
         spec = find_spec(self.module)
         assert spec is not None
         assert spec.origin is not None
-        parts = (
-            self.name,
-            *self.arguments,
-            version("numba"),
-            version("llvmlite"),
-            llvm.get_process_triple(),
-            llvm.get_host_cpu_name(),
-            llvm.get_host_cpu_features().flatten(),
-        )
-        digest = hashlib.sha256("\0".join(parts).encode())
-        digest.update(Path(spec.origin).read_bytes())
-        digest.update(Path(__file__).read_bytes())
-        return digest.hexdigest()
+        source = Path(spec.origin).read_text(encoding="utf-8")
+        return code_key("\0".join((source, self.name, *self.arguments, version("numba"))))
 
-    def _compile(self) -> bytes:
-        import llvmlite.binding as llvm
+    def _numba_ir(self) -> str:
         from numba import cfunc, types
 
         source = getattr(import_module(self.module), self.name)
@@ -99,28 +80,5 @@ class NativeKernel:
             for kind in self.arguments
         ]
         compiled = cfunc(types.int64(*signature), error_model="numpy")(source)
-        text = compiled.inspect_llvm().replace(compiled.native_name, self.name)
-        optimized = llvm.parse_assembly(text)
-        code: bytes = _target_machine().emit_object(optimized)
-        return code
-
-
-def _target_machine() -> Any:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="pic",
-        codemodel="jitdefault",
-    )
-
-
-def _engine() -> Any:
-    import llvmlite.binding as llvm
-
-    machine = _target_machine()
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        ir: str = compiled.inspect_llvm().replace(compiled.native_name, self.name)
+        return ir

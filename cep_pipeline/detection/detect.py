@@ -1,0 +1,264 @@
+"""`detect`: the matches of patterns over a table of events, and of one slice of a stream for a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, overload
+
+import pyarrow as pa
+
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.events_input import events_for
+from cep_pipeline.detection.matches import matches_table, write_matches
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Metrics, Orders, Owned
+from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import InputError, UnsupportedPattern
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern
+from cep_pipeline.planning.plans import Plan, validate
+
+OUTPUTS = ("verbose", "count")
+"""Forms of output that are executed."""
+_KNOWN_OUTPUTS = ("verbose", "compressed", "count")
+COUNT_SCHEMA = pa.schema([("pattern", pa.string()), ("count", pa.string())])
+"""Columns of the count output; the count is decimal text, since it may exceed every integer type."""
+
+Tables = dict[str, pa.Table]
+
+
+@overload
+def detect(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None = None,
+    mechanism: str | None = None,
+    output: str = "verbose",
+    metrics: Literal[False] = False,
+) -> Tables: ...
+
+
+@overload
+def detect(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None = None,
+    mechanism: str | None = None,
+    output: str = "verbose",
+    *,
+    metrics: Literal[True],
+) -> tuple[Tables, Metrics]: ...
+
+
+def detect(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None = None,
+    mechanism: str | None = None,
+    output: str = "verbose",
+    metrics: bool = False,
+) -> Tables | tuple[Tables, Metrics]:
+    """Find all matches of patterns in a table of events.
+
+    Parameters
+    ----------
+    patterns
+        Patterns of the events' stream, with different names.
+    events
+        Events sorted by (timestamp, seq): `timestamp` (timestamp[us] or int64 microseconds since the epoch), `seq`
+        (int64, unique) and the attributes that the patterns use; strings may be dictionaries.
+    plan
+        How to run the patterns; None makes one from the statistics of the events.
+    mechanism
+        A name of `MECHANISMS`; None takes for each pattern the fastest that runs it.
+    output
+        `"verbose"`: one row a match. `"count"`: one row a pattern with the number of its matches.
+    metrics
+        Whether to return what was counted beside the tables.
+
+    Returns
+    -------
+    dict of str to pa.Table, or with it Metrics
+        Pattern name -> matches in the page's order (language page, section 5), in the order of the patterns, empty
+        tables too.
+
+    Raises
+    ------
+    InputError
+        An unknown mechanism or output, two patterns of one name, or events that do not fit the patterns.
+    UnsupportedPattern
+        The mechanism does not run a pattern, or none does.
+    PlanError
+        The plan was made for other patterns.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+    >>> rows = [{"timestamp": 0, "kind": "A", "x": 1}, {"timestamp": 5, "kind": "B", "x": 3}]
+    >>> patterns = cep.parse_patterns("NAME rise PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 1 second", schema)
+    >>> cep.detect(patterns, schema.table(rows))["rise"].column("bindings").to_pylist()
+    [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
+    """
+    _check_output(output)
+    chosen = choose_mechanisms(patterns, mechanism)
+    table = events_for(patterns, events)
+    plan = _plan_for(patterns, table, plan)
+    prepared = _prepare(patterns, table)
+    counters = Counters()
+    tables: Tables = {}
+    for pattern in patterns:
+        events_of_pattern = prepared[pattern.type_attribute, pattern.base_type]
+        found = _find(pattern, chosen[pattern.name], plan, events_of_pattern, EVERYTHING, counters)
+        if output == "count":
+            tables[pattern.name] = _count_table(pattern, found, events_of_pattern)
+        else:
+            tables[pattern.name] = matches_table(pattern, found, events_of_pattern)
+    return (tables, _metrics(chosen, counters)) if metrics else tables
+
+
+@dataclass(frozen=True)
+class SliceResult:
+    """What one slice gave: pattern name -> number of owned matches, and what was counted."""
+
+    matches: dict[str, int]
+    metrics: Metrics
+
+
+def detect_slice(
+    patterns: Sequence[Pattern],
+    plan: Plan,
+    events: pa.Table,
+    owned: Owned,
+    sink: Callable[[Pattern, pa.RecordBatch], object],
+    mechanism: str | None = None,
+) -> SliceResult:
+    """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
+
+    Parameters
+    ----------
+    patterns, plan, mechanism
+        As in `detect`; the events are prepared once for all patterns.
+    events
+        The events of the slice with the look-back before its start, sorted by (timestamp, seq).
+    owned
+        `[start, end)`: the points between which a match must become final. None is an open end.
+    sink
+        Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`.
+
+    Raises
+    ------
+    InputError, UnsupportedPattern, PlanError
+        As `detect`.
+    """
+    chosen = choose_mechanisms(patterns, mechanism)
+    validate(plan, patterns)
+    table = events_for(patterns, events, "events of the slice")
+    prepared = _prepare(patterns, table)
+    counters = Counters()
+    written = {}
+    for pattern in patterns:
+        events_of_pattern = prepared[pattern.type_attribute, pattern.base_type]
+        found = _find(pattern, chosen[pattern.name], plan, events_of_pattern, owned, counters)
+        written[pattern.name] = write_matches(
+            pattern, found, events_of_pattern, lambda batch, pattern=pattern: sink(pattern, batch)
+        )
+    return SliceResult(written, _metrics(chosen, counters))
+
+
+def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+    """The mechanism that runs each pattern, by the pattern's name: the one asked for, or the fastest that can.
+
+    Raises
+    ------
+    InputError
+        There is no such mechanism, or two patterns have one name.
+    UnsupportedPattern
+        The mechanism does not run a pattern; without one asked for: none does.
+    """
+    if mechanism is not None and mechanism not in MECHANISMS:
+        raise InputError(f"there is no mechanism {mechanism!r}; there are: {', '.join(MECHANISMS)}")
+    chosen: dict[str, str] = {}
+    for pattern in patterns:
+        if pattern.name in chosen:
+            raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
+        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
+        _refuse(pattern, chosen[pattern.name])
+    return chosen
+
+
+def _fastest(pattern: Pattern) -> str:
+    """The first of `MECHANISMS`, which go from fast to slow, that runs the pattern (the first of all if none does)."""
+    for name in MECHANISMS:
+        try:
+            _refuse(pattern, name)
+        except UnsupportedPattern:
+            continue
+        return name
+    return next(iter(MECHANISMS))
+
+
+def _refuse(pattern: Pattern, mechanism: str) -> None:
+    if pattern.output is not Output.ALL:
+        raise UnsupportedPattern(mechanism, f"OUTPUT {pattern.output.value}", pattern=pattern.name)
+    if pattern.consume is not Consume.NONE:
+        raise UnsupportedPattern(mechanism, f"CONSUME {pattern.consume.value}", pattern=pattern.name)
+    MECHANISMS[mechanism].check(pattern)
+
+
+def _check_output(output: str) -> None:
+    if output not in _KNOWN_OUTPUTS:
+        raise InputError(f"there is no output {output!r}; there are: {', '.join(_KNOWN_OUTPUTS)}")
+    if output not in OUTPUTS:
+        raise UnsupportedPattern("detect", f"output '{output}'", hint=f"use {' or '.join(map(repr, OUTPUTS))}")
+
+
+def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None) -> Plan:
+    if plan is None:
+        from cep_pipeline.planning import plan as make_plan
+        from cep_pipeline.statistics import estimate_statistics
+
+        plan = make_plan(patterns, estimate_statistics(patterns, events))
+    validate(plan, patterns)
+    return plan
+
+
+def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, str | None], PreparedEvents]:
+    """The events prepared once for all patterns (of one stream, so mostly there is one entry)."""
+    prepared: dict[tuple[str, str | None], PreparedEvents] = {}
+    for pattern in patterns:
+        key = pattern.type_attribute, pattern.base_type
+        if key not in prepared:
+            prepared[key] = PreparedEvents(events, type_attribute=key[0], base_type=key[1])
+    for key, slice_ in prepared.items():
+        of_stream = (p for p in patterns if (p.type_attribute, p.base_type) == key)
+        slice_.split(operand.event_type for pattern in of_stream for operand in pattern.operands)
+    return prepared
+
+
+def _find(
+    pattern: Pattern, mechanism: str, plan: Plan, events: PreparedEvents, owned: Owned, counters: Counters
+) -> list[MatchBlock]:
+    runner: Mechanism = MECHANISMS[mechanism]
+    orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
+    return list(runner.find(pattern, orders, events, owned, counters))
+
+
+def _count_table(pattern: Pattern, found: list[MatchBlock], events: PreparedEvents) -> pa.Table:
+    blocks = [block for block in found if len(block)]
+    if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
+        count = len(order_matches(blocks, events.seqs))
+    else:
+        count = sum(map(len, blocks))
+    return pa.table({"pattern": [pattern.name], "count": [str(count)]}, COUNT_SCHEMA)
+
+
+def _metrics(chosen: Mapping[str, str], counters: Counters) -> Metrics:
+    return Metrics(
+        dict(chosen),
+        tuple(counters.nodes),
+        counters.peak_instances,
+        counters.events_buffered,
+        counters.condition_evaluations,
+    )
