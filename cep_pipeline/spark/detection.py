@@ -1,0 +1,160 @@
+"""Distributed detection: tasks that read their slice straight from Parquet and write their matches as Parquet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from math import exp, log
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
+from cep_pipeline.detection.extent import columns_needed
+from cep_pipeline.detection.mechanism import NodeCounts
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+
+
+@dataclass(frozen=True)
+class DetectionJob:
+    """What all tasks of one detection share: the patterns and their plan, and under what the matches are published."""
+
+    patterns: tuple[Pattern, ...]
+    plan: Plan
+    pattern_set: str
+    pattern_set_version: str
+    final_day: date
+    directory: DataDirectory
+    mechanism: str | None = None
+
+
+@dataclass(frozen=True)
+class DetectedSlice:
+    """What one task did: the file it wrote (None without a match), matches by pattern, and what was counted."""
+
+    path: str | None
+    matches: dict[str, int]
+    nodes: tuple[NodeCounts, ...]
+    events: int
+
+
+@dataclass(frozen=True)
+class Detected:
+    """The outcome of a detection job: files to publish, matches by pattern, observed counts of each plan node."""
+
+    files: tuple[str, ...]
+    matches: dict[str, int]
+    nodes: tuple[NodeCounts, ...]
+    slices: int
+    events_read: int
+
+
+def detect_slices(
+    spark: SparkSession, job: DetectionJob, slices: Sequence[Slice], progress: Progress | None = None
+) -> Detected:
+    """Run a detection job over slices; the union of their matches is that of the whole range.
+
+    Raises
+    ------
+    UnsupportedPattern
+        No mechanism runs a pattern; nothing has been read.
+    """
+    choose_mechanisms(job.patterns, job.mechanism)
+    results = run_tasks(
+        spark, slices, partial(_detect, job), description=f"detect {job.pattern_set} {job.final_day}", progress=progress
+    )
+    matches = Counter({pattern.name: 0 for pattern in job.patterns})
+    for result in results:
+        matches.update(result.matches)
+    return Detected(
+        files=tuple(result.path for result in results if result.path is not None),
+        matches=dict(matches),
+        nodes=sum_nodes(node for result in results for node in result.nodes),
+        slices=len(results),
+        events_read=sum(result.events for result in results),
+    )
+
+
+def _detect(job: DetectionJob, task: Slice, number: int, attempt: int) -> DetectedSlice:
+    events = task.read(columns_needed(job.patterns))
+    path = job.directory.file(number, attempt)
+    constants = {
+        "pattern_set": job.pattern_set,
+        "final_day": job.final_day,
+        "pattern_version": job.pattern_set_version,
+    }
+    written = 0
+    with open_data_file(path, MATCHES_SCHEMA) as writer:
+
+        def sink(_: Pattern, batch: pa.RecordBatch) -> None:
+            nonlocal written
+            columns = [
+                pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
+                if field.name in constants
+                else batch.column(field.name)
+                for field in MATCHES_SCHEMA
+            ]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=MATCHES_SCHEMA))
+            written += batch.num_rows
+
+        result = detect_slice(job.patterns, job.plan, events, (task.start, task.end), sink, job.mechanism)
+    return DetectedSlice(path if written else None, result.matches, result.metrics.nodes, events.num_rows)
+
+
+def sum_nodes(nodes: Iterable[NodeCounts]) -> tuple[NodeCounts, ...]:
+    """Add up the counts of the same plan nodes; peaks are the largest of any slice."""
+    total: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = {}
+    for node in nodes:
+        key = (node.pattern, node.clause, node.node)
+        seen = total.get(key)
+        total[key] = (
+            node
+            if seen is None
+            else NodeCounts(
+                *key,
+                candidates=seen.candidates + node.candidates,
+                passes=seen.passes + node.passes,
+                created=seen.created + node.created,
+                peak=max(seen.peak, node.peak),
+            )
+        )
+    return tuple(total.values())
+
+
+class WorkEstimate:
+    """Estimated work of a row group: its events, and the partial matches that its arrival rate makes of them.
+
+    Where events come m times as fast as on average, step k of a plan makes m^k times as many partial matches in a
+    window: that is why a burst is cut finer than its number of events would say.
+    """
+
+    def __init__(self, patterns: Sequence[Pattern], plan: Plan, row_groups: Sequence[RowGroup]) -> None:
+        rows = sum(group.rows for group in row_groups)
+        span_us = sum(max(group.span_us, 1) for group in row_groups)
+        self._mean_rate = max(rows, 1) / max(span_us, 1)
+        self._steps = [
+            (pattern.window.time_us or span_us, depth, step.ln_partial_matches)
+            for pattern in patterns
+            for clause in plan.for_pattern(pattern.name).clauses
+            for depth, step in enumerate(clause.steps, start=1)
+        ]
+
+    def __call__(self, row_group: RowGroup) -> float:
+        span_us = max(row_group.span_us, 1)
+        density = row_group.rows / span_us / self._mean_rate
+        work = float(row_group.rows)
+        for window_us, depth, ln_partial_matches in self._steps:
+            work += span_us / window_us * exp(min(ln_partial_matches + depth * log(density), _MAX_LN))
+        return work
+
+
+_MAX_LN = 60.0
+"""Estimates above e^60 partial matches say no more than that the slice is too large."""

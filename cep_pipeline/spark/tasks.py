@@ -1,0 +1,85 @@
+"""Running a function over task descriptions in Spark, with progress that a person can watch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql import SparkSession
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Progress = Callable[[int, int], None]
+"""Called with the number of tasks done and of all tasks."""
+
+_POLL_S = 0.2
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[Task],
+    function: Callable[[Task, int, int], Result],
+    *,
+    description: str,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Run a function over tasks, one Spark task each, and return the results in the order of the tasks.
+
+    Parameters
+    ----------
+    spark
+        The session.
+    tasks
+        Small, picklable descriptions; the data that they name are read and written by the function itself.
+    function
+        Called on a worker with the task, its number, and the number of the attempt: only what a successful attempt
+        returns counts, so that a file which an earlier attempt left behind is never part of a result.
+    description
+        Shown in Spark's own page.
+    progress
+        Called as tasks finish.
+    """
+    if not tasks:
+        return []
+    context = spark.sparkContext
+    group = f"cep-{uuid4().hex}"
+
+    def run(numbered: tuple[int, Task]) -> Result:
+        number, task = numbered
+        running = TaskContext.get()
+        return function(task, number, running.attemptNumber() if running is not None else 0)
+
+    done = threading.Event()
+    watcher = None
+    if progress is not None:
+        progress(0, len(tasks))
+        watcher = threading.Thread(target=_watch, args=(context, group, len(tasks), progress, done), daemon=True)
+        watcher.start()
+    try:
+        context.setJobGroup(group, description, interruptOnCancel=True)
+        results: list[Result] = context.parallelize(list(enumerate(tasks)), numSlices=len(tasks)).map(run).collect()
+    except KeyboardInterrupt:
+        context.cancelJobGroup(group)
+        raise
+    finally:
+        done.set()
+        if watcher is not None:
+            watcher.join()
+    if progress is not None:
+        progress(len(tasks), len(tasks))
+    return results
+
+
+def _watch(context: Any, group: str, total: int, progress: Progress, done: threading.Event) -> None:
+    tracker = context.statusTracker()
+    while not done.wait(_POLL_S):
+        finished = 0
+        for job in tracker.getJobIdsForGroup(group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                stage_info = tracker.getStageInfo(stage)
+                finished += stage_info.numCompletedTasks if stage_info is not None else 0
+        progress(min(finished, total), total)
