@@ -14,7 +14,7 @@ from itertools import combinations
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_conjunct, positive_conjuncts
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, positive_conjuncts
 
 SMALLEST = 1e-30
 """No rate and no selectivity is planned with as less than this."""
@@ -114,7 +114,9 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ),
-        agreements=tuple(_agreement(pattern, clause, snapshot, attribute) for attribute in clause.agree_on),
+        agreements=tuple(
+            _agreement(pattern, clause, snapshot, attribute) for attribute in agreeing_attributes(pattern, clause)
+        ),
         sequences=series_groups(clause),
     )
 

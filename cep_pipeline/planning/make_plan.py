@@ -22,7 +22,13 @@ from cep_pipeline.planning.plans import (
     StepCondition,
 )
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_conjunct, format_window, leaf_of, positive_conjuncts
+from cep_pipeline.statistics.terms import (
+    agreeing_attributes,
+    format_conjunct,
+    format_window,
+    leaf_of,
+    positive_conjuncts,
+)
 
 BEST_SWAP = "two swapped"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
@@ -165,7 +171,7 @@ def _conditions(
     for conjunct in positive_conjuncts(clause):
         if variable in conjunct.variables and conjunct.variables <= bound:
             yield StepCondition(format_conjunct(conjunct), snapshot.selectivity(pattern, clause, conjunct))
-    for attribute in clause.agree_on if earlier else ():
+    for attribute in agreeing_attributes(pattern, clause) if earlier else ():
         agreements = {other: snapshot.agreement(pattern, clause, attribute, other, variable) for other in earlier}
         other = min(agreements, key=lambda name: ln_planned_selectivity(agreements[name]))
         yield StepCondition(f"[{attribute}] with {other}", agreements[other])

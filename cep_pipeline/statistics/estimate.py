@@ -25,6 +25,7 @@ from cep_pipeline.statistics.terms import (
     Leaf,
     PairCondition,
     PairScope,
+    agreeing_attributes,
     agreement,
     leaf_of,
     pair_of,
@@ -151,7 +152,7 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
                 measured = pair_of(pattern, clause, conjunct)
                 if measured is not None:
                     conditions[measured] = None
-            for attribute in clause.agree_on:
+            for attribute in agreeing_attributes(pattern, clause):
                 for one, other in combinations(clause.positive, 2):
                     conditions[agreement(pattern, clause, attribute, one.name, other.name)] = None
     for condition in conditions:

@@ -54,7 +54,11 @@ class Leaf:
 
 @dataclass(frozen=True)
 class PairScope:
-    """The pairs that could stand in one partial match: inside the window, in the order that the clause asks for."""
+    """The pairs that could stand in one partial match: inside the window, in the order that the clause asks for.
+
+    The positions of a count window are those in the stream, with PARTITION BY too: conditions count as independent
+    of the partition.
+    """
 
     first: Leaf
     second: Leaf
@@ -125,6 +129,15 @@ def agreement(pattern: Pattern, clause: Clause, attribute: str, first: str, seco
     condition = pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
     assert condition is not None
     return condition
+
+
+def agreeing_attributes(pattern: Pattern, clause: Clause) -> tuple[str, ...]:
+    """The attributes whose agreement thins out the combinations of a window.
+
+    A count window with PARTITION BY holds events of one partition only: there they agree from the start.
+    """
+    within = pattern.partition_by if pattern.window.events is not None else ()
+    return tuple(attribute for attribute in clause.agree_on if attribute not in within)
 
 
 def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
