@@ -8,7 +8,7 @@ of the language page refuses is not made.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -36,6 +36,8 @@ class Features:
         Most variables of one top-level condition.
     lists
         Conditions with corr over list attributes.
+    clock
+        Conditions over `timestamp` and `seq`.
     """
 
     nested: bool = False
@@ -52,6 +54,7 @@ class Features:
     max_operands: int = 4
     max_condition_variables: int = 2
     lists: bool = True
+    clock: bool = True
 
 
 FIRST_SLICE = Features()
@@ -87,16 +90,8 @@ WHOLE_LANGUAGE = Features(
 
 
 @dataclass(frozen=True)
-class Statement:
-    """A text and the values of its parameters."""
-
-    text: str
-    params: Mapping[str, Sequence[Any]]
-
-
-@dataclass(frozen=True)
-class _Operand:
-    """An event operand of the drawn structure."""
+class Operand:
+    """An event operand of a drawn structure."""
 
     name: str
     type: str
@@ -107,13 +102,62 @@ class _Operand:
 @dataclass(frozen=True)
 class _Composite:
     operator: str
-    operands: tuple[_Operand | _Composite, ...]
+    operands: tuple[Operand | _Composite, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A drawn statement in parts, so that a test can make another statement of it.
+
+    Attributes
+    ----------
+    operands
+        The event operands of the structure, in pattern order.
+    structure, strategy, conditions, window, clauses
+        Text of the structure, the strategy (None: not written), the conditions (all must hold), the window, and the
+        clauses after it.
+    """
+
+    operands: tuple[Operand, ...]
+    structure: str
+    strategy: str | None
+    conditions: tuple[str, ...]
+    window: str
+    clauses: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        condition = " AND ".join(self.conditions)
+        parts = [f"PATTERN {self.structure}"]
+        if self.strategy:
+            parts.append(f"WHERE {self.strategy} {{ {condition or '1 = 1'} }}")
+        elif condition:
+            parts.append(f"WHERE {condition}")
+        return " ".join([*parts, f"WITHIN {self.window}", *self.clauses])
+
+    @property
+    def params(self) -> dict[str, list[Any]]:
+        """The values of those parameters that the text uses."""
+        text = self.text
+        return {name: list(values) for name, values in PARAMETERS.items() if f"${name}" in text}
+
+    def having(self, condition: str) -> Statement:
+        """The statement with one more condition."""
+        return replace(self, conditions=(*self.conditions, f"({condition})"))
+
+    def within(self, window: str) -> Statement:
+        """The statement with another window."""
+        return replace(self, window=window)
 
 
 PARAMETERS: Mapping[str, Sequence[Any]] = {
     "numbers": [1, 2.0, 3, 9007199254740993, 4.5],
     "labels": ["p", "é", "zz"],
 }
+
+
+TIME_WINDOWS = ("1 us", "1500 ms", "2 seconds", "3 seconds", "5 seconds", "0.2 minutes", "1 day")
+"""From the shortest to the longest."""
 
 
 @st.composite
@@ -124,56 +168,63 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
     any_match = strategy == "skip_till_any_match"
     structure = _any_structure(draw, features, names) if any_match else _run_structure(draw, features, names)
     operands = _operands(structure)
-    parts = [f"PATTERN {_structure_text(structure)}"]
-    condition = " AND ".join(_conditions(draw, features, operands))
-    if not any_match or draw(st.integers(0, 5)) == 5:
-        parts.append(f"WHERE {strategy} {{ {condition or '1 = 1'} }}")
-    elif condition:
-        parts.append(f"WHERE {condition}")
-    parts.append(f"WITHIN {draw(_windows(features))}")
-    if features.partition_by and draw(st.integers(0, 4)) == 4:
-        parts.append(f"PARTITION BY {draw(st.sampled_from(['id', 's', 'id, s', 'y']))}")
+    written = not any_match or draw(st.integers(0, 5)) == 5
     ties = features.ties if any_match else tuple(mode for mode in features.ties if mode != "ANY")
-    parts.append(f"TIES {draw(st.sampled_from(ties))}")
+    clauses = []
+    if features.partition_by and draw(st.integers(0, 4)) == 4:
+        clauses.append(f"PARTITION BY {draw(st.sampled_from(['id', 's', 'id, s', 'y']))}")
+    clauses.append(f"TIES {draw(st.sampled_from(ties))}")
     if features.output and draw(st.integers(0, 4)) == 4:
-        parts.append("OUTPUT NON_OVERLAP")
+        clauses.append("OUTPUT NON_OVERLAP")
     if features.consume and draw(st.integers(0, 4)) == 4:
-        parts.append("CONSUME MATCHED")
-    positive = [operand for operand in operands if not operand.negated]
+        clauses.append("CONSUME MATCHED")
     if features.returns and draw(st.integers(0, 3)) == 3:
-        items = draw(st.lists(st.deferred(lambda: _return_items(positive)), min_size=1, max_size=3))
-        parts.append("RETURN " + ", ".join(f"{item} AS r{index}" for index, item in enumerate(items)))
-    text = " ".join(parts)
-    return Statement(text, {name: values for name, values in PARAMETERS.items() if f"${name}" in text})
+        item = _return_items([operand for operand in operands if not operand.negated])
+        items = draw(st.lists(item, min_size=1, max_size=3))
+        clauses.append("RETURN " + ", ".join(f"{item} AS r{index}" for index, item in enumerate(items)))
+    return Statement(
+        operands=tuple(operands),
+        structure=_structure_text(structure),
+        strategy=strategy if written else None,
+        conditions=tuple(_conditions(draw, features, operands)),
+        window=draw(_windows(features)),
+        clauses=tuple(clauses),
+    )
+
+
+@st.composite
+def conditions(draw: st.DrawFn, features: Features, operands: Sequence[Operand]) -> str:
+    """A condition over event operands of a structure."""
+    return draw(_condition(features, _chosen(draw, features, operands), 1))
 
 
 def _windows(features: Features) -> st.SearchStrategy[str]:
-    time = st.sampled_from(["5 seconds", "3 seconds", "0.2 minutes", "1 day", "1500 ms", "2 seconds", "1 us"])
+    time = st.sampled_from(TIME_WINDOWS[::-1])
     if not features.count_windows:
         return time
-    return st.one_of(time, time, st.integers(1, 7).map(lambda size: f"{size} EVENTS"))
+    return mostly(time, st.integers(1, 7).map(lambda size: f"{size} EVENTS"))
 
 
 # --- structures --------------------------------------------------------------------------------------------------
 
 
-def _operand(draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool) -> _Operand:
+def _operand(draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool) -> Operand:
     event_type = draw(st.sampled_from((*TYPES, "Ev")))
-    return _Operand(next(names), event_type, kleene, negated)
+    return Operand(next(names), event_type, kleene, negated)
 
 
-def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand | _Composite:
+def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand | _Composite:
     """A structure under skip_till_any_match; few variables are Kleene variables, lest the answers explode."""
     budget = {"kleene": 2, "events": 5}
 
-    def single(positive: bool) -> _Operand:
+    def single(positive: bool) -> Operand:
         negated = features.negation and not positive and draw(st.booleans())
         kleene = features.kleene and not negated and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 3
         budget["kleene"] -= kleene
         budget["events"] -= 1
         return _operand(draw, names, kleene=kleene, negated=negated)
 
-    def part(positive: bool, depth: int) -> _Operand | _Composite:
+    def part(positive: bool, depth: int) -> Operand | _Composite:
         if not features.nested or depth == 0 or budget["events"] <= 1 or draw(st.integers(0, 2)) < 2:
             return single(positive)
         return composite(positive, depth - 1)
@@ -194,10 +245,10 @@ def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand 
     return composite(True, 2)
 
 
-def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand | _Composite:
+def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand | _Composite:
     """A chain, an AND of single events, or an OR of such: what the strategies of section 4 run."""
 
-    def branch() -> _Operand | _Composite:
+    def branch() -> Operand | _Composite:
         operator = draw(st.sampled_from(["SEQ", "SEQ", "AND"]))
         size = draw(st.sampled_from([2, 3, 1, *range(2, features.max_operands + 1)]))
         obliged = draw(st.integers(0, size - 1))
@@ -213,13 +264,13 @@ def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> _Operand 
     return branch()
 
 
-def _operands(structure: _Operand | _Composite) -> list[_Operand]:
-    if isinstance(structure, _Operand):
+def _operands(structure: Operand | _Composite) -> list[Operand]:
+    if isinstance(structure, Operand):
         return [structure]
     return [operand for part in structure.operands for operand in _operands(part)]
 
 
-def _structure_text(structure: _Operand | _Composite) -> str:
+def _structure_text(structure: Operand | _Composite) -> str:
     if isinstance(structure, _Composite):
         return f"{structure.operator}({', '.join(_structure_text(operand) for operand in structure.operands)})"
     event_type = structure.type if structure.type.isidentifier() else f'"{structure.type}"'
@@ -231,7 +282,7 @@ def _structure_text(structure: _Operand | _Composite) -> str:
 # --- conditions --------------------------------------------------------------------------------------------------
 
 
-def _conditions(draw: st.DrawFn, features: Features, operands: Sequence[_Operand]) -> list[str]:
+def _conditions(draw: st.DrawFn, features: Features, operands: Sequence[Operand]) -> list[str]:
     conditions = []
     for _ in range(draw(st.sampled_from([1, 0, 1, 2, 1, 0, 3]))):
         if draw(st.integers(0, 7)) == 7:
@@ -242,17 +293,17 @@ def _conditions(draw: st.DrawFn, features: Features, operands: Sequence[_Operand
     return conditions
 
 
-def _chosen(draw: st.DrawFn, features: Features, operands: Sequence[_Operand]) -> list[_Operand]:
+def _chosen(draw: st.DrawFn, features: Features, operands: Sequence[Operand]) -> list[Operand]:
     """The variables of one top-level condition, one negated variable at most."""
     size = draw(st.integers(1, features.max_condition_variables))
-    chosen: list[_Operand] = []
+    chosen: list[Operand] = []
     for operand in draw(st.permutations(operands)):
         if len(chosen) < size and not (operand.negated and any(other.negated for other in chosen)):
             chosen.append(operand)
     return chosen
 
 
-def _condition(features: Features, variables: Sequence[_Operand], depth: int) -> st.SearchStrategy[str]:
+def _condition(features: Features, variables: Sequence[Operand], depth: int) -> st.SearchStrategy[str]:
     atom = _atom(features, variables)
     if depth == 0:
         return atom
@@ -266,8 +317,8 @@ def _condition(features: Features, variables: Sequence[_Operand], depth: int) ->
     )
 
 
-def _atom(features: Features, variables: Sequence[_Operand]) -> st.SearchStrategy[str]:
-    number = _number(variables, 1)
+def _atom(features: Features, variables: Sequence[Operand]) -> st.SearchStrategy[str]:
+    number = _number(features, variables, 1)
     label = _attribute(variables, "s")
     flag = _attribute(variables, "f")
     order = st.sampled_from(["<", "<=", ">", ">=", "=", "!=", "<", ">"])
@@ -307,16 +358,17 @@ def _joined(left: Any, operator: Any, right: Any) -> st.SearchStrategy[str]:
     return st.tuples(left, operator, right).map(" ".join)
 
 
-def _number(variables: Sequence[_Operand], depth: int) -> st.SearchStrategy[str]:
+def _number(features: Features, variables: Sequence[Operand], depth: int) -> st.SearchStrategy[str]:
     """A number: mostly attributes of the given variables, seldom of none."""
-    leaves = [_attribute(variables, name) for name in ("x", "x", "x", "y", "y", "y", "id", "timestamp", "seq")]
+    names = ("x", "x", "x", "y", "y", "y", "id", *(("timestamp", "seq") if features.clock else ()))
+    leaves = [_attribute(variables, name) for name in names]
     kleene = [variable for variable in variables if variable.kleene]
     if kleene:
         leaves.extend([_whole_list(kleene, ("x", "y")), _prefix(kleene)])
     leaf = st.sampled_from(leaves).flatmap(lambda kind: kind)
     if depth == 0:
         return leaf
-    inner = _number(variables, depth - 1)
+    inner = _number(features, variables, depth - 1)
     operators = st.sampled_from(["+", "-", "*", "/", "%"])
     return mostly(
         leaf,
@@ -330,7 +382,7 @@ def _number(variables: Sequence[_Operand], depth: int) -> st.SearchStrategy[str]
     )
 
 
-def _attribute(variables: Sequence[_Operand], attribute: str) -> st.SearchStrategy[str]:
+def _attribute(variables: Sequence[Operand], attribute: str) -> st.SearchStrategy[str]:
     """A reference to an attribute of one of the variables."""
     return st.sampled_from(
         [
@@ -341,7 +393,7 @@ def _attribute(variables: Sequence[_Operand], attribute: str) -> st.SearchStrate
     )
 
 
-def _whole_list(variables: Sequence[_Operand], attributes: Sequence[str]) -> st.SearchStrategy[str]:
+def _whole_list(variables: Sequence[Operand], attributes: Sequence[str]) -> st.SearchStrategy[str]:
     """A number over all of a Kleene variable's list."""
     functions = ("avg", "sum", "min", "max", "count", "first", "last")
     return st.sampled_from(
@@ -350,12 +402,12 @@ def _whole_list(variables: Sequence[_Operand], attributes: Sequence[str]) -> st.
     )
 
 
-def _prefix(variables: Sequence[_Operand]) -> st.SearchStrategy[str]:
+def _prefix(variables: Sequence[Operand]) -> st.SearchStrategy[str]:
     functions = ("avg", "sum", "min", "max", "count")
     return st.sampled_from([f"{f}({v.name}[..i-1].{name})" for v in variables for f in functions for name in "xy"])
 
 
-def _return_items(positive: Sequence[_Operand]) -> st.SearchStrategy[str]:
+def _return_items(positive: Sequence[Operand]) -> st.SearchStrategy[str]:
     """Items of RETURN: a Kleene variable only by its ends, its length and aggregates; no inexact function."""
     texts = []
     for variable in positive:

@@ -48,6 +48,8 @@ def test_conjuncts_hold_where_the_oracle_says(statement: Statement, stream_rows:
         column = expression_values(item.expression, source, chosen)
         expected = [value_of(item.expression, binding, Choice()) for binding in bindings]
         valid = np.ones(len(column), bool) if column.valid is None else column.valid
-        values = column.values if column.dictionary is None else column.dictionary[column.values]
-        found_values = [value if known else None for value, known in zip(values.tolist(), valid.tolist(), strict=True)]
+        found_values = [
+            (value if column.dictionary is None else column.dictionary[value]) if known else None
+            for value, known in zip(column.values.tolist(), valid.tolist(), strict=True)
+        ]
         assert [comparable_value(value) for value in found_values] == [comparable_value(value) for value in expected]
