@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from cep_pipeline.planning.ordering import DecidingComparison
-from cep_pipeline.planning.plans import ClausePlan, PatternPlan, Plan, PlanStep
+from cep_pipeline.planning.plans import Alternative, ClausePlan, PatternPlan, Plan, PlanStep
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 _TEXT = frozenset({"step", "binds", "leaf", "condition", "rests on"})
@@ -138,7 +138,7 @@ def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
     if comparison.measure == "cost":
         chosen, rejected = (", ".join(names[p] for p in order) for order in (comparison.chosen, comparison.rejected))
-        text = f"{chosen} rather than {rejected}: cost {sides} before the step, which costs both the same"
+        text = f"{chosen} rather than {rejected}: cost before it {sides}"
     else:
         chosen, rejected = names[comparison.chosen[-1]], names[comparison.rejected[-1]]
         what = "instances in a window" if comparison.measure == "instances" else "partial matches after it"
@@ -151,12 +151,16 @@ def _against(plan: Plan, clause: ClausePlan) -> Iterator[str]:
     same = [other.planner for other in clause.alternatives if other.order == clause.order]
     if same:
         yield f"the same order by {', '.join(same)}"
+    others: dict[tuple[str, ...], list[Alternative]] = {}
     for other in clause.alternatives:
         if other.order != clause.order:
-            rank = "runner-up" if other is clause.runner_up else "also tried"
-            ratio = format_ln(other.ln_cost - clause.ln_cost)
-            cost = f"cost {format_ln(other.ln_cost)}, {ratio} times this one's"
-            yield f"{rank}: {', '.join(other.order)} ({other.planner}), {cost}"
+            others.setdefault(other.order, []).append(other)
+    for rank, (order, found) in enumerate(others.items()):
+        ratio = format_ln(found[0].ln_cost - clause.ln_cost)
+        yield (
+            f"{'also tried' if rank else 'runner-up'}: {', '.join(order)} (by {', '.join(o.planner for o in found)}), "
+            f"cost {format_ln(found[0].ln_cost)}, {ratio} times this one's"
+        )
     cheapest = clause.runner_up
     if cheapest is not None and cheapest.ln_cost < clause.ln_cost - 1e-9:
         yield f"kept because planner {plan.planner} was asked for, though {cheapest.planner}'s order is cheaper"

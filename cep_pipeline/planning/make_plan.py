@@ -30,7 +30,7 @@ from cep_pipeline.statistics.terms import (
     positive_conjuncts,
 )
 
-BEST_SWAP = "two swapped"
+BEST_SWAP = "swapping two neighbours"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
 MAX_SWAPPED_VARIABLES = 22
 """Above this size neighbours are not tried."""

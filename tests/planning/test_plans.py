@@ -1,0 +1,140 @@
+"""Plans: what they refuse, their JSON form, and whether they fit their patterns."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.planning import Plan, plan, validate
+from cep_pipeline.planning.plans import from_ln, ln_sum
+from cep_pipeline.statistics import estimate_statistics
+from tests.statistics.market import market, parse
+
+TEXT = """
+NAME rise PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff AND [sector] WITHIN 2 seconds;
+NAME either PATTERN OR(AND(A x, B y), SEQ(C z, A w)) WITHIN 1 second
+"""
+
+
+def made(text: str = TEXT, **options: Any) -> Plan:
+    patterns = parse(text)
+    return plan(patterns, estimate_statistics(patterns, market(400)), **options)
+
+
+def test_json_round_trip_keeps_the_plan_and_its_id() -> None:
+    one = made()
+    again = Plan.from_json(json.loads(json.dumps(one.to_json(), allow_nan=False)))
+    assert again == one
+    assert again.plan_id == one.plan_id == one.to_json()["plan_id"]
+    assert again.explain() == one.explain()
+
+
+def test_the_id_changes_with_the_order_and_the_numbers() -> None:
+    ids = {made().plan_id, made(planner="trivial").plan_id, made(TEXT.replace("2 seconds", "3 seconds")).plan_id}
+    assert len(ids) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: 3,
+        lambda content: {},
+        lambda content: {**content, "version": 99},
+        lambda content: {**content, "alpha": 2},
+        lambda content: {**content, "patterns": [{"pattern": "rise"}]},
+        lambda content: {**content, "patterns": content["patterns"] * 2},
+        lambda content: {**content, "statistics": {}},
+    ],
+)
+def test_json_of_something_else_is_an_input_error_that_names_the_file(change: Any) -> None:
+    with pytest.raises(InputError, match=r"my-plan\.json"):
+        Plan.from_json(change(made().to_json()), "my-plan.json")
+
+
+def test_an_order_that_the_steps_do_not_have_is_refused() -> None:
+    content = made().to_json()
+    content["patterns"][0]["clauses"][0]["order"].reverse()
+    with pytest.raises(InputError, match="the steps bind"):
+        Plan.from_json(content)
+
+
+def test_a_plan_fits_its_patterns_and_part_of_them() -> None:
+    patterns = parse(TEXT)
+    validate(made(), patterns)
+    validate(made(), patterns[:1])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("NAME other PATTERN A a WITHIN 1 second", r"no pattern 'other'; it has: rise, either"),
+        ("NAME rise PATTERN SEQ(A a, B b) WITHIN 1 second", r"binds a, b, the plan .* orders"),
+        ("NAME rise PATTERN SEQ(A a, B b, C d) WITHIN 1 second", r"binds a, b, d, the plan .* orders"),
+        ("NAME either PATTERN AND(A x, B y) WITHIN 1 second", r"has 1 clauses, the plan .* has 2"),
+    ],
+)
+def test_a_plan_of_other_patterns_is_refused(text: str, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        validate(made(), parse(text))
+
+
+def test_plans_that_cannot_be_are_refused() -> None:
+    one = made()
+    (rise, either) = one.patterns
+    (clause,) = rise.clauses
+    with pytest.raises(ValueError, match="twice"):
+        replace(clause, steps=(clause.steps[0], clause.steps[0]))
+    with pytest.raises(ValueError, match="at least one"):
+        replace(clause, steps=())
+    with pytest.raises(ValueError, match="finite"):
+        replace(clause, ln_cost=math.inf)
+    with pytest.raises(ValueError, match="one plan a clause"):
+        replace(either, clauses=either.clauses[::-1])
+    with pytest.raises(ValueError, match="one entry a pattern"):
+        replace(one, patterns=(rise, rise))
+
+
+def test_costs_add_up() -> None:
+    one = made()
+    total = sum(math.exp(clause.ln_cost) for pattern in one.patterns for clause in pattern.clauses)
+    assert one.cost == pytest.approx(total)
+    steps = one.for_pattern("rise").clauses[0].steps
+    assert math.exp(one.for_pattern("rise").ln_cost) == pytest.approx(
+        sum(math.exp(step.ln_partial_matches) for step in steps)
+    )
+    assert ln_sum([]) == -math.inf
+    assert ln_sum([2000.0, 2000.0]) == pytest.approx(2000 + math.log(2))
+    assert from_ln(2000.0) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"planner": "fastest"}, "no planner 'fastest'; there are: trivial, event_frequency, greedy, dp_left_deep"),
+        ({"cost": "money"}, "no cost model 'money'; there are: throughput"),
+        ({"alpha": 0.5}, "latency"),
+    ],
+)
+def test_unknown_names_are_input_errors_that_list_the_known_ones(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        made(**options)
+
+
+def test_statistics_of_other_patterns_are_refused() -> None:
+    snapshot = estimate_statistics(parse("PATTERN A a WITHIN 1 second"), market(10))
+    with pytest.raises(PlanError, match="'B'"):
+        plan(parse(TEXT), snapshot)
+
+
+def test_the_runner_up_is_the_cheapest_other_order() -> None:
+    (clause,) = made().for_pattern("rise").clauses
+    assert clause.runner_up is not None
+    assert clause.runner_up.order != clause.order
+    assert clause.runner_up.ln_cost == min(o.ln_cost for o in clause.alternatives if o.order != clause.order)
+    (single,) = made("PATTERN A a WITHIN 1 second").patterns[0].clauses
+    assert single.runner_up is None
