@@ -144,7 +144,7 @@ def write_table(table: pa.Table, path: Path) -> None:
 def status(config: Path, stream: str | None, data: Path | None, run_limit: int) -> None:
     """Show the published days, which of them are stale and why, the current plans, and the latest runs."""
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.staleness import find_stale_days
+    from cep_pipeline.pipeline.days import find_stale_days
     from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)

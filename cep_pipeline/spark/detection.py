@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -85,17 +86,20 @@ def detect_slices(
 
 def _detect(job: DetectionJob, task: Slice, number: int, attempt: int) -> DetectedSlice:
     events = task.read(columns_needed(job.patterns))
-    path = job.directory.file(number, attempt)
+    path: str | None = None
     constants = {
         "pattern_set": job.pattern_set,
         "final_day": job.final_day,
         "pattern_version": job.pattern_set_version,
     }
-    written = 0
-    with open_data_file(path, MATCHES_SCHEMA) as writer:
+    with ExitStack() as stack:
+        writer = None
 
         def sink(_: Pattern, batch: pa.RecordBatch) -> None:
-            nonlocal written
+            nonlocal path, writer
+            if writer is None:  # a slice without a match writes no file
+                path = job.directory.file(number, attempt)
+                writer = stack.enter_context(open_data_file(path, MATCHES_SCHEMA))
             columns = [
                 pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
                 if field.name in constants
@@ -103,10 +107,9 @@ def _detect(job: DetectionJob, task: Slice, number: int, attempt: int) -> Detect
                 for field in MATCHES_SCHEMA
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=MATCHES_SCHEMA))
-            written += batch.num_rows
 
         result = detect_slice(job.patterns, job.plan, events, (task.start, task.end), sink, job.mechanism)
-    return DetectedSlice(path if written else None, result.matches, result.metrics.nodes, events.num_rows)
+    return DetectedSlice(path, result.matches, result.metrics.nodes, events.num_rows)
 
 
 def sum_nodes(nodes: Iterable[NodeCounts]) -> tuple[NodeCounts, ...]:

@@ -1,0 +1,87 @@
+"""Which days there are: those that raw files may hold, those that are published, and those that are stale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.parts import fingerprint_file
+from cep_pipeline.events.paths import SourceFile, files_of_day, periods_of
+from cep_pipeline.pipeline.configuration import Stream
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.source import Source
+    from cep_pipeline.warehouse.fingerprints import RawFile
+    from cep_pipeline.warehouse.records import StaleDay
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+
+def days_between(first: date, last: date) -> list[date]:
+    """All days from the first to the last, both included."""
+    if last < first:
+        raise InputError(f"the last day {last} is before the first day {first}")
+    return [first + timedelta(days=offset) for offset in range((last - first).days + 1)]
+
+
+def days_with_files(stream: Stream) -> list[date]:
+    """The days that the raw files present may hold, in order.
+
+    Raises
+    ------
+    InputError
+        The data folder is missing or holds no file of the stream, or the names of the files do not tell their days.
+    """
+    source = _source(stream)
+    periods = periods_of(source.paths, str(stream.data))
+    if not periods:
+        templates = ", ".join(template.text for template in source.paths)
+        raise InputError(f"{stream.data}: no raw files of stream {stream.name!r} in it; they are named {templates}")
+    days: set[date] = set()
+    for period in periods:
+        if period.first is None or period.last is None:
+            raise InputError(
+                f"stream {stream.name!r}: the names of its files do not tell their days; say which: --day YYYY-MM-DD"
+            )
+        days.update(days_between(period.first, period.last))
+    return sorted(days)
+
+
+def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
+    """The raw files of each day with size and hash; a file that serves many days is read once."""
+    source = _source(stream)
+    known: dict[SourceFile, RawFile] = {}
+    found: dict[date, list[RawFile]] = {}
+    for day in days:
+        files, _ = files_of_day(source.paths, str(stream.data), day)
+        for file in files:
+            if file not in known:
+                known[file] = fingerprint_file(file)
+        found[day] = [known[file] for file in files]
+    return found
+
+
+def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
+    """The published days whose inputs have changed: raw files, schema, carry-in, pattern sets, events.
+
+    Where the data folder is not there at all (an archive that is mounted on another machine), the raw files count as
+    unchanged.
+    """
+    published = [record.day for record in tables.days()]
+    files: Mapping[date, list[RawFile]] | None = None
+    if stream.schema.source is not None and Path(stream.data).is_dir():
+        files = raw_files(stream, published)
+    return tables.stale_days(
+        raw_files=files,
+        schema=stream.schema.digest,
+        pattern_sets={pattern_set.name: pattern_set.version for pattern_set in stream.pattern_sets},
+    )
+
+
+def _source(stream: Stream) -> Source:
+    source = stream.schema.source
+    if source is None:
+        raise InputError(f"stream {stream.name!r}: its schema has no source, so there are no raw files to read")
+    return source
