@@ -1,0 +1,110 @@
+"""The order of matches equals sorting the page's keys literally."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.patterns.normal_form import Clause
+from tests.detection.matching import block_of, clause_of
+
+Match = tuple[tuple[str, int, int], ...]
+"""(variable, its position, row) for each binding."""
+
+
+def literal_order(blocks: list[MatchBlock], seqs: np.ndarray) -> list[Match]:
+    """Distinct matches by last event, list of seqs, list of positions (language page, section 5)."""
+    found = {
+        tuple((v.name, v.position, int(row)) for v, row in zip(block.clause.positive, match, strict=True))
+        for block in blocks
+        for match in block.rows.T
+    }
+    return sorted(
+        found, key=lambda m: (max(row for *_, row in m), [seqs[row] for *_, row in m], [place for _, place, _ in m])
+    )
+
+
+def as_matches(ordered: OrderedMatches) -> list[Match]:
+    positions = {variable.name: variable.position for form in ordered.forms for variable in form}
+    offsets, rows, variables = ordered.elements()
+    names = ordered.names
+    return [
+        tuple((names[variables[i]], positions[names[variables[i]]], int(rows[i])) for i in range(first, stop))
+        for first, stop in pairwise(offsets)
+    ]
+
+
+@st.composite
+def some_blocks(draw: st.DrawFn) -> tuple[list[MatchBlock], np.ndarray]:
+    """Blocks of one to three clauses, some over the same variables, and seqs that mostly grow with the rows."""
+    stretch = draw(st.sampled_from([1, 1, 1 << 9, 1 << 20]))
+    width = draw(st.sampled_from([1, 2, 3, 5]))
+    names = [("a", 0), ("b", 1), ("c", 2), ("d", 4), ("e", 5)]
+    clauses: list[Clause] = []
+    for index in range(draw(st.integers(1, 3))):
+        size = width if not index else draw(st.integers(1, 3))
+        chosen = sorted(draw(st.sets(st.sampled_from(names), min_size=size, max_size=size)), key=lambda v: v[1])
+        clauses.append(clause_of(chosen, index))
+    events = 12
+    blocks = []
+    for clause in clauses:
+        row = st.integers(0, events - 1)
+        matches = st.lists(
+            st.lists(row, min_size=len(clause.positive), max_size=len(clause.positive), unique=True),
+            max_size=12,
+            unique_by=tuple,
+        )
+        drawn = draw(matches)
+        if drawn:
+            scaled = [[row * stretch for row in match] for match in drawn]
+            half = draw(st.integers(0, len(drawn)))
+            blocks += [block_of(clause, part) for part in (scaled[:half], scaled[half:]) if part]
+    seqs = np.arange(events * stretch, dtype=np.int64) + 5
+    if draw(st.booleans()):
+        seqs = seqs[::-1].copy()
+    return blocks, seqs
+
+
+@settings(max_examples=300, deadline=None)
+@given(some_blocks())
+def test_order_is_the_pages(drawn: Any) -> None:
+    blocks, seqs = drawn
+    if not blocks:
+        return
+    assert as_matches(order_matches(blocks, seqs)) == literal_order(blocks, seqs)
+
+
+def test_long_matches_that_reach_back_far_are_ordered_too() -> None:
+    """Seven variables over a window of 2^20 rows: more than one 64-bit integer holds."""
+    rng = np.random.default_rng(1)
+    clause = clause_of([(name, place) for place, name in enumerate("abcdefg")])
+    near = rng.integers(0, 3, (7, 4000))  # many matches with the same beginning
+    rows = np.unique((near * 500_000 + np.arange(7)[:, None]).astype(np.int32), axis=1)
+    blocks = [MatchBlock(clause, np.ascontiguousarray(rows[:, rng.permutation(rows.shape[1])]))]
+    seqs = np.arange(1_500_000, dtype=np.int64)
+    assert as_matches(order_matches(blocks, seqs)) == literal_order(blocks, seqs)
+
+
+def test_equal_bindings_of_two_clauses_are_one_match() -> None:
+    one, other = clause_of([("a", 0), ("b", 1)], 0), clause_of([("a", 0), ("b", 1)], 1)
+    ordered = order_matches([block_of(one, [[0, 1], [0, 2]]), block_of(other, [[0, 2], [1, 2]])], np.arange(3))
+    assert ordered.rows.T.tolist() == [[0, 1], [0, 2], [1, 2]]
+    assert ordered.form is None
+
+
+def test_a_variable_of_another_branch_is_not_bound() -> None:
+    left, right = clause_of([("a", 0)], 0), clause_of([("b", 1), ("c", 2)], 1)
+    ordered = order_matches([block_of(left, [[3], [1]]), block_of(right, [[0, 2]])], np.arange(4))
+    rows, bound = ordered.rows_of("c")
+    assert bound is not None
+    assert bound.tolist() == [False, True, False]
+    assert rows[1] == 2
+    assert ordered.first_rows().tolist() == [1, 0, 3]
+    assert ordered.last_rows().tolist() == [1, 2, 3]
+    assert as_matches(ordered.between(1, 2)) == [(("b", 1, 0), ("c", 2, 2))]
