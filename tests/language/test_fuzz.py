@@ -1,0 +1,92 @@
+"""Whatever the text, the parser answers with patterns or with a PatternError; patterns survive formatting."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cep_pipeline.errors import PatternError
+from cep_pipeline.language import format_pattern, parse_patterns
+from tests.conformance import TWIN_CASES
+from tests.language.schemas import SCHEMA
+from tests.pattern_strategies import PARAMETERS, WHOLE_LANGUAGE, Statement, statements
+
+VOCABULARY = r"""
+NAME PATTERN WHERE WITHIN PARTITION BY TIES OUTPUT CONSUME RETURN SEQ AND OR NOT KL IN BETWEEN AS TRUE FALSE
+ARRIVAL STRICT ANY ALL NON_OVERLAP NONE MATCHED EVENTS seconds us LEN i avg first corr abs strict_contiguity
+A B a b k x y s f h id nope timestamp 0 1 2.5 1e3 9223372036854775808 'p' "X.1" $numbers $nope
+~ ( ) [ ] { } , ; . .. + - * / % = == != <> < <= > >= -- /* */ ' " $ ?
+"""
+WORDS = (*VOCABULARY.split(), "\n")
+"""Words and marks of the language, right and wrong ones."""
+
+FRAMES = (
+    "{}",
+    "PATTERN {} WITHIN 1 day",
+    "PATTERN SEQ(A a, K+ k[], ~B b) WHERE {} WITHIN 1 day",
+    "PATTERN SEQ(A a, K+ k[], ~B b) WITHIN {}",
+    "PATTERN SEQ(A a, K+ k[]) WITHIN 1 day RETURN {}",
+)
+"""Texts in which drawn words reach each part of the parser."""
+
+
+def check(text: str) -> None:
+    """Either a PatternError with a place inside the text, or patterns that equal their formatted selves."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            patterns = parse_patterns(text, SCHEMA, PARAMETERS)
+        except PatternError as error:
+            lines = text.split("\n")
+            assert 1 <= error.line <= len(lines)
+            assert 1 <= error.column <= len(lines[error.line - 1]) + 1
+            assert error.message
+            return
+        formatted = ";\n".join(format_pattern(pattern) for pattern in patterns)
+        again = parse_patterns(formatted, SCHEMA, PARAMETERS)
+    assert again == patterns
+    assert ";\n".join(format_pattern(pattern) for pattern in again) == formatted
+    assert all(clause.positive for pattern in patterns for clause in pattern.clauses)
+
+
+@given(st.text())
+@example("\x00")
+@example("\u0661 \u00b2x")
+@example("PATTERN \ud800 a WITHIN 1 day")
+@example("PATTERN A ın WITHIN 1 day")
+def test_any_text(text: str) -> None:
+    check(text)
+
+
+@given(st.sampled_from(FRAMES), st.lists(st.sampled_from(WORDS), max_size=12))
+def test_any_words(frame: str, words: list[str]) -> None:
+    check(frame.format(" ".join(words)))
+
+
+@given(statements(WHOLE_LANGUAGE))
+def test_valid_statements_are_accepted_and_survive_formatting(statement: Statement) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert len(parse_patterns(statement.text, SCHEMA, statement.params)) == 1
+    check(statement.text)
+
+
+@given(st.data())
+def test_mutated_statements(data: st.DataObject) -> None:
+    texts = st.sampled_from([case.text for case in TWIN_CASES])
+    text = data.draw(st.one_of(statements(WHOLE_LANGUAGE).map(lambda statement: statement.text), texts))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.sampled_from([0, 0, 1, 1, 2, 5, 20]))
+        inserted = data.draw(st.one_of(st.sampled_from(["", *WORDS]), st.text(max_size=2)))
+        text = text[:start] + inserted + text[start + length :]
+    check(text)
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_cut_off_after_any_word(word: str) -> None:
+    for frame in FRAMES:
+        check(frame.partition("{}")[0] + word)
