@@ -102,6 +102,8 @@ def detect(
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
     _check_output(output)
+    if not patterns:
+        return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan)

@@ -1,49 +1,17 @@
-"""The events that patterns need: which columns, of which types, in which order."""
+"""Events as they are handed in, checked against what the patterns need: columns, their types, and the order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.columns import CLOCK_COLUMNS
+from cep_pipeline.detection.extent import columns_needed
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Reference, ValueType, walk
+from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Pattern
-
-
-def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
-    """Names of the columns that detecting these patterns reads, `timestamp` and `seq` first."""
-    names = dict.fromkeys(CLOCK_COLUMNS)
-    for pattern in patterns:
-        names[pattern.type_attribute] = None
-        names.update(dict.fromkeys(pattern.partition_by))
-        names.update(dict.fromkeys(_attributes_of(pattern.condition)))
-        for item in pattern.returns:
-            names.update(
-                dict.fromkeys(n.attribute for n in walk(item.expression) if isinstance(n, Reference | Aggregate))
-            )
-    return tuple(names)
-
-
-def _attributes_of(condition: Condition | None) -> Iterator[str]:
-    match condition:
-        case None:
-            return
-        case Not(operand):
-            yield from _attributes_of(operand)
-        case AllOf(operands) | AnyOf(operands):
-            for operand in operands:
-                yield from _attributes_of(operand)
-        case Equivalence(attributes):
-            yield from attributes
-        case _:
-            for expression in expressions_of(condition):
-                for node in walk(expression):
-                    if isinstance(node, Reference | Aggregate):
-                        yield node.attribute
 
 
 def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "events") -> pa.Table:
