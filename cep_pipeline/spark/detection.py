@@ -70,7 +70,11 @@ def detect_slices(
     """
     choose_mechanisms(job.patterns, job.mechanism)
     results = run_tasks(
-        spark, slices, partial(_detect, job), description=f"detect {job.pattern_set} {job.final_day}", progress=progress
+        spark,
+        partial(_detect, job),
+        list(enumerate(slices)),
+        what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
+        progress=progress,
     )
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     for result in results:
@@ -84,8 +88,9 @@ def detect_slices(
     )
 
 
-def _detect(job: DetectionJob, task: Slice, number: int, attempt: int) -> DetectedSlice:
-    events = task.read(columns_needed(job.patterns))
+def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> DetectedSlice:
+    number, slice_ = task
+    events = slice_.read(columns_needed(job.patterns))
     path: str | None = None
     constants = {
         "pattern_set": job.pattern_set,
@@ -108,7 +113,7 @@ def _detect(job: DetectionJob, task: Slice, number: int, attempt: int) -> Detect
             ]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=MATCHES_SCHEMA))
 
-        result = detect_slice(job.patterns, job.plan, events, (task.start, task.end), sink, job.mechanism)
+        result = detect_slice(job.patterns, job.plan, events, (slice_.start, slice_.end), sink, job.mechanism)
     return DetectedSlice(path, result.matches, result.metrics.nodes, events.num_rows)
 
 

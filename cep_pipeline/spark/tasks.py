@@ -20,10 +20,10 @@ _POLL_S = 0.2
 
 def run_tasks(
     spark: SparkSession,
+    function: Callable[[Task, int], Result],
     tasks: Sequence[Task],
-    function: Callable[[Task, int, int], Result],
     *,
-    description: str,
+    what: str,
     progress: Progress | None = None,
 ) -> list[Result]:
     """Run a function over tasks, one Spark task each, and return the results in the order of the tasks.
@@ -32,13 +32,13 @@ def run_tasks(
     ----------
     spark
         The session.
+    function
+        Called on a worker with the task and the number of the attempt: only what a successful attempt returns counts,
+        so that a file which an earlier attempt left behind is never part of a result.
     tasks
         Small, picklable descriptions; the data that they name are read and written by the function itself.
-    function
-        Called on a worker with the task, its number, and the number of the attempt: only what a successful attempt
-        returns counts, so that a file which an earlier attempt left behind is never part of a result.
-    description
-        Shown in Spark's own page.
+    what
+        What is being done, for Spark's own page.
     progress
         Called as tasks finish.
     """
@@ -47,10 +47,9 @@ def run_tasks(
     context = spark.sparkContext
     group = f"cep-{uuid4().hex}"
 
-    def run(numbered: tuple[int, Task]) -> Result:
-        number, task = numbered
+    def run(task: Task) -> Result:
         running = TaskContext.get()
-        return function(task, number, running.attemptNumber() if running is not None else 0)
+        return function(task, running.attemptNumber() if running is not None else 0)
 
     done = threading.Event()
     watcher = None
@@ -59,8 +58,8 @@ def run_tasks(
         watcher = threading.Thread(target=_watch, args=(context, group, len(tasks), progress, done), daemon=True)
         watcher.start()
     try:
-        context.setJobGroup(group, description, interruptOnCancel=True)
-        results: list[Result] = context.parallelize(list(enumerate(tasks)), numSlices=len(tasks)).map(run).collect()
+        context.setJobGroup(group, what, interruptOnCancel=True)
+        results: list[Result] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
