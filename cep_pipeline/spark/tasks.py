@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 from uuid import uuid4
 
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+
+from cep_pipeline.errors import CepError
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -41,15 +44,23 @@ def run_tasks(
         What is being done, for Spark's own page.
     progress
         Called as tasks finish.
+
+    Raises
+    ------
+    CepError
+        The first that a task raised, by the order of the tasks; it is not retried.
     """
     if not tasks:
         return []
     context = spark.sparkContext
     group = f"cep-{uuid4().hex}"
 
-    def run(task: Task) -> Result:
+    def run(task: Task) -> Result | _Refusal:
         running = TaskContext.get()
-        return function(task, running.attemptNumber() if running is not None else 0)
+        try:
+            return function(task, running.attemptNumber() if running is not None else 0)
+        except CepError as error:  # explained, and the same at every attempt: not for Spark to retry
+            return _Refusal(error)
 
     done = threading.Event()
     watcher = None
@@ -59,7 +70,7 @@ def run_tasks(
         watcher.start()
     try:
         context.setJobGroup(group, what, interruptOnCancel=True)
-        results: list[Result] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
+        results: list[Result | _Refusal] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
@@ -67,9 +78,19 @@ def run_tasks(
         done.set()
         if watcher is not None:
             watcher.join()
+    for result in results:
+        if isinstance(result, _Refusal):
+            raise result.error
     if progress is not None:
         progress(len(tasks), len(tasks))
-    return results
+    return cast(list[Result], results)
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """A task's own error, carried to the driver as it is: through Spark it would arrive as text."""
+
+    error: CepError
 
 
 def _watch(context: Any, group: str, total: int, progress: Progress, done: threading.Event) -> None:
