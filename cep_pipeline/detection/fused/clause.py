@@ -217,10 +217,9 @@ class _Plan:
         return chosen
 
     def _keyed(self, level: int, key: Key) -> View:
-        members = {name: self.leaves[self.levels[name]] for name in key.variables}
-        codes, groups = key_codes(self.events, key, members)
-        identity = (key.expressions(self.run_of.order[level]), tuple(view.identity for view in members.values()))
-        return keyed_view(self.events, self.leaves[level], identity, codes[self.run_of.order[level]], groups)
+        leaves = {name: self.leaves[place] for name, place in self.levels.items()}
+        found = key_codes(self.events, key, self.run_of.order[level], leaves)
+        return keyed_view(self.events, self.leaves[level], found.identity, found.codes, found.groups)
 
     # -- from constraints to shapes ---------------------------------------------------------------------------------
 
@@ -270,7 +269,9 @@ class _Plan:
         ranges: Iterable[Bound] = needed
         if len(members) < level:
             # The key does not make the members agree with each other, so that each must hold its own group's range.
-            ranges = (b for i in members for b in bounds_of(run.clause, run.order, level, run.pattern.ties, window_us, [i]))
+            ranges = (
+                b for i in members for b in bounds_of(run.clause, run.order, level, run.pattern.ties, window_us, [i])
+            )
         for bound in ranges:
             earlier = bound.earlier
             alike = self.leaves[earlier] if key is None else self._keyed(earlier, key)
@@ -319,7 +320,12 @@ class _Plan:
         yield from self._extend(specs, residual, ends, 0, None)
 
     def _extend(
-        self, specs: tuple[Level, ...], residual: list[list[Conjunct]], ends: list[int], stage: int, prefix: Array | None
+        self,
+        specs: tuple[Level, ...],
+        residual: list[list[Conjunct]],
+        ends: list[int],
+        stage: int,
+        prefix: Array | None,
     ) -> Iterator[Array]:
         end = ends[stage]
         final = stage == len(ends) - 1

@@ -13,6 +13,7 @@ instruction where a CPU has it, and 3 to 5 times faster than LLVM's own substitu
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from itertools import count
 
 from cep_pipeline.detection.fused.shape import Constant, Operation, Shape, Slot, Term, Test, slots_of
@@ -71,6 +72,7 @@ def argument_places(shape: Shape) -> dict[str, int]:
     return places
 
 
+@lru_cache(maxsize=1024)
 def generate(shape: Shape) -> str:
     """The IR of a shape, as text: equal shapes give equal texts."""
     return _Function(shape).text()
@@ -521,6 +523,7 @@ class _Function:
         return self.value(f"and i32 {bits}, {inside}")
 
 
+@cache
 def offsets_table() -> str:
     """`@offsets`: for each mask of 8 bits the places of its bits, then zeros."""
     entries = []

@@ -69,7 +69,6 @@ def run_shape(
     block_rows: int,
     counters: Array,
     prefix: Array | None = None,
-    candidates_a_call: int = CANDIDATES_A_CALL,
 ) -> Iterator[Array]:
     """All (partial) matches of a shape, at most `block_rows` at a time.
 
@@ -100,7 +99,7 @@ def run_shape(
     words[STATE] = state.ctypes.data
     words[COUNTERS] = counters.ctypes.data
     words[CAPACITY] = capacity
-    words[BUDGET] = candidates_a_call
+    words[BUDGET] = CANDIDATES_A_CALL
     words[OUTER] = outer
     words[SCRATCH] = scratch.ctypes.data
     words[SCRATCH_STRIDE] = stride

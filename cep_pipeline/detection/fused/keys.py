@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,8 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.normal_form import Clause
+
+T = TypeVar("T")
 
 DENSE_SPAN = 4
 """Integers that span at most this many times their number are their own codes."""
@@ -103,49 +106,87 @@ def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
     return keys
 
 
-def key_codes(events: PreparedEvents, key: Key, views: dict[str, View]) -> tuple[dict[str, Array], int]:
-    """Group of each row of the variables' views (in stream order), -1 where a term is null or NaN, and how many groups."""
-    identity = tuple(
-        (views[variable].identity, tuple(without_name(expression, variable) for expression in expressions))
-        for variable, expressions in key.terms
+@dataclass(frozen=True, eq=False)
+class KeyCodes:
+    """The groups of a variable's events under a key.
+
+    Attributes
+    ----------
+    identity
+        Equal where codes are codes of the same thing, within one slice.
+    codes
+        int32, one for each row of the variable's view in stream order; -1 where the key is null or NaN.
+    groups
+        Number of groups.
+    """
+
+    identity: Hashable
+    codes: Array
+    groups: int
+
+
+def key_codes(events: PreparedEvents, key: Key, variable: str, views: Mapping[str, View]) -> KeyCodes:
+    """The codes of one of a key's variables: equal codes of two of them mean that they agree.
+
+    Parameters
+    ----------
+    views
+        In stream order, for at least the key's variables.
+    """
+    attributes = _shared_attributes(key)
+    if attributes is not None:
+        identity: Hashable = ("columns", attributes)
+        codes, groups = events.derive(("key codes", identity), lambda: _codes_of_columns(events, attributes))
+        return KeyCodes(identity, codes[views[variable].rows], groups)
+    terms = tuple(
+        (views[name].identity, tuple(without_name(expression, name) for expression in expressions))
+        for name, expressions in key.terms
     )
-    return events.derive(("key codes", identity), lambda: _make_codes(events, key, views))
+    parts, groups = events.derive(("key codes", terms), lambda: _codes_of_terms(events, key, views))
+    place = key.variables.index(variable)
+    return KeyCodes((terms, place), parts[place], groups)
 
 
-def _make_codes(events: PreparedEvents, key: Key, views: dict[str, View]) -> tuple[dict[str, Array], int]:
-    components = len(key.terms[0][1])
-    codes: list[Array] = []
-    groups = 1
-    for component in range(components):
-        expressions = [(variable, expressions[component]) for variable, expressions in key.terms]
-        found, size = _component(events, expressions, views)
-        if not codes:
-            codes, groups = found, size
-            continue
+def _shared_attributes(key: Key) -> tuple[str, ...] | None:
+    """The attributes that the key compares, where they are the same ones of every variable."""
+    chosen = [
+        tuple(term.attribute if isinstance(term, Reference) else None for term in expressions)
+        for _, expressions in key.terms
+    ]
+    names = tuple(name for name in chosen[0] if name is not None)
+    return names if all(attributes == names for attributes in chosen) else None
+
+
+def _codes_of_columns(events: PreparedEvents, attributes: tuple[str, ...]) -> tuple[Array, int]:
+    parts = [_column_codes(events.column(attribute)) for attribute in attributes]
+    return _combine([[codes] for codes, _ in parts], [groups for _, groups in parts], lambda codes: codes[0])
+
+
+def _codes_of_terms(events: PreparedEvents, key: Key, views: Mapping[str, View]) -> tuple[list[Array], int]:
+    parts = []
+    sizes = []
+    for component in range(len(key.terms[0][1])):
+        columns = [
+            expression_values(without_name(terms[component], name), events, {ANY_EVENT: views[name].rows})
+            for name, terms in key.terms
+        ]
+        values = comparable(columns)
+        together = np.concatenate(values)
+        codes, groups = dense_codes(together, np.isnan(together))
+        parts.append(_split(codes, values))
+        sizes.append(groups)
+    return _combine(parts, sizes, list)
+
+
+def _combine(parts: list[list[Array]], sizes: list[int], result: Callable[[list[Array]], T]) -> tuple[T, int]:
+    """One code for all components: `parts[c][v]` are the codes of component c for variable v."""
+    codes, groups = parts[0], sizes[0]
+    for found, size in zip(parts[1:], sizes[1:], strict=True):
         missing = [(old < 0) | (new < 0) for old, new in zip(codes, found, strict=True)]
         pairs = [old.astype(np.int64) * size + new for old, new in zip(codes, found, strict=True)]
         merged, groups = dense_codes(np.concatenate(pairs), np.concatenate(missing))
         codes = _split(merged, pairs)
-    return {variable: values for (variable, _), values in zip(key.terms, codes, strict=True)}, groups
-
-
-def _component(
-    events: PreparedEvents, terms: Sequence[tuple[str, Expression]], views: dict[str, View]
-) -> tuple[list[Array], int]:
-    attributes = {term.attribute if isinstance(term, Reference) else None for _, term in terms}
-    if len(attributes) == 1 and None not in attributes:
-        (attribute,) = attributes
-        assert attribute is not None
-        codes, groups = events.derive(("column codes", attribute), lambda: _column_codes(events.column(attribute)))
-        return [codes[views[variable].rows] for variable, _ in terms], groups
-    columns = [
-        expression_values(without_name(term, variable), events, {ANY_EVENT: views[variable].rows})
-        for variable, term in terms
-    ]
-    values = comparable(columns)
-    together = np.concatenate(values)
-    codes, groups = dense_codes(together, np.isnan(together))
-    return _split(codes, values), groups
+    return result(codes), groups
 
 
 def _column_codes(column: Column) -> tuple[Array, int]:

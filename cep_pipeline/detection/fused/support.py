@@ -17,8 +17,6 @@ def unsupported_feature(pattern: Pattern) -> str | None:
             return f"negation ('{operand.variable}')"
         if operand.kleene:
             return f"Kleene closure ('{operand.variable}')"
-    if len(pattern.clauses) > 1:
-        return "OR"
     if pattern.window.time_us is None:
         return "a count window"
     if pattern.output is not Output.ALL:

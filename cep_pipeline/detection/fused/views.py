@@ -186,4 +186,3 @@ def _rename(node: Expression | Atom | Conjunct, variable: str) -> Any:
             return replace(node, arguments=tuple(_rename(argument, variable) for argument in arguments))
         case _:
             return node
-

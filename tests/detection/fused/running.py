@@ -1,0 +1,70 @@
+"""Run the fused kernel on a text, and say what it found in the terms of the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
+
+import pyarrow as pa
+
+from cep_pipeline.detection.fused import run_clause
+from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from tests.oracle.answer import flat, kept_matches
+from tests.oracle.events import read_events
+from tests.streams import stream_schema
+
+Binding = tuple[tuple[str, int], ...]
+"""(variable, row in the events table) in pattern order."""
+Orders = Sequence[Sequence[str]]
+
+
+def pattern_of(text: str, params: Mapping[str, Sequence[object]] | None = None) -> Pattern:
+    """The one statement of a text over the schema of `tests.streams`."""
+    (pattern,) = parse_patterns(text, stream_schema(), params=dict(params or {}))
+    return pattern
+
+
+def prepare(pattern: Pattern, table: pa.Table) -> PreparedEvents:
+    return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+
+
+def found(
+    pattern: Pattern,
+    events: PreparedEvents,
+    orders: Orders | None = None,
+    owned: tuple[Boundary | None, Boundary | None] = (None, None),
+    block_rows: int = 1 << 16,
+) -> list[Binding]:
+    """All matches, sorted; doubles stay."""
+    bindings: list[Binding] = []
+    for clause, order in zip(pattern.clauses, orders or written_orders(pattern), strict=True):
+        names = [variable.name for variable in clause.positive]
+        for block in run_clause(pattern, clause, order, events, owned, block_rows=block_rows):
+            assert 0 < len(block) <= block_rows
+            bindings.extend(tuple(zip(names, match, strict=True)) for match in block.rows.T.tolist())
+    return sorted(bindings)
+
+
+def expected(pattern: Pattern, table: pa.Table) -> list[Binding]:
+    """The oracle's matches, sorted."""
+    events = read_events(table, pattern)
+    return sorted(
+        tuple((variable, event.place) for variable, event in flat(pattern, binding))
+        for binding in kept_matches(pattern, events)
+    )
+
+
+def written_orders(pattern: Pattern) -> Orders:
+    return [[variable.name for variable in clause.positive] for clause in pattern.clauses]
+
+
+def orders_of(clause: Clause) -> Iterable[tuple[str, ...]]:
+    return permutations(variable.name for variable in clause.positive)
+
+
+def boundaries_of(events: PreparedEvents) -> list[Boundary]:
+    """The points of all events: a slice that ends at one does not own it."""
+    return list(zip(events.timestamps.tolist(), events.seqs.tolist(), strict=True))
