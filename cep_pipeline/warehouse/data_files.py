@@ -100,6 +100,8 @@ def explain_storage_error(what: str, error: OSError) -> CepError:
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text or "Read-only" in text:
         return InputError(f"{what}: permission denied. Give this user write access, or name another warehouse location")
+    if number in (errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
+        return InputError(f"{what}: {error.strerror}: no folder can be there; name another warehouse location")
     return CepError(f"{what}: {error.strerror or text}")
 
 

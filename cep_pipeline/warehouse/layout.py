@@ -198,7 +198,7 @@ def folder_name(text: str) -> str:
     >>> folder_name("run-1")
     'run-1'
     >>> folder_name("scheduled__2013-10-07T00:00:00+00:00")
-    'scheduled__2013-10-07T00-00-00-00-00_33ed3b8e'
+    'scheduled__2013-10-07T00-00-00-00-00_9824b601'
     """
     safe = _UNSAFE.sub("-", text)
     if safe == text and text not in ("", ".", ".."):

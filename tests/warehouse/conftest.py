@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.warehouse import StreamTables, Warehouse
+from tests.warehouse.published_days import Trades
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    return Warehouse.open(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def tables(warehouse: Warehouse) -> StreamTables:
+    return warehouse.stream(Trades())

@@ -1,0 +1,147 @@
+"""Small streams for the warehouse tests, and the one way in which these publish a day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from cep_pipeline.warehouse import (
+    MATCHES_SCHEMA,
+    EventsFingerprint,
+    MatchesFingerprint,
+    PublishedDay,
+    PublishedMatches,
+    RawFile,
+    StreamTables,
+    digest_of,
+    write_data_file,
+)
+
+MONDAY = date(2013, 10, 7)
+TUESDAY = date(2013, 10, 8)
+WEDNESDAY = date(2013, 10, 9)
+SCHEMA_DIGEST = digest_of("schema")
+
+
+class Trades:
+    """What the warehouse needs of a stream schema."""
+
+    def __init__(self, name: str = "trades", **extra: pa.DataType) -> None:
+        self.name = name
+        self.arrow_schema = pa.schema(
+            {
+                "timestamp": pa.timestamp("us", tz="UTC"),
+                "seq": pa.int64(),
+                "symbol": pa.dictionary(pa.int32(), pa.string()),
+                "price": pa.float64(),
+                "history": pa.list_(pa.float64()),
+                **extra,
+            }
+        )
+
+
+def events_of(day: date, prices: Sequence[float], *, first: int = 0) -> pa.Table:
+    """Events of a day, one a second, with the warehouse's columns; `first` is the position of the first in the day."""
+    start = datetime(day.year, day.month, day.day, 13, tzinfo=UTC)
+    positions = range(first, first + len(prices))
+    return pa.table(
+        {
+            "timestamp": pa.array([start + timedelta(seconds=i) for i in positions], pa.timestamp("us", tz="UTC")),
+            "seq": pa.array([day.toordinal() * 2**40 + i for i in positions], pa.int64()),
+            "symbol": pa.array([f"S{i % 3}" for i in positions]).dictionary_encode(),
+            "price": pa.array(prices, pa.float64()),
+            "history": pa.array([[price, None] for price in prices], pa.list_(pa.float64())),
+            "day": pa.array([day] * len(prices), pa.date32()),
+        }
+    )
+
+
+def write_events(tables: StreamTables, day: date, prices: Sequence[float], *, run_id: str, parts: int = 1) -> list[str]:
+    """Write the events of a day as `parts` files, as tasks would."""
+    directory = tables.events_directory(day, run_id=run_id)
+    events = events_of(day, prices)
+    size = -(-len(prices) // parts)
+    return [
+        write_data_file(directory.file(task), events.slice(task * size, size), tables.events_schema)
+        for task in range(parts)
+    ]
+
+
+def fingerprint_of(
+    tables: StreamTables, day: date, content: object, *, schema: str = SCHEMA_DIGEST
+) -> EventsFingerprint:
+    """The fingerprint of a day made from one raw file of this content, on what is published now."""
+    file = RawFile(f"{day}.csv", 1, digest_of(content))
+    return EventsFingerprint((file,), schema, digest_of(tables.carry_in(day)))
+
+
+def publish_day(
+    tables: StreamTables,
+    day: date,
+    prices: Sequence[float],
+    *,
+    run_id: str = "run",
+    carry_out: Mapping[str, Any] | None = None,
+    parts: int = 1,
+) -> PublishedDay:
+    """Publish a day under its lease; its carry-out is its last price unless given, passed on from before if empty."""
+    with tables.day_lease(day, run_id=run_id) as lease:
+        fingerprint = fingerprint_of(tables, day, list(prices))
+        files = write_events(tables, day, prices, run_id=run_id, parts=parts) if prices else []
+        after = carry_out if carry_out is not None else ({"last": prices[-1]} if prices else tables.carry_in(day))
+        tables.publish_quarantine(day, [], lease=lease, fingerprint=fingerprint)
+        return tables.publish_events(day, files, lease=lease, fingerprint=fingerprint, carry_out=after)
+
+
+def matches_of(pattern_set: str, day: date, ids: Sequence[str], *, pattern: str = "rise") -> pa.Table:
+    """Matches with these ids."""
+    start = datetime(day.year, day.month, day.day, 13, tzinfo=UTC)
+    rows = [
+        {
+            "pattern_set": pattern_set,
+            "final_day": day,
+            "pattern": pattern,
+            "pattern_version": "v1",
+            "match_id": match_id,
+            "start_ts": start,
+            "end_ts": start,
+            "bindings": [{"variable": "a", "seq": 1}, {"variable": "b", "seq": 2}],
+            "returns": "{}",
+        }
+        for match_id in ids
+    ]
+    return pa.Table.from_pylist(rows, schema=MATCHES_SCHEMA)
+
+
+def publish_matches(
+    tables: StreamTables,
+    day: date,
+    ids: Sequence[str],
+    *,
+    pattern_set: str = "demo",
+    version: str = "v1",
+    look_back: int = 0,
+    carry_out: Mapping[str, Any] | None = None,
+    run_id: str = "run",
+) -> PublishedMatches:
+    """Detect (so to speak) and publish the matches of a day, looking back whole days."""
+    with tables.day_lease(day, run_id=run_id) as lease:
+        pin = tables.pin_events()
+        carry_in = digest_of(tables.matches_carry_in(pattern_set, day))
+        fingerprint: MatchesFingerprint = pin.matches_fingerprint(
+            version, day - timedelta(days=look_back), day, carry_in=carry_in
+        )
+        path = tables.matches_directory(pattern_set, day, run_id=run_id).file(0)
+        files = [write_data_file(path, matches_of(pattern_set, day, ids), MATCHES_SCHEMA)]
+        return tables.publish_matches(
+            pattern_set,
+            day,
+            files,
+            lease=lease,
+            fingerprint=fingerprint,
+            carry_out=carry_out,
+            counts={"rise": len(ids)},
+        )

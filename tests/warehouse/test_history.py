@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.warehouse import Decision, PlanRecord, RunRecord, RunStep, StreamTables, Warehouse
+from tests.warehouse.published_days import MONDAY, TUESDAY, Trades
+
+START = datetime(2013, 10, 8, 1, 0, tzinfo=UTC)
+
+
+def record_plan(tables: StreamTables, pattern_set: str = "demo", *, make_current: bool = True) -> PlanRecord:
+    with tables.plan_lease(pattern_set, run_id="run") as lease:
+        return tables.record_plan(
+            pattern_set,
+            {"order": ["a", "b"]},
+            lease=lease,
+            explain="a then b",
+            reason="first plan",
+            pattern_set_version="v1",
+            make_current=make_current,
+        )
+
+
+def test_a_run_is_read_back_as_it_was_recorded(tables: StreamTables) -> None:
+    record = RunRecord(
+        "run-1",
+        MONDAY,
+        "failed",
+        START,
+        START + timedelta(seconds=90),
+        steps=(RunStep("ingest", 1.5, {"rows": 3}), RunStep("detect", 2.0)),
+        events=3,
+        rejected=1,
+        matches={"rise": 7},
+        plans={"demo": 2},
+        validation={"success": False, "results": [1, None, "x"]},
+        error="the disk is full",
+        details={"master": "local[2]"},
+    )
+    tables.record_run(record)
+    assert tables.runs() == [record]
+    assert record.seconds == 90.0
+
+
+def test_the_latest_record_of_each_run_and_day_counts(tables: StreamTables) -> None:
+    tables.record_run(RunRecord("run-1", MONDAY, "running", START))
+    tables.record_run(RunRecord("run-1", TUESDAY, "running", START + timedelta(hours=1)))
+    tables.record_run(RunRecord("run-2", None, "running", START + timedelta(hours=2)))
+    tables.record_run(RunRecord("run-1", MONDAY, "succeeded", START, START + timedelta(minutes=1)))
+    assert [(run.run_id, run.day, run.status) for run in tables.runs()] == [
+        ("run-2", None, "running"),
+        ("run-1", TUESDAY, "running"),
+        ("run-1", MONDAY, "succeeded"),
+    ]
+    assert [run.run_id for run in tables.runs(limit=1)] == ["run-2"]
+    # The table itself only grows.
+    assert tables.warehouse.catalog.load_table(("trades", "runs")).scan().count() == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"run_id": ""}, "needs a run_id"),
+        ({"status": "done"}, "'done'"),
+        ({"started_at": datetime(2013, 1, 1)}, "zone"),
+    ],
+)
+def test_a_wrong_run_record_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        RunRecord(**{"run_id": "r", "day": MONDAY, "status": "running", "started_at": START, **change})  # type: ignore[arg-type]
+
+
+def test_plans_are_numbered_within_their_pattern_set(tables: StreamTables) -> None:
+    assert tables.current_plan("demo") is None
+    first = record_plan(tables)
+    second = record_plan(tables)
+    assert (first.version, second.version, record_plan(tables, "other").version) == (1, 2, 1)
+    assert tables.current_plan("demo") == second
+    assert tables.plans("demo") == [second, first]
+    assert len(tables.plans()) == 3
+
+
+def test_a_plan_can_be_recorded_without_becoming_current(tables: StreamTables) -> None:
+    first = record_plan(tables)
+    record_plan(tables, make_current=False)
+    assert tables.current_plan("demo") == first
+
+
+def test_the_current_plan_changes_by_compare_and_set(tables: StreamTables) -> None:
+    record_plan(tables, make_current=False)
+    record_plan(tables, make_current=False)
+    tables.set_current_plan("demo", 1, expected=None)
+    with pytest.raises(BusyError, match="no longer none"):
+        tables.set_current_plan("demo", 2, expected=None)
+    tables.set_current_plan("demo", 2, expected=1)
+    with pytest.raises(BusyError, match="no longer version 1"):
+        tables.set_current_plan("demo", 1, expected=1)
+    with pytest.raises(InputError, match="no plan of version 9"):
+        tables.set_current_plan("demo", 9, expected=2)
+    current = tables.current_plan("demo")
+    assert current is not None
+    assert current.version == 2
+
+
+def test_a_plan_needs_the_lease_of_its_pattern_set(tables: StreamTables) -> None:
+    with tables.day_lease(MONDAY, run_id="run") as lease, pytest.raises(CepError, match="plan:demo"):
+        tables.record_plan("demo", {}, lease=lease, explain="", reason="", pattern_set_version="v1")
+    assert tables.plans() == []
+
+
+def test_a_plan_of_a_run_that_lost_its_lease_is_not_recorded(tmp_path: Path) -> None:
+    now = [1_000_000.0]
+    tables = Warehouse.open(tmp_path, clock=lambda: now[0]).stream(Trades())
+    slow = tables.plan_lease("demo", run_id="slow")
+    now[0] += 121
+    with tables.plan_lease("demo", run_id="quick"), pytest.raises(BusyError, match="no longer holds"):
+        tables.record_plan("demo", {}, lease=slow, explain="", reason="", pattern_set_version="v1")
+    assert tables.plans() == []
+    assert tables.current_plan("demo") is None
+
+
+def test_decisions_are_appended(tables: StreamTables) -> None:
+    decisions = [
+        Decision("demo", "invariant", "keep", "all invariants hold", START, MONDAY, 1, "run", {"checked": 3}),
+        Decision("other", "static", "no new data", "nothing new", START + timedelta(hours=1)),
+        Decision("demo", "invariant", "replan", "a < b is violated", START + timedelta(hours=2), TUESDAY, 1, "run"),
+    ]
+    for decision in decisions:
+        tables.record_decision(decision)
+    assert tables.decisions() == decisions[::-1]
+    assert tables.decisions("demo", limit=1) == [decisions[2]]

@@ -1,0 +1,149 @@
+"""A publishing process is killed at every step of a publish and at random moments: each table is old or new."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.warehouse import StreamTables, Warehouse
+from tests.warehouse.processes import CONTEXT
+from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
+
+EVENTS_A_DAY = 40
+
+
+def open_later(location: Path | str, turn: int) -> StreamTables:
+    """Open the warehouse as of `turn` times 10 minutes from now: leases of killed processes have run out."""
+    warehouse = Warehouse.open(location, clock=lambda: time.time() + 600.0 * turn)
+    return warehouse.open_stream("trades") if turn else warehouse.stream(Trades())
+
+
+def version_of(tables: StreamTables) -> float | None:
+    """The version of Monday that is published: every row and every record must be of this one version."""
+    monday = next((entry for entry in tables.days() if entry.day == MONDAY), None)
+    prices = tables.read_events(MONDAY, MONDAY).column("price").to_pylist()
+    if monday is None:
+        assert prices == []
+        return None
+    version = prices[0]
+    assert prices == [version] * EVENTS_A_DAY
+    assert monday.events == EVENTS_A_DAY
+    assert monday.counts == {"version": int(version)}
+    assert tables.carry_in(TUESDAY) == {"version": version}
+    assert monday.fingerprint.raw_files[0].name == f"{version}.csv"
+    assert monday.snapshot_id in [snapshot.snapshot_id for snapshot in tables._table("events").snapshots()]
+    return version
+
+
+def publish_version(tables: StreamTables, version: float) -> None:
+    with tables.day_lease(MONDAY, run_id=f"run-{version}") as lease:
+        recorded = fingerprint_of(tables, MONDAY, version)
+        fingerprint = replace(recorded, raw_files=(replace(recorded.raw_files[0], name=f"{version}.csv"),))
+        paths = write_events(tables, MONDAY, [version] * EVENTS_A_DAY, run_id=f"run-{version}", parts=3)
+        tables.publish_quarantine(MONDAY, [], lease=lease, fingerprint=fingerprint)
+        tables.publish_events(
+            MONDAY,
+            paths,
+            lease=lease,
+            fingerprint=fingerprint,
+            carry_out={"version": version},
+            counts={"version": int(version)},
+        )
+
+
+def kill_at_step(tables: StreamTables, step: int) -> None:
+    """Let this process die just before its step-th file created, statement executed or transaction ended."""
+    import sqlalchemy.event
+    from pyiceberg.io.pyarrow import PyArrowFile
+
+    left = step
+
+    def count(*_: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(create: Callable[..., object]) -> Callable[..., object]:
+        def after_count(*arguments: object, **options: object) -> object:
+            count()
+            return create(*arguments, **options)
+
+        return after_count
+
+    PyArrowFile.create = counted(PyArrowFile.create)  # type: ignore[method-assign, assignment]
+    engine = tables.warehouse.database.engine
+    for name in ("before_cursor_execute", "commit"):
+        sqlalchemy.event.listen(engine, name, count)
+
+
+def _publish_and_die(location: str, turn: int, step: int) -> None:
+    tables = open_later(location, turn)
+    kill_at_step(tables, step)
+    publish_version(tables, float(turn))
+
+
+def test_a_kill_at_any_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> None:
+    location = tmp_path / "warehouse"
+    publish_day(open_later(location, 0), TUESDAY, [5.0])
+    published: float | None = None
+    outcomes = []
+    step = 0
+    while True:
+        turn = step + 1
+        process = CONTEXT.Process(target=_publish_and_die, args=(str(location), turn, step))
+        process.start()
+        process.join()
+        tables = open_later(location, turn)
+        version = version_of(tables)
+        assert version in (published, float(turn))
+        assert tables.read_events(TUESDAY).column("price").to_pylist() == [5.0]
+        outcomes.append(version == float(turn))
+        published = version
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+        step += 1
+    # Kills came both before and after the commit of the events.
+    assert set(outcomes[:-1]) == {False, True}
+    assert outcomes[-1] is True
+    assert len(outcomes) > 20
+
+
+def _publish_for_ever(location: str, turn: int, started: Connection) -> None:
+    tables = open_later(location, turn)
+    started.send("go")
+    version = turn * 1000.0
+    while True:
+        version += 1
+        publish_version(tables, version)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_kill_at_a_random_moment_leaves_one_whole_version(tmp_path: Path, seed: int) -> None:
+    location = tmp_path / "warehouse"
+    open_later(location, 0)
+    moments = random.Random(seed)
+    seen: float = 0.0
+    for turn in range(1, 9):
+        here, there = CONTEXT.Pipe()
+        process = CONTEXT.Process(target=_publish_for_ever, args=(str(location), turn, there))
+        process.start()
+        here.recv()
+        time.sleep(moments.uniform(0.0, 0.15))
+        process.kill()
+        process.join()
+        version = version_of(open_later(location, turn)) or 0.0
+        assert version == seen or turn * 1000 < version < (turn + 1) * 1000
+        seen = version
+    tables = open_later(location, 9)
+    publish_version(tables, 9000.0)
+    assert version_of(tables) == 9000.0

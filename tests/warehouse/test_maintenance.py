@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.warehouse import RunRecord, StreamTables, Warehouse
+from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, publish_day, publish_matches, write_events
+
+DAY_S = 86_400.0
+
+
+class Clock:
+    """The present, moved on."""
+
+    ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead_s
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def tables(tmp_path: Path, clock: Clock) -> StreamTables:
+    return Warehouse.open(tmp_path / "w", clock=clock).stream(Trades())
+
+
+def files_under(tables: StreamTables, table: str) -> set[str]:
+    location = Path(tables.warehouse.table_location("trades", table))
+    return {str(path) for path in location.rglob("*") if path.is_file()}
+
+
+def test_only_files_that_nothing_names_are_removed(tables: StreamTables, clock: Clock) -> None:
+    publish_day(tables, MONDAY, [1.0, 2.0], parts=2)
+    publish_matches(tables, MONDAY, ["a"])
+    before = {table: files_under(tables, table) for table in ("events", "matches", "quarantine")}
+    orphans = write_events(tables, MONDAY, [9.0], run_id="died")
+    clock.ahead_s = 2 * DAY_S
+    report = tables.warehouse.maintain()
+    assert report.removed_files == 1
+    assert report.removed_bytes > 0
+    assert report.expired_snapshots == 0
+    assert report.by_table["trades.events"]["removed_files"] == 1
+    assert not Path(orphans[0]).exists()
+    assert {table: files_under(tables, table) for table in before} == before
+    assert tables.read_events().column("price").to_pylist() == [1.0, 2.0]
+    assert tables.warehouse.maintain().removed_files == 0
+
+
+def test_young_files_and_those_of_a_running_run_are_kept(tables: StreamTables, clock: Clock) -> None:
+    old = write_events(tables, MONDAY, [9.0], run_id="died")
+    clock.ahead_s = DAY_S - 100
+    assert tables.warehouse.maintain().removed_files == 0
+    clock.ahead_s = DAY_S + 100
+    with tables.day_lease(MONDAY, run_id="died"):
+        assert tables.warehouse.maintain().removed_files == 0
+    assert tables.warehouse.maintain().removed_files == 1
+    assert not Path(old[0]).exists()
+
+
+def test_replaced_files_go_when_their_snapshot_has_expired(tables: StreamTables, clock: Clock) -> None:
+    publish_day(tables, MONDAY, [1.0])
+    pin = tables.pin_events()
+    replaced = tables.events_files()[0].path
+    publish_day(tables, MONDAY, [2.0])
+    publish_day(tables, TUESDAY, [3.0])
+    clock.ahead_s = 2 * DAY_S
+    assert tables.warehouse.maintain().expired_snapshots == 0
+    assert tables.read_events(snapshot=pin).column("price").to_pylist() == [1.0]
+    clock.ahead_s = 6 * DAY_S
+    report = tables.warehouse.maintain()
+    assert report.by_table["trades.events"]["expired_snapshots"] == 2
+    assert not Path(replaced).exists()
+    assert tables.read_events().column("price").to_pylist() == [2.0, 3.0]
+    assert [entry.events for entry in tables.days()] == [1, 1]
+    with pytest.raises(CepError, match="has been expired by `cep maintain`"):
+        tables.read_events(snapshot=pin)
+    publish_day(tables, MONDAY, [4.0])
+    assert tables.read_events().column("price").to_pylist() == [4.0, 3.0]
+
+
+def test_tables_of_single_rows_are_packed(tables: StreamTables) -> None:
+    start = datetime(2013, 10, 8, tzinfo=UTC)
+    for number in range(40):
+        tables.record_run(RunRecord(f"run-{number}", MONDAY, "running", start))
+    before = tables.runs()
+    table = tables.warehouse.catalog.load_table(("trades", "runs"))
+    assert len(list(table.scan().plan_files())) == 40
+    tables.warehouse.maintain()
+    assert len(list(table.refresh().scan().plan_files())) == 1
+    assert {run.run_id for run in tables.runs()} == {run.run_id for run in before}
+    tables.record_run(RunRecord("run-0", MONDAY, "succeeded", start))
+    assert {run.status for run in tables.runs() if run.run_id == "run-0"} == {"succeeded"}
+
+
+def test_a_grace_period_that_could_hit_a_commit_is_refused(tables: StreamTables) -> None:
+    with pytest.raises(InputError, match="too short"):
+        tables.warehouse.maintain(grace_s=10)
