@@ -291,14 +291,15 @@ class _Statement:
     def _returns(self) -> tuple[ReturnItem, ...]:
         if not self.cursor.accept_word("RETURN"):
             return ()
-        items: dict[str, ReturnItem] = {}
+        items: list[ReturnItem] = []
+        taken: dict[str, int] = {}
         while True:
-            item = self._return_item(items)
-            items[item.name] = item
+            items.append(self._return_item(taken))
             if not self.cursor.accept_symbol(","):
-                return tuple(items.values())
+                return tuple(items)
 
-    def _return_item(self, earlier: Mapping[str, ReturnItem]) -> ReturnItem:
+    def _return_item(self, taken: dict[str, int]) -> ReturnItem:
+        """Read an item; `taken` has each column name in use, with how many items have asked for it."""
         start = self.cursor.current
         expression = self.conditions.expression()
         check_return_item(expression, self.scope)
@@ -311,10 +312,11 @@ class _Statement:
                 raise self.cursor.error(message, token.span)
         else:
             name = format_expression(expression)
-        unique, count = name, 1
-        while unique in earlier:
-            count += 1
-            unique = f"{name}_{count}"
+        unique = name
+        while unique in taken:
+            taken[name] += 1
+            unique = f"{name}_{taken[name]}"
+        taken[unique] = 1
         return ReturnItem(expression, unique, named, Span(start.span.start, self.cursor.previous.span.end))
 
     # End

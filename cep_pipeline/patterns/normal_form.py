@@ -21,7 +21,7 @@ from cep_pipeline.patterns.conditions import (
     Not,
     negate,
 )
-from cep_pipeline.patterns.expressions import NOWHERE, Span
+from cep_pipeline.patterns.expressions import Span
 from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure
 
 MAX_CLAUSES = 4096
@@ -31,12 +31,11 @@ MAX_CONJUNCTS = 4096
 
 
 class NormalFormTooLarge(ValueError):
-    """The normal form of a condition or a structure would exceed its limit."""
+    """The normal form of a structure or a condition would exceed its limit; `span` is what asks for it."""
 
-    def __init__(self, form: str, size: int, limit: int, span: Span) -> None:
+    def __init__(self, message: str, span: Span) -> None:
         self.span = span
-        # The size that a hostile text asks for has too many digits to print.
-        super().__init__(f"the {form} has {f'{size:,} clauses, ' if size < 10**15 else ''}more than {limit:,} clauses")
+        super().__init__(message)
 
 
 @dataclass(frozen=True)
@@ -105,9 +104,9 @@ def normalize(pattern: Pattern) -> tuple[Clause, ...]:
     NormalFormTooLarge
         More than `MAX_CLAUSES` clauses, or `MAX_CONJUNCTS` conjuncts.
     """
-    count = count_clauses(pattern.structure)
-    if count > MAX_CLAUSES:
-        raise NormalFormTooLarge("disjunctive normal form", count, MAX_CLAUSES, NOWHERE)
+    if count_clauses(pattern.structure) > MAX_CLAUSES:
+        message = f"the disjunctive normal form has more than {MAX_CLAUSES:,} clauses"
+        raise NormalFormTooLarge(message, pattern.structure.span)
     variables = {
         operand.variable: Variable(operand.variable, operand.event_type, operand.kleene, operand.negated, position)
         for position, operand in enumerate(pattern.operands)
@@ -178,7 +177,7 @@ def split_condition(condition: Condition | None) -> tuple[tuple[Conjunct, ...], 
         for atoms in _conjunctive(part, negated=False):
             conjuncts[Conjunct(tuple(dict.fromkeys(atoms)), part.span)] = None
         if len(conjuncts) > MAX_CONJUNCTS:
-            raise NormalFormTooLarge("conjunctive normal form", len(conjuncts), MAX_CONJUNCTS, part.span)
+            raise _too_many_conjuncts(part.span)
     return tuple(conjuncts), tuple(attributes)
 
 
@@ -200,15 +199,19 @@ def _conjunctive(condition: Condition, *, negated: bool) -> list[tuple[Atom, ...
             if isinstance(condition, AllOf) != negated:
                 size = sum(len(part) for part in parts)
                 if size > MAX_CONJUNCTS:
-                    raise NormalFormTooLarge("conjunctive normal form", size, MAX_CONJUNCTS, condition.span)
+                    raise _too_many_conjuncts(condition.span)
                 return [disjunction for part in parts for disjunction in part]
             size = 1
             for part in parts:
                 size *= len(part)
             if size > MAX_CONJUNCTS:
-                raise NormalFormTooLarge("conjunctive normal form", size, MAX_CONJUNCTS, condition.span)
+                raise _too_many_conjuncts(condition.span)
             return [tuple(atom for choice in combination for atom in choice) for combination in product(*parts)]
         case Equivalence():
             raise ValueError("an equivalence test stands under OR or NOT")
         case _:
             return [(negate(condition) if negated else condition,)]
+
+
+def _too_many_conjuncts(span: Span) -> NormalFormTooLarge:
+    return NormalFormTooLarge(f"the conjunctive normal form has more than {MAX_CONJUNCTS:,} conjuncts", span)
