@@ -40,17 +40,16 @@ _hash_bindings = NativeKernel(
         "int64*",
         "int64",
         "int64",
+        "uint32*",
         "int64",
         "uint32*",
         "uint8*",
+        "uint32*",
         "int64",
         "uint32*",
         "uint32*",
         "uint8*",
     ),
-)
-_hash_prefix = NativeKernel(
-    "cep_pipeline.detection.sha256_kernel", "hash_prefix", ("int64", "uint8*", "uint32*", "uint32*", "uint32*")
 )
 
 
@@ -118,7 +117,6 @@ class MatchIdentity:
         text[:, : len(tail)] = np.frombuffer(tail, np.uint8)
         schedule, state = np.zeros((_BLOCK, _LANES), np.uint32), np.zeros((17, _LANES), np.uint32)
         midstate = np.zeros(8, np.uint32)
-        _hash_prefix(whole // _BLOCK, np.frombuffer(prefix, np.uint8), midstate, schedule, state)
         digits = np.empty((matches, ID_LENGTH), np.uint8)
         _hash_bindings(
             matches,
@@ -129,9 +127,11 @@ class MatchIdentity:
             token_ends.astype(np.int64),
             len(tokens),
             len(tail),
-            whole,
+            np.frombuffer(prefix[:whole], "<u4"),
+            whole // _BLOCK,
             midstate,
             text,
+            text.view("<u4"),
             capacity,
             schedule,
             state,

@@ -29,6 +29,8 @@ K = np.array(
 INITIAL = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
 """The hash value H before the first block."""
 HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+PAIRS = np.frombuffer("".join(f"{number:02}" for number in range(100)).encode(), np.uint8)
+EIGHT_DIGITS = np.uint64(10**8)
 word = np.uint32
 
 
@@ -73,6 +75,21 @@ def compress(state: Any, schedule: Any) -> None:
 
 
 @njit
+def write_digits(number: Any, digits: int, text: Any, at: int) -> None:
+    """Write the last `digits` decimal digits of a number below 10**8 at `text[at:]`."""
+    place = at + digits
+    while place - at >= 2:
+        place -= 2
+        quotient = word(number // word(100))
+        pair = word(number - quotient * word(100)) * word(2)
+        text[place] = PAIRS[pair]
+        text[place + 1] = PAIRS[pair + word(1)]
+        number = quotient
+    if place > at:
+        text[at] = np.uint8(word(48) + number % word(10))
+
+
+@njit
 def write_decimal(value: Any, text: Any, at: int) -> int:
     """Write an int64 in decimal at `text[at:]`; returns the place behind it."""
     rest = np.uint64(value)
@@ -84,29 +101,35 @@ def write_decimal(value: Any, text: Any, at: int) -> int:
     while digits < 19 and rest >= bound:
         digits += 1
         bound *= np.uint64(10)
-    end = at + digits
-    place = end
-    while place > at:
-        place -= 1
-        quotient = rest // np.uint64(10)
-        text[place] = np.uint8(48 + rest - quotient * np.uint64(10))
-        rest = quotient
-    return end
+    # Eight digits at a time: the parts do not wait for each other.
+    middle = rest // EIGHT_DIGITS
+    high = middle // EIGHT_DIGITS
+    if digits > 16:
+        write_digits(word(high), digits - 16, text, at)
+        write_digits(word(middle - high * EIGHT_DIGITS), 8, text, at + digits - 16)
+        write_digits(word(rest - middle * EIGHT_DIGITS), 8, text, at + digits - 8)
+    elif digits > 8:
+        write_digits(word(middle), digits - 8, text, at)
+        write_digits(word(rest - middle * EIGHT_DIGITS), 8, text, at + digits - 8)
+    else:
+        write_digits(word(rest), digits, text, at)
+    return at + digits
+
+
+@njit(inline="always")
+def swapped(value: Any) -> Any:
+    """The four bytes in the opposite order: the hash reads the most significant first."""
+    halves = word(word(value & word(0x00FF00FF)) << word(8)) | word(word(value >> word(8)) & word(0x00FF00FF))
+    return word(word(halves << word(16)) | word(halves >> word(16)))
 
 
 @njit
-def hash_blocks(text: Any, most: int, schedule: Any, state: Any) -> None:
+def hash_blocks(text_words: Any, most: int, schedule: Any, state: Any) -> None:
     """Hash the blocks of all lanes; a lane keeps its hash value after its last block (`state[16]` blocks)."""
     for block in range(most):
         for t in range(16):
             for lane in range(LANES):
-                at = 64 * block + 4 * t
-                schedule[t, lane] = word(
-                    word(word(text[lane, at]) << word(24))
-                    | word(word(text[lane, at + 1]) << word(16))
-                    | word(word(text[lane, at + 2]) << word(8))
-                    | word(text[lane, at + 3])
-                )
+                schedule[t, lane] = swapped(text_words[lane, 16 * block + t])
         for i in range(8):
             for lane in range(LANES):
                 state[i, lane] = state[8 + i, lane]
@@ -115,6 +138,24 @@ def hash_blocks(text: Any, most: int, schedule: Any, state: Any) -> None:
             for lane in range(LANES):
                 if word(block) < state[16, lane]:
                     state[8 + i, lane] = word(state[8 + i, lane] + state[i, lane])
+
+
+@njit
+def hash_prefix(prefix_words: Any, blocks: int, midstate: Any, schedule: Any, state: Any) -> None:
+    """The hash value after the whole blocks of the prefix, which all matches have in common, into `midstate`."""
+    for i in range(8):
+        midstate[i] = word(INITIAL[i])
+    for block in range(blocks):
+        for t in range(16):
+            value = swapped(prefix_words[16 * block + t])
+            for lane in range(LANES):
+                schedule[t, lane] = value
+        for i in range(8):
+            for lane in range(LANES):
+                state[i, lane] = midstate[i]
+        compress(state, schedule)
+        for i in range(8):
+            midstate[i] = word(midstate[i] + state[i, 0])
 
 
 def hash_bindings(
@@ -126,9 +167,11 @@ def hash_bindings(
     token_ends_at: Any,
     token_count: int,
     start: int,
-    prefix_bytes: int,
+    prefix_words_at: Any,
+    prefix_blocks: int,
     midstate_at: Any,
     text_at: Any,
+    words_at: Any,
     capacity: int,
     schedule_at: Any,
     state_at: Any,
@@ -144,12 +187,14 @@ def hash_bindings(
         Match m binds the elements `offsets[m]` to `offsets[m + 1]`: seqs (int64) and the number of their variable.
     tokens, token_ends, token_count
         Variable v's text up to its seq, `,["v",`, is `tokens[token_ends[v]:token_ends[v + 1]]`.
-    start, prefix_bytes, midstate
-        The hash of the first `prefix_bytes` bytes of the prefix (whole blocks), and how many bytes follow them.
+    start, prefix_words, prefix_blocks
+        The prefix has `prefix_blocks` blocks of 64 bytes (as uint32, least significant byte first), and `start` bytes.
     text, capacity
         uint8 (LANES, capacity): each row begins with these `start` bytes; capacity is a multiple of 64.
-    schedule, state
-        uint32 scratch, (64, LANES) and (17, LANES).
+    words
+        The same memory as uint32 (LANES, capacity / 4), least significant byte first.
+    midstate, schedule, state
+        uint32 scratch, (8,), (64, LANES) and (17, LANES).
     out
         uint8 (n, 32).
     """
@@ -159,10 +204,13 @@ def hash_bindings(
     token_ends = carray(token_ends_at, (token_count + 1,))
     tokens = carray(tokens_at, (token_ends[token_count],))
     midstate = carray(midstate_at, (8,))
+    prefix_words = carray(prefix_words_at, (16 * prefix_blocks,))
     text = carray(text_at, (LANES, capacity))
+    words = carray(words_at, (LANES, capacity // 4))
     schedule = carray(schedule_at, (64, LANES))
     state = carray(state_at, (17, LANES))  # 0 to 7 the working variables, 8 to 15 the hash value, 16 the blocks
     out = carray(out_at, (matches, 32))
+    hash_prefix(prefix_words, prefix_blocks, midstate, schedule, state)
     for first in range(0, matches, LANES):
         count = min(LANES, matches - first)
         most = 0
@@ -182,7 +230,7 @@ def hash_bindings(
             text[lane, at + 1] = 93
             at += 2
             blocks = (at + 9 + 63) // 64
-            bits = (prefix_bytes + at) * 8
+            bits = (64 * prefix_blocks + at) * 8
             text[lane, at] = 0x80
             for byte in range(at + 1, 64 * blocks - 8):
                 text[lane, byte] = 0
@@ -192,34 +240,10 @@ def hash_bindings(
             state[16, lane] = blocks
             for i in range(8):
                 state[8 + i, lane] = midstate[i]
-        hash_blocks(text, most, schedule, state)
+        hash_blocks(words, most, schedule, state)
         for lane in range(count):
             for i in range(4):
                 value = state[8 + i, lane]
                 for digit in range(8):
                     out[first + lane, 8 * i + digit] = HEX[(value >> word(28 - 4 * digit)) & word(15)]
     return matches
-
-
-def hash_prefix(blocks: int, text_at: Any, midstate_at: Any, schedule_at: Any, state_at: Any) -> int:
-    """The hash value after `blocks` blocks of `text`, from the initial one, into `midstate` (uint32, (8,))."""
-    text = carray(text_at, (64 * blocks,))
-    midstate = carray(midstate_at, (8,))
-    schedule = carray(schedule_at, (64, LANES))
-    state = carray(state_at, (17, LANES))
-    for i in range(8):
-        midstate[i] = INITIAL[i]
-    for block in range(blocks):
-        for t in range(16):
-            value = word(0)
-            for byte in range(4):
-                value = word(word(value << word(8)) | word(text[64 * block + 4 * t + byte]))
-            for lane in range(LANES):
-                schedule[t, lane] = value
-        for i in range(8):
-            for lane in range(LANES):
-                state[i, lane] = midstate[i]
-        compress(state, schedule)
-        for i in range(8):
-            midstate[i] = word(midstate[i] + state[i, 0])
-    return blocks
