@@ -60,6 +60,10 @@ class EventOperand:
     negated: bool = False
     span: Span = field(default=NOWHERE, compare=False)
 
+    def __post_init__(self) -> None:
+        if self.kleene and self.negated:
+            raise ValueError(f"variable {self.variable!r}: Kleene closure cannot be negated")
+
 
 @dataclass(frozen=True, slots=True)
 class Composite:
@@ -68,6 +72,10 @@ class Composite:
     operator: Operator
     operands: tuple[Structure, ...]
     span: Span = field(default=NOWHERE, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.operands:
+            raise ValueError(f"{self.operator.value} needs an operand")
 
 
 Structure = EventOperand | Composite
@@ -148,6 +156,16 @@ class Pattern:
     base_type: str | None = None
     attributes: tuple[tuple[str, ValueType], ...] = ()
     source: str = field(default="<pattern>", compare=False)
+
+    def __post_init__(self) -> None:
+        variables = [operand.variable for operand in self.operands]
+        if len(set(variables)) < len(variables):
+            raise ValueError(f"pattern {self.name!r}: a variable stands twice in {', '.join(variables)}")
+        if all(operand.negated for operand in self.operands):
+            raise ValueError(f"pattern {self.name!r} has no positive variable")
+        columns = [item.name for item in self.returns]
+        if len(set(columns)) < len(columns):
+            raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
 
     @cached_property
     def operands(self) -> tuple[EventOperand, ...]:
