@@ -112,7 +112,8 @@ class PathTemplate:
             )
             position = match.end()
         compiled = re.compile(expression + fnmatch_expression(self.text[position:]))
-        found = {day for path in paths if (match := compiled.fullmatch(path)) and (day := _date_of(match.groupdict()))}
+        fits = (compiled.fullmatch(path) for path in paths)
+        found = {day for fit in fits if fit is not None and (day := _date_of(fit.groupdict()))}
         return sorted({self.period(day) for day in found}, key=lambda period: period.first or date.min)
 
 

@@ -234,9 +234,7 @@ def _type_of(derived: Derived, attributes: dict[str, ValueType]) -> ValueType:
     return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]
 
 
-def _expectation_of(
-    settings: ExpectationSettings, attributes: dict[str, ValueType], raw: set[str]
-) -> Expectation:
+def _expectation_of(settings: ExpectationSettings, attributes: dict[str, ValueType], raw: set[str]) -> Expectation:
     expectation = Expectation(**settings.model_dump())
     if settings.column == TIMESTAMP:
         raise InputError("expectation on 'timestamp': that it is there and inside the day is always expected")

@@ -149,7 +149,9 @@ def _of_text(text: pa.Array, text_format: str) -> tuple[pa.Array, pa.Array | Non
         return local, None
     rest = pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type))
     instants, failed = cast_checked_to(rest, INSTANT)
-    fine, _ = cast_checked_to(pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type)), pa.timestamp("ns", tz="UTC"))
+    fine, _ = cast_checked_to(
+        pc.if_else(pa.array(failed), rest, pa.scalar(None, iso.type)), pa.timestamp("ns", tz="UTC")
+    )
     return local, pc.coalesce(instants, pc.cast(pc.floor_temporal(fine, unit="microsecond"), INSTANT))
 
 
@@ -213,7 +215,8 @@ def _within_years(values: pa.Array) -> pa.Array:
 
 def _day_numbers(local: pa.Array) -> np.ndarray:
     numbers = pc.fill_null(pc.cast(local, pa.int64()), 0).to_numpy(zero_copy_only=False)
-    return np.floor_divide(numbers, US_PER_DAY).astype(np.int32)
+    days: np.ndarray = np.floor_divide(numbers, US_PER_DAY).astype(np.int32)
+    return days
 
 
 def _mask(array: pa.Array) -> np.ndarray:

@@ -1,0 +1,152 @@
+"""Rows of Parquet files: only the columns and the row groups that are wanted, every row with its number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.blocks import RawBlock
+from cep_pipeline.events.columns import find_columns
+from cep_pipeline.events.paths import Period, open_raw
+from cep_pipeline.events.source import Source
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group: its index, the number of its first row (from 1), its rows, and bounds of the timestamps in it.
+
+    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+    earliest: date | None
+    latest: date | None
+    may_lack_timestamps: bool
+
+    def may_hold(self, days: Sequence[date], period: Period) -> bool:
+        """Whether it may have rows of these days, counting rows without a usable timestamp as of the first day."""
+        if self.earliest is None or self.latest is None or period.first is None or period.last is None:
+            return True
+        if any(self.earliest <= day <= self.latest for day in days):
+            return True
+        stray = self.may_lack_timestamps or self.earliest < period.first or self.latest > period.last
+        return stray and period.first in days
+
+
+class ParquetRows:
+    """The rows of one Parquet file, a row group at a time.
+
+    Raises
+    ------
+    InputError
+        The file is truncated or corrupt, or lacks a column that the schema reads.
+    """
+
+    def __init__(self, path: str, source: Source) -> None:
+        self._path = path
+        self._source = source
+        self._stream = open_raw(path)
+        with _readable(path):
+            self._file = pq.ParquetFile(self._stream)
+        names = self._file.schema_arrow.names
+        find_columns(path, names, source.listed)
+        self.dropped_columns = tuple(name for name in names if name not in source.listed)
+        for name in source.listed:
+            if pa.types.is_nested(self._file.schema_arrow.field(name).type):
+                raise InputError(
+                    f"{path}: column {name!r} has the type {self._file.schema_arrow.field(name).type}, "
+                    "where the stream schema reads a single value a row"
+                )
+
+    def __enter__(self) -> ParquetRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def row_groups(self) -> list[RowGroup]:
+        metadata = self._file.metadata
+        column = next(
+            index
+            for index in range(metadata.num_columns)
+            if metadata.schema.column(index).path == self._source.timestamp_column
+        )
+        groups, row = [], 1
+        for index in range(metadata.num_row_groups):
+            group = metadata.row_group(index)
+            statistics = group.column(column).statistics
+            bounds = _dates(statistics)
+            groups.append(
+                RowGroup(
+                    index,
+                    row,
+                    group.num_rows,
+                    bounds[0] if bounds else None,
+                    bounds[1] if bounds else None,
+                    statistics is None or not statistics.has_null_count or statistics.null_count > 0,
+                )
+            )
+            row += group.num_rows
+        return groups
+
+    def read(self, groups: Sequence[RowGroup]) -> Iterator[RawBlock]:
+        """Read row groups, one block each."""
+        for group in groups:
+            with _readable(self._path):
+                table = self._file.read_row_group(group.index, columns=list(self._source.listed), use_threads=False)
+            columns = {name: _plain(table.column(name)) for name in self._source.listed}
+            yield RawBlock(columns, group.first_row + np.arange(group.rows, dtype=np.int64), _RowText(columns))
+
+
+@dataclass(frozen=True)
+class _RowText:
+    columns: dict[str, pa.Array]
+
+    def __call__(self, index: int) -> str:
+        row = {name: values[index].as_py() for name, values in self.columns.items()}
+        return json.dumps(row, default=str, ensure_ascii=False)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turn what pyarrow says of a broken file into an InputError that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: the file is truncated or corrupt ({error}); have it delivered again. "
+            "Nothing of its day is published"
+        ) from error
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    combined = column.combine_chunks()
+    if isinstance(combined, pa.ChunkedArray):
+        return combined.chunk(0) if combined.num_chunks else pa.nulls(0, combined.type)
+    return combined
+
+
+def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:
+    if statistics is None or not statistics.has_min_max:
+        return None
+    low, high = statistics.min, statistics.max
+    if not isinstance(low, date) or not isinstance(high, date):
+        return None
+    day = timedelta(days=1)
+    low = low.date() if isinstance(low, datetime) else low
+    high = high.date() if isinstance(high, datetime) else high
+    if low.year <= 1 or high.year >= 9999:
+        return None
+    return low - day, high + day

@@ -1,0 +1,274 @@
+"""First stage of ingestion: a raw file, or a piece of one, to sorted runs of checked events by day.
+
+Tasks are small frozen values and their functions plain ones over pyarrow, so that whatever runs them (Spark, a test)
+only distributes. Runs hold at most `RUN_ROWS` events, which bounds the memory of a task whatever the file's size.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from cep_pipeline.events.blocks import HashingReader, RawBlock
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.csv_rows import CsvRows
+from cep_pipeline.events.parquet_rows import ParquetRows, RowGroup
+from cep_pipeline.events.paths import SourceFile, open_raw
+from cep_pipeline.events.preprocessing import last_values
+from cep_pipeline.events.rejection import Rejected, rejected_table
+from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.schema import TIMESTAMP, StreamSchema
+from cep_pipeline.warehouse.data_files import (
+    ROW_GROUP_ROWS,
+    DataDirectory,
+    open_filesystem,
+    storage_errors,
+)
+from cep_pipeline.warehouse.fingerprints import RawFile
+
+RUN_ROWS = 1_000_000
+"""Events that are sorted at once."""
+_REJECTED_AT_ONCE = 50_000
+_EXAMPLES = 5
+
+
+@dataclass(frozen=True)
+class ParseTask:
+    """Read a raw file, or some row groups of one, and keep the rows of some days.
+
+    Parameters
+    ----------
+    row_groups
+        Of a Parquet file; None for all of a CSV file.
+    scratch
+        Where the runs are written; removed when the ingestion ends.
+    """
+
+    schema: StreamSchema
+    file: SourceFile
+    days: frozenset[date]
+    scratch: DataDirectory
+    row_groups: tuple[RowGroup, ...] | None = None
+    run_rows: int = RUN_ROWS
+
+
+@dataclass(frozen=True)
+class Run:
+    """Events of one day and one file, sorted by (timestamp, line), in a Parquet file.
+
+    Parameters
+    ----------
+    marks
+        Timestamp, in microseconds, of the first event of each row group: where the run can be cut.
+    last_values
+        What the next events carry in; empty where nothing is derived.
+    """
+
+    day: date
+    path: str
+    file: str
+    rows: int
+    marks: tuple[int, ...]
+    last_values: Carry
+
+
+@dataclass(frozen=True)
+class RejectedRows:
+    """Rejected rows of one file in a Parquet file of the quarantine's columns; `day` None: the file's first day."""
+
+    day: date | None
+    path: str
+    file: str
+    rows: int
+    examples: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a `ParseTask` made.
+
+    Parameters
+    ----------
+    first_day
+        The earliest local day of an accepted row, of any day, None where there is none.
+    rows
+        Rows read, of any day, rejected ones too.
+    raw_file
+        The file's fingerprint; None for a task that read a part of it.
+    """
+
+    file: SourceFile
+    runs: tuple[Run, ...]
+    rejected: tuple[RejectedRows, ...]
+    first_day: date | None
+    rows: int
+    dropped_columns: tuple[str, ...]
+    raw_file: RawFile | None
+
+
+def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
+    """Run a `ParseTask`; its number and attempt become part of the names of its files.
+
+    Raises
+    ------
+    InputError
+        The file is truncated, corrupt, or lacks a column.
+    """
+    source = task.schema.source
+    assert source is not None
+    sink = _Sink(task, number, attempt)
+    if source.format == "parquet":
+        with ParquetRows(task.file.path, source) as rows:
+            groups = task.row_groups if task.row_groups is not None else tuple(rows.row_groups())
+            sink.take(rows.read(groups))
+            dropped = rows.dropped_columns
+        raw_file = None
+    else:
+        with open_raw(task.file.path) as stream:
+            reader = HashingReader(stream)
+            csv_rows = CsvRows(reader, task.file.path, source)
+            sink.take(csv_rows)
+            dropped = csv_rows.dropped_columns
+            sha256 = reader.finish()
+        raw_file = RawFile(task.file.name, reader.bytes_read, sha256)
+    runs, rejected = sink.finish()
+    first_day = None if sink.first_day is None else day_of(sink.first_day)
+    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file)
+
+
+def fingerprint_file(file: SourceFile) -> RawFile:
+    """Size and sha256 of a raw file, under its name relative to the data folder."""
+    with open_raw(file.path) as stream:
+        reader = HashingReader(stream)
+        sha256 = reader.finish()
+    return RawFile(file.name, reader.bytes_read, sha256)
+
+
+class _Sink:
+    """Collects checked blocks and writes them as runs."""
+
+    def __init__(self, task: ParseTask, number: int, attempt: int) -> None:
+        self.rows = 0
+        self.first_day: int | None = None
+        self._task = task
+        self._number = number
+        self._attempt = attempt
+        self._days = {day_number(day) for day in task.days}
+        self._events: list[pa.Table] = []
+        self._held = 0
+        self._rejected: list[Rejected] = []
+        self._runs: list[Run] = []
+        self._rejected_files: list[RejectedRows] = []
+
+    def take(self, blocks: Iterable[RawBlock]) -> None:
+        task = self._task
+        for block in blocks:
+            checked = check_rows(block, task.schema, task.file.period, task.file.path)
+            self.rows += block.rows + len(block.rejected)
+            days = checked.events.column(LOCAL_DAY).to_numpy()
+            if len(days):
+                earliest = int(days.min())
+                self.first_day = earliest if self.first_day is None else min(self.first_day, earliest)
+            wanted = np.isin(days, list(self._days))
+            events = checked.events if wanted.all() else checked.events.filter(pa.array(wanted))
+            if events.num_rows:
+                self._events.append(events)
+                self._held += events.num_rows
+            self._rejected += [row for row in checked.rejected if row.day is None or row.day in self._days]
+            if self._held >= task.run_rows:
+                self._write_runs()
+            if len(self._rejected) >= _REJECTED_AT_ONCE:
+                self._write_rejected()
+
+    def finish(self) -> tuple[tuple[Run, ...], tuple[RejectedRows, ...]]:
+        self._write_runs()
+        self._write_rejected()
+        return tuple(self._runs), tuple(self._rejected_files)
+
+    def _write_runs(self) -> None:
+        if not self._events:
+            return
+        events = pa.concat_tables(self._events).combine_chunks()
+        self._events, self._held = [], 0
+        for day, table in _by_day(events):
+            for begin in range(0, table.num_rows, self._task.run_rows):
+                self._runs.append(self._write_run(day, table.slice(begin, self._task.run_rows)))
+
+    def _write_run(self, day: date, events: pa.Table) -> Run:
+        ordered = in_order(events, [TIMESTAMP, LINE])
+        path = self._task.scratch.file(self._number, self._attempt)
+        write_run(path, ordered)
+        carry = last_values(ordered, self._task.schema) if self._task.schema.derived else Carry()
+        return Run(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry)
+
+    def _write_rejected(self) -> None:
+        by_day: dict[int | None, list[Rejected]] = defaultdict(list)
+        for row in self._rejected:
+            by_day[row.day].append(row)
+        self._rejected = []
+        for day, rows in by_day.items():
+            path = self._task.scratch.file(self._number, self._attempt)
+            table = rejected_table(rows, self._task.file.name)
+            write_run(path, table)
+            whose = None if day is None else day_of(day)
+            self._rejected_files.append(RejectedRows(whose, path, self._task.file.name, len(rows), examples_of(table)))
+
+
+def _by_day(events: pa.Table) -> Iterator[tuple[date, pa.Table]]:
+    days = events.column(LOCAL_DAY).to_numpy()
+    numbers = np.unique(days)
+    for number in numbers.tolist():
+        table = events if len(numbers) == 1 else events.filter(pa.array(days == number))
+        yield day_of(number), table.drop_columns([LOCAL_DAY])
+
+
+def in_order(events: pa.Table, columns: list[str]) -> pa.Table:
+    """The events sorted by these columns, the first of them the timestamp; nothing to do where they already are."""
+    stamps = events.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    if columns == [TIMESTAMP, LINE] and bool(np.all(stamps[1:] >= stamps[:-1])):
+        # Rows come by line, so equal timestamps are in order too.
+        return events
+    keys = [events.column(column).to_numpy() for column in reversed(columns[1:])]
+    return events.take(pa.array(np.lexsort([*keys, stamps])))
+
+
+def marks_of(events: pa.Table) -> tuple[int, ...]:
+    """Timestamp, in microseconds, of every `ROW_GROUP_ROWS`-th event."""
+    positions = pa.array(np.arange(0, events.num_rows, ROW_GROUP_ROWS))
+    return tuple(pc.take(events.column(TIMESTAMP), positions).cast(pa.int64()).to_pylist())
+
+
+def examples_of(rejected: pa.Table) -> tuple[tuple[str, int, str], ...]:
+    """File, line and reason of the first few rejected rows."""
+    few = rejected.slice(0, _EXAMPLES)
+    return tuple(zip(*(few.column(name).to_pylist() for name in ("file", "line", "reason")), strict=True))
+
+
+def write_run(path: str, table: pa.Table) -> None:
+    """Write a table that lives as long as the ingestion."""
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"writing {path}"):
+        pq.write_table(
+            table,
+            inner,
+            filesystem=filesystem,
+            row_group_size=ROW_GROUP_ROWS,
+            compression="lz4",
+            use_dictionary=[f.name for f in table.schema if pa.types.is_string(f.type)],
+        )
+
+
+def read_run(path: str, columns: list[str] | None = None, row_filter: pc.Expression | None = None) -> pa.Table:
+    """Read what `write_run` wrote."""
+    filesystem, inner = open_filesystem(path)
+    with storage_errors(f"reading {path}"):
+        return pq.read_table(
+            inner, filesystem=filesystem, columns=columns, filters=row_filter, partitioning=None, use_threads=False
+        )

@@ -1,0 +1,222 @@
+"""Derived attributes: differences and histories per event type, carried from day to day.
+
+Notes
+-----
+The values of an attribute for an event type are its non-null values in stream order. The difference of an event is
+its value minus the one before; the history is the list of the last h values, the event's own the last of them [1]_,
+fewer at the beginning of the stream. Both look across days: what comes before is carried in. The first difference of a
+type is null, as is one that overflows int64 (NaN in a history).
+
+References
+----------
+.. [1] Kolchinsky, Sharfman, Schuster: Lazy Evaluation Methods for Detecting Complex Events, DEBS 2015, section 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.events.carry import Carry, Number
+from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema
+
+
+def carry_lengths(schema: StreamSchema) -> dict[str, int]:
+    """Number of last values per type that the next day needs, by raw attribute.
+
+    Examples
+    --------
+    >>> from cep_pipeline.events.source import Derived
+    >>> from cep_pipeline.patterns.expressions import ValueType
+    >>> schema = StreamSchema(
+    ...     "s",
+    ...     None,
+    ...     "t",
+    ...     {"t": ValueType.STRING, "p": ValueType.FLOAT64, "d": ValueType.FLOAT64, "h": ValueType.FLOAT64_LIST},
+    ...     derived=(Derived("d", "diff", "p"), Derived("h", "history", "d", 5)),
+    ... )
+    >>> carry_lengths(schema)
+    {'p': 5}
+    """
+    past_needed: dict[str, int] = {}
+    for derived in reversed(schema.derived):
+        past = derived.length - 1 if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
+        past_needed[derived.of] = max(past_needed.get(derived.of, 0), past)
+    return dict(sorted(past_needed.items()))
+
+
+def derive(events: pa.Table, schema: StreamSchema, carry_in: Carry) -> pa.Table:
+    """Add the derived attributes to events.
+
+    Parameters
+    ----------
+    events
+        Events in stream order with the raw attributes.
+    carry_in
+        The last values of what came before.
+
+    Returns
+    -------
+    pyarrow.Table
+        The events with the schema's derived attributes appended.
+    """
+    if not schema.derived:
+        return events
+    codes, types = _event_types(events, schema)
+    series: dict[str, _Series] = {}
+    for derived in schema.derived:
+        if derived.of not in series:
+            series[derived.of] = _Series.of_column(events.column(derived.of), codes, carry_in.of(derived.of), types)
+        source = series[derived.of]
+        if derived.function == "diff":
+            series[derived.name] = source.differences()
+            column = series[derived.name].column(events.num_rows)
+        else:
+            column = source.histories(derived.length)
+        events = events.append_column(pa.field(derived.name, ARROW_TYPES[schema.attributes[derived.name]]), column)
+    return events
+
+
+def last_values(events: pa.Table, schema: StreamSchema) -> Carry:
+    """The last values per type of events in stream order, as many as `carry_lengths` says."""
+    codes, types = _event_types(events, schema)
+    values: dict[str, dict[str, tuple[Number, ...]]] = {}
+    for attribute, length in carry_lengths(schema).items():
+        series = _Series.of_column(events.column(attribute), codes, {}, types)
+        values[attribute] = series.tails(length, types)
+    return Carry(values)
+
+
+def _event_types(events: pa.Table, schema: StreamSchema) -> tuple[np.ndarray, list[str]]:
+    """Code of each event's type, and the text of each code."""
+    column = events.column(schema.type_attribute)
+    encoded = column.combine_chunks() if pa.types.is_dictionary(column.type) else pc.dictionary_encode(column)
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.unify_dictionaries().combine_chunks()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], encoded.type)
+    indices = pc.fill_null(encoded.indices, len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    return indices.astype(np.int64), [str(text) for text in encoded.dictionary.to_pylist()]
+
+
+@dataclass(frozen=True)
+class _Series:
+    """The values of one attribute by event type, in stream order within a type; carried ones come first.
+
+    Parameters
+    ----------
+    values
+        int64 or float64, shape (number of values,), one type after the other.
+    valid
+        bool: False for a difference that overflowed.
+    begin
+        int64: index of the first value of the same type, for each value.
+    event
+        int64: index of the event of each value, -1 for a carried one.
+    ends, begins
+        int64, one per event: its type's values up to it are `values[begins:ends]`.
+    types
+        int64: code of the type of each value.
+    """
+
+    values: np.ndarray
+    valid: np.ndarray
+    begin: np.ndarray
+    event: np.ndarray
+    begins: np.ndarray
+    ends: np.ndarray
+    types: np.ndarray
+
+    @classmethod
+    def of_column(
+        cls, column: pa.ChunkedArray, codes: np.ndarray, carried: Mapping[str, tuple[Number, ...]], types: list[str]
+    ) -> _Series:
+        present = np.asarray(pc.is_valid(column).to_numpy(), dtype=bool)
+        dtype = np.int64 if pa.types.is_integer(column.type) else np.float64
+        numbers = pc.fill_null(column, pa.scalar(0, column.type)).to_numpy().astype(dtype)
+        before = [(code, value) for code, text in enumerate(types) for value in carried.get(text, ())]
+        all_codes = np.concatenate([np.array([code for code, _ in before], dtype=np.int64), codes])
+        all_values = np.concatenate([np.array([value for _, value in before], dtype=dtype), numbers])
+        has_value = np.concatenate([np.ones(len(before), dtype=bool), present])
+        event = np.concatenate([np.full(len(before), -1), np.arange(len(codes))])
+        order = np.argsort(all_codes, kind="stable")
+        return cls._grouped(all_codes[order], all_values[order], has_value[order], event[order], len(codes))
+
+    @classmethod
+    def _grouped(
+        cls, codes: np.ndarray, values: np.ndarray, has_value: np.ndarray, event: np.ndarray, events: int
+    ) -> _Series:
+        """From rows ordered by type and then by stream order, some without a value."""
+        counted = np.cumsum(has_value)
+        first_row = np.searchsorted(codes, codes, side="left")
+        begin = (counted - has_value)[first_row] if len(codes) else counted
+        begins, ends = np.zeros(events, dtype=np.int64), np.zeros(events, dtype=np.int64)
+        own = event >= 0
+        begins[event[own]], ends[event[own]] = begin[own], counted[own]
+        return cls(
+            values[has_value],
+            np.ones(int(has_value.sum()), dtype=bool),
+            begin[has_value],
+            event[has_value],
+            begins,
+            ends,
+            codes[has_value],
+        )
+
+    def differences(self) -> _Series:
+        """The differences of consecutive values of a type: one fewer than values."""
+        index = np.arange(len(self.values))
+        later = index > self.begin
+        at = index[later]
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = self.values[at] - self.values[at - 1]
+        valid = self.valid[at] & self.valid[at - 1]
+        if self.values.dtype == np.int64:
+            valid &= ((self.values[at] ^ self.values[at - 1]) & (self.values[at] ^ difference)) >= 0
+        # Each type with values loses its first one: what was at index i moves by the number of types up to there.
+        lost = np.concatenate([[0], np.cumsum(~later)])
+        begins, ends = self.begins - lost[self.begins], self.ends - lost[self.ends]
+        return _Series(
+            difference,
+            valid,
+            self.begin[later] - lost[self.begin[later]],
+            self.event[later],
+            begins,
+            ends,
+            self.types[later],
+        )
+
+    def column(self, events: int) -> pa.Array:
+        """The value of each event; null where it has none."""
+        values = np.zeros(events, dtype=self.values.dtype)
+        null = np.ones(events, dtype=bool)
+        own = (self.event >= 0) & self.valid
+        values[self.event[own]] = self.values[own]
+        null[self.event[own]] = False
+        return pa.array(values, mask=null)
+
+    def histories(self, length: int) -> pa.Array:
+        """The last `length` values up to each event, in order; fewer where there are fewer."""
+        begins = np.maximum(self.ends - length, self.begins)
+        lengths = self.ends - begins
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise ValueError(f"{offsets[-1]} elements of histories in one table; derive fewer events at once")
+        flat = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+        values = np.where(self.valid, self.values.astype(np.float64), np.nan)
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values[flat]))
+
+    def tails(self, length: int, types: list[str]) -> dict[str, tuple[Number, ...]]:
+        """The last `length` values of each type that has any."""
+        if not length or not len(self.types):
+            return {}
+        lasts = np.append(np.flatnonzero(np.diff(self.types)) + 1, len(self.types))
+        tails = {}
+        for end in lasts.tolist():
+            begin = max(end - length, int(self.begin[end - 1]))
+            tails[types[int(self.types[end - 1])]] = tuple(self.values[begin:end].tolist())
+        return dict(sorted(tails.items()))

@@ -1,0 +1,155 @@
+"""Rows of a raw block to typed events and rejected rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.blocks import RawBlock
+from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.paths import Period
+from cep_pipeline.events.rejection import Rejected
+from cep_pipeline.events.schema import ARROW_TYPES, TIMESTAMP, StreamSchema
+from cep_pipeline.events.timestamps import read_timestamps
+from cep_pipeline.patterns.expressions import ValueType
+
+LINE = "_line"
+LOCAL_DAY = "_day"
+_EPOCH = date(1970, 1, 1)
+_LONGEST_QUOTED = 60
+
+
+@dataclass(frozen=True)
+class CheckedBlock:
+    """What became of a raw block.
+
+    Parameters
+    ----------
+    events
+        Columns `timestamp`, the raw attributes, `_line` (int64) and `_day` (int32, days since 1970-01-01 of the local
+        date), in order of arrival.
+    rejected
+        The other rows.
+    """
+
+    events: pa.Table
+    rejected: tuple[Rejected, ...]
+
+
+def day_number(day: date) -> int:
+    """Days since 1970-01-01."""
+    return (day - _EPOCH).days
+
+
+def day_of(number: int) -> date:
+    """The inverse of `day_number`."""
+    return _EPOCH + timedelta(days=number)
+
+
+def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str) -> CheckedBlock:
+    """Type the rows of a block and reject those that break a rule.
+
+    A row is rejected for a missing or unreadable timestamp, a local time that does not exist, a day outside the
+    file's period, a missing event type or key, or a value that is not of its column's type; all its reasons are said.
+
+    Raises
+    ------
+    InputError
+        A column of a Parquet file has a type that can never be the one that the schema gives it.
+    """
+    source = schema.source
+    assert source is not None
+    reasons: dict[int, list[str]] = defaultdict(list)
+    stamps = block.columns[source.timestamp_column]
+    instants = read_timestamps(stamps, source.timestamp_format, schema.timezone)
+    missing = _mask(pc.is_null(stamps))
+    outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
+    for index in np.flatnonzero(missing).tolist():
+        reasons[index].append(f"missing timestamp (column {source.timestamp_column!r})")
+    for index in np.flatnonzero(instants.unreadable).tolist():
+        reasons[index].append(
+            f"column {source.timestamp_column!r}: {_quoted(stamps[index])} is no timestamp "
+            f"of the format {source.timestamp_format}"
+        )
+    for index in np.flatnonzero(instants.nonexistent).tolist():
+        reasons[index].append(
+            f"column {source.timestamp_column!r}: the local time {_quoted(stamps[index])} does not exist "
+            f"in {schema.timezone} (the clock skips it)"
+        )
+    for index in np.flatnonzero(outside).tolist():
+        reasons[index].append(f"day {day_of(int(instants.local_day[index]))} is outside the file's period, {period}")
+    columns: dict[str, pa.Array] = {TIMESTAMP: instants.utc}
+    for attribute, kind in schema.raw_attributes.items():
+        raw = block.columns[source.columns[attribute]]
+        columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], path, reasons)
+        if attribute == schema.type_attribute or attribute in schema.key:
+            what = "event type" if attribute == schema.type_attribute else "key"
+            for index in np.flatnonzero(_mask(pc.is_null(raw))).tolist():
+                reasons[index].append(f"missing {what} (column {source.columns[attribute]!r})")
+    columns[LINE] = pa.array(block.lines)
+    columns[LOCAL_DAY] = pa.array(instants.local_day)
+    events = pa.table(columns)
+    rejected = list(block.rejected)
+    if reasons:
+        undated = missing | instants.unreadable | instants.nonexistent | outside
+        rejected += [
+            Rejected(
+                line=int(block.lines[index]),
+                reason="; ".join(reasons[index]),
+                raw=block.raw(index),
+                day=None if undated[index] else int(instants.local_day[index]),
+            )
+            for index in sorted(reasons)
+        ]
+        keep = np.ones(block.rows, dtype=bool)
+        keep[list(reasons)] = False
+        events = events.filter(pa.array(keep))
+    return CheckedBlock(events, tuple(rejected))
+
+
+def _typed(
+    raw: pa.Array, attribute: str, kind: ValueType, column: str, path: str, reasons: Mapping[int, list[str]]
+) -> pa.Array:
+    if kind is ValueType.BOOL and not _can_be_bool(raw.type):
+        raise InputError(
+            f"{path}: column {column!r} has the type {raw.type}, where the stream schema has bool "
+            f"for {attribute!r}; change the type in the stream schema"
+        )
+    values, failed = cast_checked_to(raw, ARROW_TYPES[kind])
+    for index in np.flatnonzero(failed).tolist():
+        reasons[index].append(f"column {column!r}: {_quoted(raw[index])} is no {kind.value}")
+    return values
+
+
+def _can_be_bool(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def _outside(local_day: np.ndarray, period: Period) -> np.ndarray:
+    outside = np.zeros(len(local_day), dtype=bool)
+    if period.first is not None:
+        outside |= local_day < day_number(period.first)
+    if period.last is not None:
+        outside |= local_day > day_number(period.last)
+    return outside
+
+
+def _quoted(value: pa.Scalar) -> str:
+    text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value.as_py())
+    return text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…"
+
+
+def _mask(array: pa.Array) -> np.ndarray:
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,0 +1,213 @@
+"""Second and third stage of ingestion: runs merged and freed of repeated keys, then finished as published files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.parts import RejectedRows, Run, examples_of, in_order, read_run, write_run
+from cep_pipeline.events.preprocessing import derive, last_values
+from cep_pipeline.events.rejection import Rejected, rejected_table
+from cep_pipeline.events.row_checks import LINE
+from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
+from cep_pipeline.events.timestamps import INSTANT
+from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
+from cep_pipeline.warehouse.layout import DAY, QUARANTINE_SCHEMA, events_columns
+
+RANGE_ROWS = 1_000_000
+"""Events of a day that one task merges, about."""
+SEQ_PER_DAY = 1 << 40
+_FILE = "_file"
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Accepted events of one day in one range of time, sorted by (timestamp, arrival), each key once."""
+
+    day: date
+    path: str
+    rows: int
+    last_values: Carry
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merge the events of a day with `begin_us` <= timestamp < `end_us` (None: open) from runs."""
+
+    schema: StreamSchema
+    day: date
+    runs: tuple[Run, ...]
+    begin_us: int | None
+    end_us: int | None
+    scratch: DataDirectory
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What a `MergeTask` made: the events, and the rows whose key came before."""
+
+    settled: Settled
+    repeated: tuple[RejectedRows, ...]
+
+
+def merge_tasks(
+    schema: StreamSchema,
+    day: date,
+    runs: Sequence[Run],
+    scratch: DataDirectory,
+    range_rows: int = RANGE_ROWS,
+) -> list[MergeTask]:
+    """Cut a day into ranges of time of about `range_rows` events.
+
+    A key without the timestamp can repeat anywhere in the day, so that such a day is merged as one range.
+    """
+    cuts: list[int | None] = [None]
+    if not schema.key or TIMESTAMP in schema.key:
+        weighted = sorted((mark, run.rows / len(run.marks)) for run in runs for mark in run.marks)
+        held = 0.0
+        for mark, weight in weighted:
+            if held >= range_rows and mark != cuts[-1]:
+                cuts.append(mark)
+                held = 0.0
+            held += weight
+    bounds = zip(cuts, [*cuts[1:], None], strict=True)
+    return [MergeTask(schema, day, tuple(runs), begin, end, scratch) for begin, end in bounds]
+
+
+def merge_runs(task: MergeTask, number: int, attempt: int) -> Merged:
+    """Run a `MergeTask`."""
+    files = sorted({run.file for run in task.runs})
+    tables = []
+    for run in task.runs:
+        table = read_run(run.path, row_filter=_between(task.begin_us, task.end_us))
+        tables.append(table.append_column(_FILE, pa.array(np.full(table.num_rows, files.index(run.file)))))
+    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, _FILE, LINE])
+    repeated: list[RejectedRows] = []
+    if task.schema.key and events.num_rows:
+        first = first_of_each_key(events, task.schema.key)
+        again = first != np.arange(events.num_rows)
+        if again.any():
+            repeated = _write_repeated(task, number, attempt, events, first, np.flatnonzero(again), files)
+            events = events.filter(pa.array(~again))
+    path = task.scratch.file(number, attempt)
+    write_run(path, events.drop_columns([_FILE]))
+    carry = last_values(events, task.schema) if task.schema.derived else Carry()
+    return Merged(Settled(task.day, path, events.num_rows, carry), tuple(repeated))
+
+
+def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
+    """Index of the first event, in order of arrival, with the same key as each event.
+
+    Parameters
+    ----------
+    events
+        With the key's columns, `_file` and `_line`.
+
+    Returns
+    -------
+    numpy.ndarray
+        int64, shape (number of events,).
+    """
+    codes = np.zeros(events.num_rows, dtype=np.int64)
+    for name in key:
+        encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
+        column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
+    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(_FILE).to_numpy()])
+    _, first = np.unique(codes[arrival], return_index=True)
+    return np.asarray(arrival[first][codes], dtype=np.int64)
+
+
+def _write_repeated(
+    task: MergeTask,
+    number: int,
+    attempt: int,
+    events: pa.Table,
+    first: np.ndarray,
+    again: np.ndarray,
+    files: Sequence[str],
+) -> list[RejectedRows]:
+    """Quarantine rows whose key came before, by file."""
+    rows = events.take(pa.array(again)).to_pylist()
+    earlier = events.select([_FILE, LINE]).take(pa.array(first[again])).to_pylist()
+    by_file: dict[str, list[Rejected]] = {}
+    for row, before in zip(rows, earlier, strict=True):
+        key = ", ".join(f"{name}={row[name]}" for name in task.schema.key)
+        reason = f"repeated key ({key}): first in {files[before[_FILE]]} on line {before[LINE]}"
+        raw = json.dumps(
+            {name: value for name, value in row.items() if name not in (_FILE, LINE)}, default=str, ensure_ascii=False
+        )
+        by_file.setdefault(files[row[_FILE]], []).append(Rejected(row[LINE], reason, raw))
+    written = []
+    for file, rejected in by_file.items():
+        table = rejected_table(rejected, file)
+        path = task.scratch.file(number, attempt)
+        write_run(path, table)
+        written.append(RejectedRows(task.day, path, file, len(rejected), examples_of(table)))
+    return written
+
+
+def _between(begin_us: int | None, end_us: int | None) -> pc.Expression | None:
+    expression: pc.Expression | None = None
+    if begin_us is not None:
+        expression = pc.field(TIMESTAMP) >= pa.scalar(begin_us, pa.int64()).cast(INSTANT)
+    if end_us is not None:
+        before = pc.field(TIMESTAMP) < pa.scalar(end_us, pa.int64()).cast(INSTANT)
+        expression = before if expression is None else expression & before
+    return expression
+
+
+@dataclass(frozen=True)
+class FinishTask:
+    """Write a settled range as a file of published events.
+
+    Parameters
+    ----------
+    first_position
+        Number of events of the day in the ranges before.
+    carry_in
+        The last values of everything before this range.
+    """
+
+    schema: StreamSchema
+    settled: Settled
+    first_position: int
+    carry_in: Carry
+    directory: DataDirectory
+
+
+def finish_range(task: FinishTask, number: int, attempt: int) -> str:
+    """Run a `FinishTask`: add derived attributes, seq and day, and write the file; returns its path."""
+    events = derive(read_run(task.settled.path), task.schema, task.carry_in)
+    day = task.settled.day
+    first_seq = day.toordinal() * SEQ_PER_DAY + task.first_position
+    seq = pa.array(np.arange(first_seq, first_seq + events.num_rows, dtype=np.int64))
+    days = pa.repeat(pa.scalar(day, pa.date32()), events.num_rows)
+    events = events.append_column(SEQ, seq).append_column(DAY, days)
+    return write_data_file(task.directory.file(number, attempt), events, events_columns(task.schema))
+
+
+@dataclass(frozen=True)
+class QuarantineTask:
+    """Write the rejected rows of a day, by file and line, as one file of the quarantine."""
+
+    day: date
+    rejected: tuple[RejectedRows, ...]
+    directory: DataDirectory
+
+
+def write_quarantine(task: QuarantineTask, number: int, attempt: int) -> str:
+    """Run a `QuarantineTask`; returns the file's path."""
+    table = pa.concat_tables([read_run(rows.path) for rows in task.rejected]).sort_by(
+        [("file", "ascending"), ("line", "ascending")]
+    )
+    days = pa.repeat(pa.scalar(task.day, pa.date32()), table.num_rows)
+    table = table.set_column(table.schema.get_field_index(DAY), DAY, days)
+    return write_data_file(task.directory.file(number, attempt), table, QUARANTINE_SCHEMA)

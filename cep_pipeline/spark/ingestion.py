@@ -1,0 +1,499 @@
+"""Raw files of some days to files of events and rejected rows that are ready to be published.
+
+Four steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
+validation; derived attributes, seq and the files that are published. Spark distributes all but the third. What a day
+carries to the next is known after the second, so that days run in parallel although each depends on the one before.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import pyarrow.fs as pafs
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.parquet_rows import ParquetRows
+from cep_pipeline.events.parts import (
+    RUN_ROWS,
+    Parsed,
+    ParseTask,
+    RejectedRows,
+    Run,
+    fingerprint_file,
+    parse_file,
+    read_run,
+)
+from cep_pipeline.events.paths import SourceFile, files_of_day
+from cep_pipeline.events.preprocessing import carry_lengths
+from cep_pipeline.events.quality import check_rejected_share, start_import, validate, validated_columns
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.settling import (
+    RANGE_ROWS,
+    FinishTask,
+    MergeTask,
+    QuarantineTask,
+    Settled,
+    finish_range,
+    merge_runs,
+    merge_tasks,
+    write_quarantine,
+)
+from cep_pipeline.spark.failures import explain_failures
+from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.warehouse.data_files import DataDirectory, open_filesystem
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint, RawFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXAMPLES = 5
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What the raw files of a day became; nothing of it is published yet.
+
+    Parameters
+    ----------
+    day
+        The day.
+    status
+        `events`; `empty`: a day to publish without events; `skipped`: a day without files that is not published.
+    events_files, quarantine_files
+        Paths that successful attempts returned, to be handed to the warehouse.
+    events, rejected
+        Numbers of rows.
+    notes, warnings
+        Sentences for a person: what was left out, and what validation warns of.
+    validation
+        Its result document, JSON; empty for a skipped day.
+    carry_out
+        What the next day carries in, JSON.
+    fingerprint
+        What the events were made from.
+    seconds
+        Step -> wall-clock seconds, of all days that were ingested together.
+    """
+
+    day: date
+    status: Literal["events", "empty", "skipped"]
+    events_files: tuple[str, ...]
+    quarantine_files: tuple[str, ...]
+    events: int
+    rejected: int
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    validation: Mapping[str, Any]
+    carry_out: Mapping[str, Any]
+    fingerprint: EventsFingerprint
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def ingest_day(
+    spark: SparkSession,
+    schema: StreamSchema,
+    day: date,
+    data_root: str | Path,
+    *,
+    events_directory: DataDirectory,
+    quarantine_directory: DataDirectory,
+    scratch: str | Path,
+    carry_in: Mapping[str, Any] | None = None,
+    earlier_row_counts: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> IngestResult:
+    """Ingest one day; see `ingest_days`."""
+    return next(
+        ingest_days(
+            spark,
+            schema,
+            [day],
+            data_root,
+            events_directory=lambda _: events_directory,
+            quarantine_directory=lambda _: quarantine_directory,
+            scratch=scratch,
+            carry_in=carry_in,
+            earlier_row_counts=earlier_row_counts,
+            progress=progress,
+        )
+    )
+
+
+def ingest_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    days: Sequence[date],
+    data_root: str | Path,
+    *,
+    events_directory: Callable[[date], DataDirectory],
+    quarantine_directory: Callable[[date], DataDirectory],
+    scratch: str | Path,
+    carry_in: Mapping[str, Any] | None = None,
+    earlier_row_counts: Sequence[int] = (),
+    run_rows: int = RUN_ROWS,
+    range_rows: int = RANGE_ROWS,
+    progress: Progress | None = None,
+) -> Iterator[IngestResult]:
+    """Ingest several days in one Spark application, side by side.
+
+    Parameters
+    ----------
+    days
+        Ascending. Each carries in what the one before carries out.
+    data_root
+        The folder or URI under which the source's paths lie.
+    events_directory, quarantine_directory
+        Where the tasks write the files of a day that are published.
+    scratch
+        A folder or URI that all workers reach, for files that live as long as the ingestion.
+    carry_in
+        The carry-out of the latest published day before the first of `days`, JSON.
+    earlier_row_counts
+        Numbers of events of published days before the first of `days`, the latest last.
+    run_rows, range_rows
+        Events that one task holds in memory at once.
+    progress
+        Called with the number of tasks done and of all tasks of each step.
+
+    Yields
+    ------
+    IngestResult
+        Of each day, in order. A day that fails ends the iteration with its error, after the days before it.
+
+    Raises
+    ------
+    InputError
+        A missing day (`on_missing: error`), a file that is truncated, corrupt or lacks a column.
+    DataError
+        Too many rejected rows, or a failed critical expectation.
+
+    Notes
+    -----
+    Memory is bounded by `run_rows` and `range_rows` events a task, whatever the size of files and days.
+    """
+    if list(days) != sorted(set(days)):
+        raise InputError("the days to ingest must be given once each, in order")
+    if not days:
+        return
+    importing = start_import()
+    folder = DataDirectory(f"{str(scratch).rstrip('/')}/ingest-{uuid.uuid4().hex}", "scratch")
+    work = _Ingestion(spark, schema, tuple(days), str(data_root), folder, run_rows, range_rows, progress)
+    try:
+        work.parse()
+        work.merge()
+        with work.timed("import"):
+            importing.result()
+        carry = Carry.from_json(carry_in or {})
+        failure = work.settle(carry, earlier_row_counts)
+        yield from work.finish(events_directory, quarantine_directory)
+        if failure is not None:
+            raise failure
+    finally:
+        _remove(folder.location)
+
+
+@dataclass
+class _Day:
+    """One day on its way through the steps."""
+
+    day: date
+    files: tuple[SourceFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    rejected: tuple[RejectedRows, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    skipped: bool = False
+    carry_in: Carry = field(default_factory=Carry)
+    carry_out: Carry = field(default_factory=Carry)
+
+    @property
+    def events(self) -> int:
+        return sum(settled.rows for settled in self.settled)
+
+    @property
+    def rejected_rows(self) -> int:
+        return sum(rows.rows for rows in self.rejected)
+
+
+class _Ingestion:
+    """The steps of one ingestion and what is known between them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: StreamSchema,
+        days: tuple[date, ...],
+        data_root: str,
+        scratch: DataDirectory,
+        run_rows: int,
+        range_rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self.spark = spark
+        self.schema = schema
+        self.data_root = data_root
+        self.scratch = scratch
+        self.run_rows = run_rows
+        self.range_rows = range_rows
+        self.progress = progress
+        self.days = [_Day(day) for day in days]
+        self.raw_files: dict[str, RawFile] = {}
+        self.seconds: dict[str, float] = {}
+        self._ready = 0
+
+    def timed(self, step: str) -> _Timer:
+        return _Timer(self.seconds, step)
+
+    def _run(
+        self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
+    ) -> list[Outcome]:
+        what = f"{self.schema.name}: {doing}"
+        with self.timed(step), explain_failures(what):
+            return run_tasks(
+                self.spark, partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
+            )
+
+    # -- raw files to runs -------------------------------------------------------------------------------------------
+
+    def parse(self) -> None:
+        """Find the files of the days, and read each once for all of them."""
+        source = _source(self.schema)
+        wanted: dict[SourceFile, set[date]] = {}
+        for state in self.days:
+            files, missing = files_of_day(source.paths, self.data_root, state.day)
+            state.files, state.missing = tuple(files), tuple(missing)
+            for file in files:
+                wanted.setdefault(file, set()).add(state.day)
+        self._check_missing_files()
+        tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
+        outcomes = self._run(tasks, _parse_or_fingerprint, "parse", "reading raw files")
+        by_file: dict[SourceFile, list[Parsed]] = {}
+        for outcome in outcomes:
+            if isinstance(outcome, RawFile):
+                self.raw_files[outcome.name] = outcome
+                continue
+            by_file.setdefault(outcome.file, []).append(outcome)
+            if outcome.raw_file is not None:
+                self.raw_files[outcome.raw_file.name] = outcome.raw_file
+        for file, parsed in by_file.items():
+            self._take(file, parsed)
+
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[ParseTask | SourceFile]:
+        """One task for a CSV file; for Parquet one for about `run_rows` rows of it, and one for its fingerprint."""
+        source = _source(self.schema)
+        if source.format == "csv":
+            return [ParseTask(self.schema, file, days, self.scratch, None, self.run_rows)]
+        with ParquetRows(file.path, source) as rows:
+            groups = [group for group in rows.row_groups() if group.may_hold(sorted(days), file.period)]
+        tasks: list[ParseTask | SourceFile] = [file]
+        chunk: list[Any] = []
+        for group in groups:
+            if chunk and sum(g.rows for g in chunk) + group.rows > self.run_rows:
+                tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+                chunk = []
+            chunk.append(group)
+        tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+        return tasks
+
+    def _take(self, file: SourceFile, parsed: Sequence[Parsed]) -> None:
+        """Hand what was read from a file to its days."""
+        states = {state.day: state for state in self.days if file in state.files}
+        first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
+        if first_day is None:
+            # No row says of which day the file is.
+            first_day = min(states)
+        dropped = parsed[0].dropped_columns
+        empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
+        for day, state in states.items():
+            state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
+            state.rejected += tuple(rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
+            if dropped:
+                state.notes += (
+                    f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
+                )
+            if empty:
+                state.notes += (f"{file.name}: the file has no rows",)
+
+    def _check_missing_files(self) -> None:
+        for state in self.days:
+            if not state.missing:
+                continue
+            where = ", ".join(f"{self.data_root.rstrip('/')}/{path}" for path in state.missing)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
+                    "empty or skip in the stream schema for days without files"
+                )
+            state.notes += (f"no file {where}",)
+            state.skipped = not state.files and self.schema.on_missing == "skip"
+
+    def _check_missing_rows(self) -> None:
+        """A file of a month that has no row of a day lacks the day, as a missing file of the day would."""
+        for state in self.days:
+            if state.skipped or not state.files or state.runs or state.rejected:
+                continue
+            if any(file.period.is_one_day for file in state.files):
+                continue
+            where = ", ".join(file.name for file in state.files)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "
+                    "file holds, or set on_missing: empty or skip in the stream schema"
+                )
+            state.notes += (f"no row of this day in {where}",)
+            state.skipped = self.schema.on_missing == "skip"
+
+    # -- runs to settled ranges --------------------------------------------------------------------------------------
+
+    def merge(self) -> None:
+        """Merge the runs of each day, and find repeated keys."""
+        self._check_missing_rows()
+        tasks: list[MergeTask] = []
+        for state in self.days:
+            if len(state.runs) == 1 and not self.schema.key:
+                (run,) = state.runs
+                state.settled = (Settled(state.day, run.path, run.rows, run.last_values),)
+            elif state.runs:
+                tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
+        merged = self._run(tasks, merge_runs, "merge", "merging runs")
+        for state in self.days:
+            of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
+            state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
+            state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+
+    # -- validation and carry ----------------------------------------------------------------------------------------
+
+    def settle(self, carry_in: Carry, earlier_row_counts: Sequence[int]) -> CepError | None:
+        """Validate the days in order and carry from each to the next; returns why the first day that fails does."""
+        counts = list(earlier_row_counts)
+        lengths = carry_lengths(self.schema)
+        carry = carry_in
+        with self.timed("validate"):
+            for state in self.days:
+                if not state.skipped:
+                    try:
+                        self._validate(state, counts)
+                    except CepError as error:
+                        return error
+                    counts.append(state.events)
+                state.carry_in = carry
+                for settled in state.settled:
+                    carry = carry.followed_by(settled.last_values, lengths)
+                state.carry_out = carry
+                self._ready += 1
+        return None
+
+    def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
+        examples = [example for rows in state.rejected for example in rows.examples][:_EXAMPLES]
+        check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
+        columns = validated_columns(self.schema)
+        validation = validate(
+            (read_run(settled.path, columns) for settled in state.settled),
+            self.schema,
+            state.day,
+            earlier_row_counts=earlier_row_counts,
+        )
+        validation.require(self.schema.name)
+        state.validation, state.warnings = validation.document, validation.warnings
+
+    # -- files to publish --------------------------------------------------------------------------------------------
+
+    def finish(
+        self, events_directory: Callable[[date], DataDirectory], quarantine_directory: Callable[[date], DataDirectory]
+    ) -> list[IngestResult]:
+        """Write the files of the days that passed validation."""
+        ready = self.days[: self._ready]
+        finish: list[FinishTask] = []
+        quarantine: list[QuarantineTask] = []
+        lengths = carry_lengths(self.schema)
+        for state in ready:
+            position, carry = 0, state.carry_in
+            for settled in state.settled:
+                directory = events_directory(state.day)
+                finish.append(FinishTask(self.schema, settled, position, carry, directory))
+                position += settled.rows
+                carry = carry.followed_by(settled.last_values, lengths)
+            if state.rejected:
+                directory = quarantine_directory(state.day)
+                quarantine.append(QuarantineTask(state.day, state.rejected, directory))
+        tasks: list[FinishTask | QuarantineTask] = [*finish, *quarantine]
+        paths = self._run(tasks, _write, "write", "writing events")
+        written = list(zip(tasks, paths, strict=True))
+        return [self._result(state, written) for state in ready]
+
+    def _result(self, state: _Day, written: Sequence[tuple[FinishTask | QuarantineTask, str]]) -> IngestResult:
+        events_files = tuple(p for t, p in written if isinstance(t, FinishTask) and t.settled.day == state.day)
+        quarantine_files = tuple(p for t, p in written if isinstance(t, QuarantineTask) and t.day == state.day)
+        files = tuple(self.raw_files[file.name] for file in state.files)
+        return IngestResult(
+            day=state.day,
+            status="skipped" if state.skipped else "events" if state.events else "empty",
+            events_files=events_files,
+            quarantine_files=quarantine_files,
+            events=state.events,
+            rejected=state.rejected_rows,
+            notes=tuple(dict.fromkeys(state.notes)),
+            warnings=state.warnings,
+            validation=state.validation,
+            carry_out=state.carry_out.to_json(),
+            fingerprint=EventsFingerprint(files, self.schema.digest, state.carry_in.digest),
+            seconds=dict(self.seconds),
+        )
+
+
+class _Timer:
+    """Adds the wall-clock seconds of a block to a step."""
+
+    def __init__(self, seconds: dict[str, float], step: str) -> None:
+        self._seconds = seconds
+        self._step = step
+        self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._step] = self._seconds.get(self._step, 0.0) + time.perf_counter() - self._begin
+
+
+def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
+    number, task = numbered
+    return function(task, number, attempt)
+
+
+def _parse_or_fingerprint(task: ParseTask | SourceFile, number: int, attempt: int) -> Parsed | RawFile:
+    return fingerprint_file(task) if isinstance(task, SourceFile) else parse_file(task, number, attempt)
+
+
+def _write(task: FinishTask | QuarantineTask, number: int, attempt: int) -> str:
+    return (
+        finish_range(task, number, attempt) if isinstance(task, FinishTask) else write_quarantine(task, number, attempt)
+    )
+
+
+def _source(schema: StreamSchema) -> Any:
+    if schema.source is None:
+        raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
+    return schema.source
+
+
+def _remove(location: str) -> None:
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        shutil.rmtree(path, ignore_errors=True)
+    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        filesystem.delete_dir(path)
