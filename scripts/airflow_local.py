@@ -24,6 +24,9 @@ from typing import Any, Self
 
 import psutil
 
+from cep_pipeline.errors import InputError
+from cep_pipeline.spark.java import java_environment
+
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"
 COMPONENTS = ("api-server", "scheduler", "dag-processor", "triggerer")
@@ -95,8 +98,8 @@ class LocalAirflow:
         keys = self._keys()
         return {
             **os.environ,
-            **_java_environment(),
-            "PATH": os.pathsep.join([str(bin_folder), _java_environment().get("PATH", os.environ.get("PATH", ""))]),
+            **java_environment(),
+            "PATH": os.pathsep.join([str(bin_folder), os.environ.get("PATH", os.defpath)]),
             "PYTHONPATH": os.pathsep.join(filter(None, [str(CHECKOUT), os.environ.get("PYTHONPATH")])),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
@@ -256,12 +259,6 @@ class LocalAirflow:
         self.processes.clear()
 
 
-def _java_environment() -> dict[str, str]:
-    from cep_pipeline.spark.java import java_environment
-
-    return java_environment()
-
-
 def _check_port(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -328,7 +325,7 @@ def main() -> int:
     except KeyboardInterrupt:
         say("\nAirflow is stopped.\n")
         return 0
-    except StartError as error:
+    except (StartError, InputError) as error:
         sys.stderr.write(f"airflow: {error}\n")
         return error.exit_code
 

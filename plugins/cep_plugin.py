@@ -1,0 +1,188 @@
+"""Pages of the pipeline in Airflow's UI: the runs, with their plan, rejected rows and matches.
+
+Every page is for logged-in users who may see plugin pages. Nothing of a request reaches a path or a query: streams are
+looked up among the configured ones, runs among the recorded ones; pages are rendered with everything escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from airflow.models.dagrun import DagRun
+from airflow.plugins_manager import AirflowPlugin
+from airflow.utils.session import create_session
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+from sqlalchemy import select
+from starlette.exceptions import HTTPException
+
+from cep_pipeline.errors import CepError
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.warehouse import RunRecord, StreamTables, Warehouse
+
+HERE = Path(__file__).resolve().parent
+PREFIX = "/cep"
+SHOWN_RUNS = 200
+SHOWN_REASONS = 20
+# The pages hold no script and load nothing: so a browser need not allow any.
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+templates = Environment(
+    loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), undefined=StrictUndefined
+)
+templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
+templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
+
+# No documentation pages: those would be open to everyone.
+app = FastAPI(
+    title="CEP pipeline",
+    dependencies=[Depends(requires_access_view(AccessView.PLUGINS))],
+    docs_url=None,
+    redoc_url=None,
+    openapi_url=None,
+)
+
+
+class Pipeline:
+    """The configured pipeline as the pages read it."""
+
+    def __init__(self) -> None:
+        self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
+        self.warehouse = Warehouse.open(
+            self.configuration.warehouse_location, self.configuration.settings.warehouse.catalog
+        )
+
+    def streams(self) -> list[str]:
+        """The configured streams of which something is published."""
+        published = self.warehouse.streams()
+        return [name for name in self.configuration.stream_names() if name in published]
+
+    def tables(self, stream: str) -> StreamTables:
+        """The tables of a stream; 404 where there is none of this name."""
+        if stream not in self.streams():
+            raise HTTPException(404, "There is no such stream.")
+        return self.warehouse.open_stream(stream)
+
+
+@app.exception_handler(CepError)
+def explain(request: Request, error: CepError) -> HTMLResponse:
+    """A page that says what is wrong, in place of one that cannot be shown."""
+    return page("message.html", request, status=500, title="The pipeline cannot be read", message=str(error))
+
+
+@app.exception_handler(HTTPException)
+def refuse(request: Request, error: HTTPException) -> HTMLResponse:
+    """The page of an error, those of authentication too."""
+    title = "Log in to Airflow first" if error.status_code == 401 else "Not shown"
+    answer = page("message.html", request, status=error.status_code, title=title, message=str(error.detail))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def page(template: str, request: Request, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """A rendered page; in it `home` is the address of the list of runs, `airflow` that of Airflow."""
+    home, airflow = f"{request.scope['root_path']}/", f"{airflow_root(request)}/"
+    return HTMLResponse(templates.get_template(template).render(home=home, airflow=airflow, **values), status, HEADERS)
+
+
+def airflow_root(request: Request) -> str:
+    """Where Airflow is mounted: the pages are below it."""
+    return str(request.scope["root_path"]).removesuffix(PREFIX)
+
+
+@app.get("/")
+def runs(request: Request, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
+    """The latest runs of all streams, or of one."""
+    pipeline = Pipeline()
+    streams = pipeline.streams()
+    shown = [stream] if stream else streams
+    records = [(name, run) for name in shown for run in pipeline.tables(name).runs(SHOWN_RUNS)]
+    records = sorted(records, key=lambda entry: entry[1].started_at, reverse=True)[:SHOWN_RUNS]
+    links = dag_run_links(request, (run.run_id for _, run in records))
+    rows = [
+        {
+            "stream": name,
+            "run": run,
+            "details": details_link(request, name, run),
+            "dag_run": links.get((dag_id(name), run.run_id)),
+            "matches": sum(run.matches.values()) if run.matches else None,
+        }
+        for name, run in records
+    ]
+    return page("runs.html", request, streams=streams, stream=stream, rows=rows, limit=SHOWN_RUNS)
+
+
+@app.get("/run")
+def run(
+    request: Request,
+    stream: Annotated[str, Query(max_length=200)],
+    run_id: Annotated[str, Query(max_length=300)],
+    day: date | None = None,
+) -> HTMLResponse:
+    """One run of one day: its steps, matches, plans, rejected rows and validation."""
+    tables = Pipeline().tables(stream)
+    record = next((run for run in tables.runs() if run.run_id == run_id and run.day == day), None)
+    if record is None:
+        raise HTTPException(404, "There is no such run.")
+    plans = [plan for plan in tables.plans() if record.plans.get(plan.pattern_set) == plan.version]
+    return page(
+        "run.html",
+        request,
+        stream=stream,
+        run=record,
+        plans=plans,
+        reasons=rejected_by_reason(tables, record),
+        dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
+    )
+
+
+def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:
+    """Why rows of the run's day were rejected, as published now: (reason, rows), the most frequent first."""
+    if run.day is None or not run.rejected:
+        return []
+    counted = tables.read_quarantine(run.day, run.day).group_by("reason").aggregate([([], "count_all")])
+    counted = counted.sort_by([("count_all", "descending"), ("reason", "ascending")]).slice(0, SHOWN_REASONS)
+    return list(zip(counted["reason"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+
+def dag_id(stream: str) -> str:
+    """The DAG that runs a stream's days."""
+    return f"daily_detection_{stream}"
+
+
+def dag_run_links(request: Request, run_ids: Iterable[str]) -> dict[tuple[str, str], str]:
+    """(DAG, run id) -> page of the DAG run, of those that Airflow has: runs of the command line have none."""
+    root = airflow_root(request)
+    with create_session() as session:
+        found = session.execute(
+            select(DagRun.dag_id, DagRun.run_id).where(DagRun.run_id.in_(sorted(set(run_ids))))
+        ).all()
+    return {(dag, run): f"{root}/dags/{quote(dag, safe='')}/runs/{quote(run, safe='')}" for dag, run in found}
+
+
+def details_link(request: Request, stream: str, run: RunRecord) -> str:
+    """The page of one run."""
+    query = {"stream": stream, "run_id": run.run_id} | ({"day": run.day.isoformat()} if run.day else {})
+    return f"{request.scope['root_path']}/run?{urlencode(query)}"
+
+
+class CepPlugin(AirflowPlugin):
+    """The pages, and their entry in the navigation; opened outside Airflow's frame, so that links lead to DAG runs."""
+
+    name = "cep"
+    fastapi_apps = [{"app": app, "url_prefix": PREFIX, "name": "CEP pipeline"}]  # noqa: RUF012
+    external_views = [{"name": "CEP runs", "href": f"{PREFIX}/", "destination": "nav"}]  # noqa: RUF012

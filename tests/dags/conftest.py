@@ -1,0 +1,45 @@
+"""Airflow for tests: a home and a database of its own, set before anything imports Airflow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Environment of an Airflow without a database, for what only reads DAG files."""
+    assert "airflow" not in sys.modules, "Airflow reads its environment when it is imported; import it in tests only"
+    home = tmp_path_factory.mktemp("airflow")
+    settings = {
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(CHECKOUT / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(CHECKOUT / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
+        "AIRFLOW__API_AUTH__JWT_SECRET": "a secret for tests only, of a length that suffices for a signature of HS512",
+        "AIRFLOW__API__BASE_URL": "http://testserver",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ada:viewer",
+        "AIRFLOW_CONN_SPARK_DEFAULT": '{"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}}',
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        patch.syspath_prepend(str(CHECKOUT / "dags"))
+        yield home
+
+
+@pytest.fixture(scope="session")
+def airflow_database(airflow_home: Path) -> Path:
+    """The same with a migrated database."""
+    subprocess.run(
+        [sys.executable, "-m", "airflow", "db", "migrate"], env=dict(os.environ), check=True, capture_output=True
+    )
+    return airflow_home

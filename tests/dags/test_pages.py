@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.warehouse import (
+    QUARANTINE_SCHEMA,
+    EventsFingerprint,
+    RunRecord,
+    RunStep,
+    Warehouse,
+    digest_of,
+    write_data_file,
+)
+from tests.dags.conftest import CHECKOUT
+
+MONDAY = date(2013, 10, 7)
+STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
+HOSTILE = "<script>alert('rows')</script>"
+PAGES = ["/cep/", "/cep/?stream=trades", "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"]
+
+
+@pytest.fixture(scope="module")
+def airflow_app(airflow_database: Path) -> Any:
+    from airflow.api_fastapi.app import create_app
+
+    return create_app(apps="core")
+
+
+@pytest.fixture(scope="module")
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pipeline whose warehouse has a run that succeeded, one of the command line and one that failed."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    schema = {
+        "name": "trades",
+        "base_type": "Trade",
+        "type_attribute": "symbol",
+        "attributes": {"symbol": "string", "price": "float64"},
+        "timestamp": {"column": "timestamp", "format": "iso"},
+        "timezone": "UTC",
+        "source": {"format": "csv", "path": "{day:%Y-%m-%d}.csv"},
+    }
+    import yaml
+
+    (folder / "trades.yaml").write_text(yaml.safe_dump(schema))
+    stream = {"schema": "trades.yaml", "data": "raw", "pattern_sets": {"market": {"file": "market.sase"}}}
+    unpublished = {**stream, "data": "other"}
+    (folder / "pipeline.yaml").write_text(
+        yaml.safe_dump({"streams": {"trades": stream, "others": unpublished}, "warehouse": {"location": "warehouse"}})
+    )
+    tables = Warehouse.open(folder / "warehouse").stream(StreamSchema.load(folder / "trades.yaml"))
+    with tables.plan_lease("market", run_id="backfill__1") as lease:
+        tables.record_plan(
+            "market",
+            {"version": 1},
+            lease=lease,
+            explain="order: c < a < b, because c is rare",
+            reason="first plan",
+            pattern_set_version="v1",
+        )
+    rejected = pa.table(
+        {
+            "day": pa.array([MONDAY] * 3, pa.date32()),
+            "file": ["trades.csv"] * 3,
+            "line": pa.array([4, 7, 9], pa.int64()),
+            "reason": ["price: no number", "price: no number", HOSTILE],
+            "raw": ["a", "b", "c"],
+        }
+    )
+    with tables.day_lease(MONDAY, run_id="backfill__1") as lease:
+        directory = tables.quarantine_directory(MONDAY, run_id="backfill__1")
+        file = write_data_file(directory.file(0), rejected, QUARANTINE_SCHEMA)
+        tables.publish_quarantine(MONDAY, [file], lease=lease, fingerprint=EventsFingerprint((), digest_of("")))
+    tables.record_run(
+        RunRecord(
+            run_id="backfill__1",
+            day=MONDAY,
+            status="succeeded",
+            started_at=STARTED,
+            finished_at=STARTED + timedelta(seconds=93.5),
+            steps=(RunStep("ingest", 12.25, {"events": 388_417}), RunStep("detect", 40.5)),
+            events=388_417,
+            rejected=3,
+            matches={"v_reversal": 1_234, "lead_lag": 5},
+            plans={"market": 1},
+            validation={
+                "success": True,
+                "results": [
+                    {
+                        "expectation": "expect_column_values_to_be_between",
+                        "arguments": {"column": "price", "min_value": 0},
+                        "severity": "critical",
+                        "success": True,
+                        "unexpected_count": 0,
+                    }
+                ],
+            },
+        )
+    )
+    tables.record_run(
+        RunRecord(
+            run_id=f"by hand & {HOSTILE}",
+            day=MONDAY + timedelta(days=1),
+            status="failed",
+            started_at=STARTED + timedelta(days=1),
+            finished_at=STARTED + timedelta(days=1, seconds=2),
+            error=f"trades.csv:4: {HOSTILE}",
+        )
+    )
+    return folder / "pipeline.yaml"
+
+
+@pytest.fixture
+def client(airflow_app: Any, configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    from fastapi.testclient import TestClient
+
+    monkeypatch.setenv("CEP_CONFIG", str(configuration))
+    yield TestClient(airflow_app, base_url="http://testserver", follow_redirects=False)
+
+
+@pytest.fixture
+def viewer(airflow_app: Any, client: Any) -> Any:
+    """The same, logged in as a user who may only look."""
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    token = airflow_app.state.auth_manager.generate_jwt(SimpleAuthManagerUser(username="ada", role="viewer"))
+    client.headers["Authorization"] = f"Bearer {token}"
+    return client
+
+
+def text(html: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/cep/run?stream=nothing&run_id=x", "/cep/run"])
+def test_nobody_sees_anything_without_logging_in(client: Any, path: str) -> None:
+    answer = client.get(path)
+    assert answer.status_code == 401
+    assert "backfill__1" not in answer.text
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_forged_login_is_refused(client: Any, path: str) -> None:
+    import jwt
+
+    forged = jwt.encode({"sub": "ada", "role": "admin", "exp": 4_000_000_000}, "another secret" * 6, "HS512")
+    answer = client.get(path, headers={"Authorization": f"Bearer {forged}"})
+    assert answer.status_code in (401, 403)
+    assert "backfill__1" not in answer.text
+
+
+def test_a_user_without_the_right_to_plugin_pages_is_refused(
+    airflow_app: Any, viewer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+
+    manager = type(airflow_app.state.auth_manager)
+    monkeypatch.setattr(
+        manager, "is_authorized_view", lambda self, *, access_view, user: access_view != AccessView.PLUGINS
+    )
+    for path in PAGES:
+        assert viewer.get(path).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/cep/docs", "/cep/redoc", "/cep/openapi.json"])
+def test_there_are_no_pages_that_need_no_login(client: Any, path: str) -> None:
+    assert client.get(path).status_code in (401, 404)
+
+
+def test_runs_are_listed_with_plan_rejected_rows_and_matches(viewer: Any) -> None:
+    answer = viewer.get("/cep/")
+    assert answer.status_code == 200
+    shown = text(answer.text)
+    assert "trades 2013-10-07 backfill__1 succeeded 2013-10-08 04:00:00 93.5 388,417 3 1,239 market v1" in shown
+    assert shown.index("2013-10-08 by hand") < shown.index("2013-10-07 backfill__1"), "the latest comes first"
+
+
+def test_a_stream_that_is_not_published_is_not_listed(viewer: Any) -> None:
+    assert "others" not in viewer.get("/cep/").text
+    assert viewer.get("/cep/?stream=others").status_code == 404
+
+
+def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any) -> None:
+    answer = viewer.get(PAGES[2])
+    assert answer.status_code == 200
+    shown = text(answer.text)
+    for part in (
+        "ingest 12.2 events 388,417",
+        "v_reversal 1,234",
+        "lead_lag 5",
+        "order: c &lt; a &lt; b, because c is rare",
+        "price: no number 2",
+        "expect_column_values_to_be_between column price, min_value 0 critical met 0",
+    ):
+        assert part in shown, part
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_is_shown_unescaped_and_nothing_is_loaded(viewer: Any, path: str) -> None:
+    answer = viewer.get(path)
+    assert "<script" not in answer.text
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//""", answer.text), "a page needs no network"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_failed_run_shows_its_error(viewer: Any) -> None:
+    listed = viewer.get("/cep/").text
+    link = next(link for link in re.findall(r'href="([^"]+)"', listed) if "hand" in link)
+    answer = viewer.get(link.replace("&amp;", "&"))
+    assert answer.status_code == 200
+    assert "trades.csv:4: &lt;script&gt;" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/cep/?stream=../../etc", 404),
+        ("/cep/?stream=" + "x" * 300, 422),
+        (f"/cep/?stream={HOSTILE}", 404),
+        ("/cep/run?stream=trades&run_id=backfill__1", 404),
+        ("/cep/run?stream=trades&run_id=backfill__1&day=monday", 422),
+        ("/cep/run?stream=trades&run_id=' OR 1=1 --&day=2013-10-07", 404),
+        ("/cep/nothing", 404),
+    ],
+)
+def test_a_wrong_request_is_refused_and_not_echoed_as_a_page(viewer: Any, path: str, status: int) -> None:
+    answer = viewer.get(path)
+    assert answer.status_code == status
+    if answer.headers["content-type"].startswith("text/html"):
+        assert "<script" not in answer.text
+
+
+def test_runs_of_airflow_lead_to_their_dag_run_and_others_do_not(viewer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from airflow.models.dagrun import DagRun
+    from airflow.utils.session import create_session
+    from airflow.utils.state import DagRunState
+    from airflow.utils.types import DagRunType
+
+    assert "cep_plugin" in sys.modules
+    with create_session() as session:
+        session.add(
+            DagRun(
+                dag_id="daily_detection_trades",
+                run_id="backfill__1",
+                run_type=DagRunType.BACKFILL_JOB,
+                state=DagRunState.SUCCESS,
+                run_after=STARTED,
+            )
+        )
+    listed = viewer.get("/cep/").text
+    assert re.findall(r'href="([^"]+)">DAG run', listed) == ["/dags/daily_detection_trades/runs/backfill__1"]
+    assert "/dags/daily_detection_trades/runs/backfill__1" in viewer.get(PAGES[2]).text
+
+
+def test_a_pipeline_that_cannot_be_read_is_explained(
+    viewer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    answer = viewer.get("/cep/")
+    assert answer.status_code == 500
+    assert "pipeline.yaml" in answer.text
+
+
+def test_the_navigation_has_an_entry(airflow_app: Any, viewer: Any) -> None:
+    from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+    token = airflow_app.state.auth_manager.generate_jwt(SimpleAuthManagerUser(username="root", role="admin"))
+    answer = viewer.get("/api/v2/plugins", headers={"Authorization": f"Bearer {token}"})
+    views = [view for plugin in answer.json()["plugins"] for view in plugin["external_views"]]
+    assert {"name": "CEP runs", "href": "/cep/", "destination": "nav"}.items() <= views[0].items()
+    assert (CHECKOUT / "plugins" / "cep_plugin.py").is_file()
