@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
-from warnings import warn
 
 from cep_pipeline.language.scope import Scope
-from cep_pipeline.language.source import SourceText
+from cep_pipeline.language.source import PatternWarning, SourceText
 from cep_pipeline.patterns.conditions import Condition, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, Span, walk
 from cep_pipeline.patterns.normal_form import (
@@ -41,7 +40,7 @@ def check_structure(structure: Structure, scope: Scope, statement: Span) -> None
 
 
 def check_condition(condition: Condition, structure: Structure, scope: Scope) -> None:
-    """Refuse a conjunct with two negated variables; warn of a conjunct that constrains no clause."""
+    """Refuse a conjunct with two negated variables; note in the scope a conjunct that constrains no clause."""
     try:
         conjuncts, _ = split_condition(condition)
     except NormalFormTooLarge as error:
@@ -50,7 +49,7 @@ def check_condition(condition: Condition, structure: Structure, scope: Scope) ->
     for conjunct in conjuncts:
         _check_negated(conjunct, scope)
         if not _fit_together([choices[name] for name in conjunct.variables]):
-            _warn_of_idle(conjunct, scope.source)
+            scope.warnings.append(_idle(conjunct, scope.source))
 
 
 def check_return_item(expression: Expression, scope: Scope) -> None:
@@ -141,8 +140,7 @@ def _check_negated(conjunct: Conjunct, scope: Scope) -> None:
                     raise scope.source.error(message, node.span)
 
 
-def _warn_of_idle(conjunct: Conjunct, source: SourceText) -> None:
+def _idle(conjunct: Conjunct, source: SourceText) -> PatternWarning:
     names = ", ".join(sorted(conjunct.variables))
     message = f"this conjunct constrains no clause of the pattern: no clause has all of {names}"
-    # The caller of parse_patterns is what the warning should name; how deep that is depends on the statement's form.
-    warn(source.warning(message, conjunct.span), stacklevel=5)
+    return source.warning(message, conjunct.span)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from typing import TypeVar
+from warnings import warn
 
 import numpy as np
 
@@ -104,7 +105,10 @@ def parse_patterns(
             pass
         if cursor.current.kind is Kind.END:
             return patterns
-        pattern = _Statement(cursor, schema, parameters, len(patterns) + 1, names).parse()
+        statement = _Statement(cursor, schema, parameters, len(patterns) + 1, names)
+        pattern = statement.parse()
+        for warning in statement.scope.warnings:
+            warn(warning, stacklevel=2)
         names.add(pattern.name)
         patterns.append(pattern)
 

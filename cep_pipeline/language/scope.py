@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.source import SourceText, did_you_mean
+from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mean
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
@@ -33,6 +33,7 @@ class Scope:
     variables: dict[str, EventOperand] = field(default_factory=dict)
     variable_spans: dict[str, Span] = field(default_factory=dict)
     used_parameters: dict[str, tuple[Value, ...]] = field(default_factory=dict)
+    warnings: list[PatternWarning] = field(default_factory=list)
 
     def declare(self, name: Token, operand: EventOperand) -> None:
         """Add a variable; a second one of the same name is refused."""

@@ -51,7 +51,7 @@ class Token:
 
 _TOKEN = re.compile(
     r"""
-      (?P<blank>   \s+ | --[^\n]* | /\*.*?\*/ )
+      (?P<blank>   [\s\ufeff]+ | --[^\n]* | /\*.*?\*/ )
     | (?P<open>    /\* )
     | (?P<word>    [^\W\d]\w* )
     | (?P<number>  (?: [0-9]+ (?: \.[0-9]+ )? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? )

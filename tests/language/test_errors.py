@@ -11,6 +11,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language import PatternWarning, parse_patterns
 from cep_pipeline.language.source import SourceText
 from cep_pipeline.patterns import Span
+from tests.language import schemas
 from tests.language.schemas import SCHEMA, parse_one
 
 # The text, with what must be underlined between « and », and a part of the message.
@@ -266,6 +267,7 @@ def test_a_conjunct_that_constrains_no_clause_is_worth_a_warning(
         assert messages == []
     else:
         [message] = messages
+        assert recwarn.list[0].filename == schemas.__file__  # the caller of parse_patterns
         assert f"no clause has all of {warned}" in message
         assert message.startswith("<pattern>:1:")
         assert "^" in message

@@ -66,6 +66,7 @@ def number(text: str) -> int | float:
 
 def test_empty_statements_are_nothing_and_do_not_count() -> None:
     assert parse_patterns("", SCHEMA) == []
+    assert parse_patterns("\ufeff;", SCHEMA) == []
     assert parse_patterns(" ;;\n-- only a comment\n; /* ; */", SCHEMA) == []
     names = [
         p.name
@@ -130,6 +131,7 @@ def test_quoted_types() -> None:
         ("7 us", Window(time_us=7)),
         ("1.5 ms", Window(time_us=1500)),
         ("2.5 seconds", Window(time_us=2_500_000)),
+        (".5 seconds", Window(time_us=500_000)),
         ("1 SECOND", Window(time_us=1_000_000)),
         ("0.1 minute", Window(time_us=6_000_000)),
         ("1e-6 seconds", Window(time_us=1)),
