@@ -255,10 +255,11 @@ class StreamSchema:
                 if attribute not in self.referable:
                     hint = _did_you_mean(str(attribute), self.referable)
                     raise self._error(f"row {index}: unknown attribute {attribute!r}{hint}")
+        where = f"stream {self.name!r}: row"
         timestamps = [
-            _required_int64(row.get(TIMESTAMP), f"row {index}: {TIMESTAMP}") for index, row in enumerate(rows)
+            _required_int64(row.get(TIMESTAMP), f"{where} {index}: {TIMESTAMP}") for index, row in enumerate(rows)
         ]
-        seqs = [_required_int64(row.get(SEQ, index), f"row {index}: {SEQ}") for index, row in enumerate(rows)]
+        seqs = [_required_int64(row.get(SEQ, index), f"{where} {index}: {SEQ}") for index, row in enumerate(rows)]
         if len(set(seqs)) < len(seqs):
             seen: dict[int, int] = {}
             for index, seq in enumerate(seqs):
@@ -275,7 +276,7 @@ class StreamSchema:
             values = [
                 None
                 if rows[index].get(attribute) is None
-                else convert(rows[index][attribute], f"stream {self.name!r}: row {index}: attribute {attribute!r}")
+                else convert(rows[index][attribute], f"{where} {index}: attribute {attribute!r}")
                 for index in order
             ]
             columns[attribute] = pa.array(values, type=ARROW_TYPES[kind], from_pandas=False)

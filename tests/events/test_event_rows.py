@@ -1,0 +1,119 @@
+"""Schemas of plain values, and events tables made from rows."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.patterns import ValueType
+
+PLAIN: dict[str, Any] = {
+    "base_type": "Ev",
+    "type_attribute": "kind",
+    "attributes": {"kind": "string", "n": "int64", "y": "float64", "s": "string", "f": "bool", "h": "list<float64>"},
+}
+SCHEMA = StreamSchema.from_dict(PLAIN)
+
+
+def test_from_dict() -> None:
+    schema = StreamSchema.from_dict({**PLAIN, "types": ["A", 158324], "key": ["n", "timestamp"]}, name="sensors")
+    assert (schema.name, schema.base_type, schema.type_attribute) == ("sensors", "Ev", "kind")
+    assert schema.attributes["h"] is ValueType.FLOAT64_LIST
+    assert schema.types == ("A", "158324")
+    assert schema.key == ("n", "timestamp")
+    assert (schema.on_missing, schema.timezone, schema.source, schema.derived) == ("error", "UTC", None, ())
+    assert schema.referable["timestamp"] is schema.referable["seq"] is ValueType.INT64
+    assert pickle.loads(pickle.dumps(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attributes": {"kind": "text"}}, r"attribute 'kind': unknown type 'text'; one of int64, float64"),
+        ({"attributes": {"kind": "strin"}}, r"did you mean 'string'\?"),
+        ({"attributes": ["kind"]}, "must map each name to its type"),
+        ({"attributes": {"kind": "string", "seq": "int64"}}, "belongs to the engine"),
+        ({"attributes": {"kind": "string", "_day": "int64"}}, "belongs to the engine"),
+        ({"type_attribute": "kin"}, r"'kin' is not among the attributes; did you mean 'kind'\?"),
+        ({"type_attribute": "y"}, "must be string or int64, not float64"),
+        ({"types": "A"}, "types must be a list"),
+        ({"types": ["A", "A"]}, "lists a type twice"),
+        ({"key": ["m"]}, "key 'm' is not among the attributes"),
+        ({"key": "n"}, "key must be a list"),
+        ({"on_missing": "ignore"}, "on_missing must be one of error, empty, skip"),
+        ({"timezone": "Mars/Olympus"}, "unknown timezone 'Mars/Olympus'"),
+        ({"base_type": ""}, "base_type must be the name of a type"),
+        ({"name": ""}, "needs a name"),
+        ({"atributes": {}}, r"unknown field 'atributes'; did you mean 'attributes'\?"),
+    ],
+)
+def test_wrong_schemas(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        StreamSchema.from_dict({**PLAIN, **change})
+
+
+@pytest.mark.parametrize("missing", ["type_attribute", "attributes"])
+def test_missing_fields(missing: str) -> None:
+    with pytest.raises(InputError, match=f"{missing} is missing"):
+        StreamSchema.from_dict({key: value for key, value in PLAIN.items() if key != missing})
+
+
+def test_table_is_sorted_and_keeps_nulls_and_nans_apart() -> None:
+    table = SCHEMA.table(
+        [
+            {"timestamp": 5, "kind": "A", "y": math.nan, "h": [1, None, math.nan]},
+            {"timestamp": -3, "kind": None, "y": None, "f": np.bool_(True)},
+            {"timestamp": 5, "kind": "B", "n": np.int64(7), "y": 2, "s": "x", "h": np.array([0.5])},
+        ]
+    )
+    assert table.schema == SCHEMA.arrow_schema
+    assert table.schema.names == ["timestamp", "seq", "kind", "n", "y", "s", "f", "h"]
+    assert table.schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == [-3, 5, 5]
+    assert table["seq"].to_pylist() == [1, 0, 2]
+    assert table["kind"].to_pylist() == [None, "A", "B"]
+    assert table["n"].to_pylist() == [None, None, 7]
+    missing, nan, two = table["y"].to_pylist()
+    assert (missing, two) == (None, 2.0)
+    assert math.isnan(nan)
+    _, history, half = table["h"].to_pylist()
+    assert (history[:2], math.isnan(history[2]), half) == ([1.0, None], True, [0.5])
+    assert table["f"].to_pylist() == [True, None, None]
+
+
+def test_given_seqs_order_equal_timestamps() -> None:
+    rows = [{"timestamp": 0, "seq": 9}, {"timestamp": 0, "seq": 4}, {"timestamp": 0, "seq": 2**62}]
+    assert SCHEMA.table(rows)["seq"].to_pylist() == [4, 9, 2**62]
+    assert SCHEMA.table([]).num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"kind": "A"}, "row 1: timestamp is missing"),
+        ({"timestamp": 1.5}, r"row 1: timestamp: 1\.5 is no int64"),
+        ({"timestamp": 1, "seq": None}, "row 1: seq is missing"),
+        ({"timestamp": 1, "seq": 0}, "rows 0 and 1 have the same seq 0"),
+        ({"timestamp": 1, "n": 1.0}, r"row 1: attribute 'n': 1\.0 is no int64"),
+        ({"timestamp": 1, "n": True}, "row 1: attribute 'n': True is no int64"),
+        ({"timestamp": 1, "n": 2**63}, "outside the range of int64"),
+        ({"timestamp": 1, "y": "2"}, "row 1: attribute 'y': '2' is no float64"),
+        ({"timestamp": 1, "y": 10**400}, "outside the range of float64"),
+        ({"timestamp": 1, "s": 3}, "row 1: attribute 's': 3 is no string"),
+        ({"timestamp": 1, "f": 1}, "row 1: attribute 'f': 1 is no bool"),
+        ({"timestamp": 1, "h": 1.0}, "is no list of float64"),
+        ({"timestamp": 1, "h": [1.0, "2"]}, "row 1: attribute 'h', element 1: '2' is no float64"),
+        ({"timestamp": 1, "knd": "A"}, r"row 1: unknown attribute 'knd'; did you mean 'kind'\?"),
+    ],
+)
+def test_wrong_rows(row: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as raised:
+        SCHEMA.table([{"timestamp": 0}, row])
+    assert "stream 'stream'" in str(raised.value)
