@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.language import format_condition, format_expression, format_pattern, format_window, match_text
@@ -110,6 +110,7 @@ def parsed(text: str) -> Condition:
     return pattern.condition
 
 
+@settings(deadline=None)
 @given(conditions)
 def test_every_condition_is_parsed_from_its_text(condition: Condition) -> None:
     text = format_condition(condition)
@@ -117,6 +118,7 @@ def test_every_condition_is_parsed_from_its_text(condition: Condition) -> None:
     assert format_condition(parsed(text)) == text
 
 
+@settings(deadline=None)
 @given(numbers)
 def test_no_parenthesis_is_idle(expression: Expression) -> None:
     text = format_expression(expression)
@@ -220,6 +222,7 @@ def test_windows(window: Window, text: str) -> None:
     assert parse_one(f"PATTERN A a WITHIN {text}").window == window
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6))
 def test_every_type_can_be_written(name: str) -> None:
     pattern = parse_one(f"PATTERN {format_type(name)} a WITHIN 1 day")

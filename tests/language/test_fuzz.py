@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import PatternError
@@ -52,6 +52,7 @@ def check(text: str) -> None:
     assert all(clause.positive for pattern in patterns for clause in pattern.clauses)
 
 
+@settings(deadline=None)
 @given(st.text())
 @example("\x00")
 @example("\u0661 \u00b2x")
@@ -61,11 +62,13 @@ def test_any_text(text: str) -> None:
     check(text)
 
 
+@settings(deadline=None)
 @given(st.sampled_from(FRAMES), st.lists(st.sampled_from(WORDS), max_size=12))
 def test_any_words(frame: str, words: list[str]) -> None:
     check(frame.format(" ".join(words)))
 
 
+@settings(deadline=None)
 @given(statements(WHOLE_LANGUAGE))
 def test_valid_statements_are_accepted_and_survive_formatting(statement: Statement) -> None:
     with warnings.catch_warnings():
@@ -74,6 +77,7 @@ def test_valid_statements_are_accepted_and_survive_formatting(statement: Stateme
     check(statement.text)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_mutated_statements(data: st.DataObject) -> None:
     texts = st.sampled_from([case.text for case in TWIN_CASES])

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.patterns import (
@@ -154,6 +154,7 @@ def _meet(one: Way, other: Way) -> tuple[Operator, int]:
     raise AssertionError("two variables part somewhere")
 
 
+@settings(deadline=None)
 @given(_structures(3).map(lambda structure: _named(structure, iter(range(1000)))))
 def test_clauses_by_where_ways_part(structure: Structure) -> None:
     count = count_clauses(structure)
@@ -234,6 +235,7 @@ def _truth_of_atom(atom: Atom, given_truth: Mapping[str, Truth]) -> Truth:
     return None if truth is None else truth != negated
 
 
+@settings(deadline=None)
 @given(conditions, st.lists(st.sampled_from([True, False, None]), min_size=5, max_size=5))
 def test_conjuncts_hold_exactly_where_the_condition_is_true(condition: Condition, truths: list[Truth]) -> None:
     given_truth = {f"x{number}": truth for number, truth in enumerate(truths)}
