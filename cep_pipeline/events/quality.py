@@ -5,6 +5,7 @@ Great Expectations takes seconds to import: it is imported by the functions here
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import statistics
@@ -34,6 +35,17 @@ _PANDAS_TYPES = {
 }
 
 
+class FailedValidation(DataError):
+    """A critical expectation failed; `document` is the validation's result document, to be kept with the run."""
+
+    def __init__(self, message: str, document: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.document = document
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FailedValidation, (str(self), self.document)
+
+
 @dataclass(frozen=True)
 class Validation:
     """The outcome of validating a day.
@@ -59,14 +71,15 @@ class Validation:
 
         Raises
         ------
-        DataError
+        FailedValidation
             Naming each failed expectation with counts and examples.
         """
         if self.failures:
-            raise DataError(
+            raise FailedValidation(
                 f"stream {stream!r}, day {self.day}: the events failed validation, nothing of the day is published:\n"
                 + "\n".join(f"  {failure}" for failure in self.failures)
-                + "\nCorrect the raw files, or change the expectations in the stream schema"
+                + "\nCorrect the raw files, or change the expectations in the stream schema",
+                self.document,
             )
 
 
@@ -238,12 +251,8 @@ def _row_count_expectation(quality: Quality, median: float) -> Any:
 
 
 def _validate_batch(frame: pd.DataFrame, expectations: list[Any]) -> list[dict[str, Any]]:
-    gx = _great_expectations()
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
-    asset = context.data_sources.add_pandas(name="events").add_dataframe_asset(name="day")
-    batch = asset.add_batch_definition_whole_dataframe("part").get_batch({"dataframe": frame})
-    suite = gx.ExpectationSuite(name="events", expectations=expectations)
+    batch = _batch_definition().get_batch({"dataframe": frame})
+    suite = _great_expectations().ExpectationSuite(name="events", expectations=expectations)
     outcome = batch.validate(suite, result_format={"result_format": "SUMMARY", "partial_unexpected_count": 3})
     results: list[dict[str, Any]] = outcome.to_json_dict()["results"]
     for result in results:
@@ -253,6 +262,15 @@ def _validate_batch(frame: pd.DataFrame, expectations: list[Any]) -> list[dict[s
                 f"{result['exception_info'].get('exception_message')}"
             )
     return results
+
+
+@functools.cache
+def _batch_definition() -> Any:
+    """One for the process: making a context takes longer than validating a small day."""
+    context = _great_expectations().get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False, "metric_calculations": False}
+    asset = context.data_sources.add_pandas(name="events").add_dataframe_asset(name="day")
+    return asset.add_batch_definition_whole_dataframe("part")
 
 
 class _Tally:
