@@ -24,7 +24,7 @@ from cep_pipeline.warehouse.layout import DAY, QUARANTINE_SCHEMA, events_columns
 RANGE_ROWS = 1_000_000
 """Events of a day that one task merges, about."""
 SEQ_PER_DAY = 1 << 40
-_FILE = "_file"
+FILE = "_file"
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> Merged:
     tables = []
     for run in task.runs:
         table = read_run(run.path, row_filter=_between(task.begin_us, task.end_us))
-        tables.append(table.append_column(_FILE, pa.array(np.full(table.num_rows, files.index(run.file)))))
-    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, _FILE, LINE])
+        tables.append(table.append_column(FILE, pa.array(np.full(table.num_rows, files.index(run.file)))))
+    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
     repeated: list[RejectedRows] = []
     if task.schema.key and events.num_rows:
         first = first_of_each_key(events, task.schema.key)
@@ -97,7 +97,7 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> Merged:
             repeated = _write_repeated(task, number, attempt, events, first, np.flatnonzero(again), files)
             events = events.filter(pa.array(~again))
     path = task.scratch.file(number, attempt)
-    write_run(path, events.drop_columns([_FILE]))
+    write_run(path, events.drop_columns([FILE]))
     carry = last_values(events, task.schema) if task.schema.derived else Carry()
     return Merged(Settled(task.day, path, events.num_rows, carry), tuple(repeated))
 
@@ -120,7 +120,7 @@ def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
         encoded = pc.dictionary_encode(events.column(name).combine_chunks(), null_encoding="encode")
         column = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         _, codes = np.unique(codes * (len(encoded.dictionary) + 1) + column, return_inverse=True)
-    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(_FILE).to_numpy()])
+    arrival = np.lexsort([events.column(LINE).to_numpy(), events.column(FILE).to_numpy()])
     _, first = np.unique(codes[arrival], return_index=True)
     return np.asarray(arrival[first][codes], dtype=np.int64)
 
@@ -136,15 +136,15 @@ def _write_repeated(
 ) -> list[RejectedRows]:
     """Quarantine rows whose key came before, by file."""
     rows = events.take(pa.array(again)).to_pylist()
-    earlier = events.select([_FILE, LINE]).take(pa.array(first[again])).to_pylist()
+    earlier = events.select([FILE, LINE]).take(pa.array(first[again])).to_pylist()
     by_file: dict[str, list[Rejected]] = {}
     for row, before in zip(rows, earlier, strict=True):
         key = ", ".join(f"{name}={row[name]}" for name in task.schema.key)
-        reason = f"repeated key ({key}): first in {files[before[_FILE]]} on line {before[LINE]}"
+        reason = f"repeated key ({key}): first in {files[before[FILE]]} on line {before[LINE]}"
         raw = json.dumps(
-            {name: value for name, value in row.items() if name not in (_FILE, LINE)}, default=str, ensure_ascii=False
+            {name: value for name, value in row.items() if name not in (FILE, LINE)}, default=str, ensure_ascii=False
         )
-        by_file.setdefault(files[row[_FILE]], []).append(Rejected(row[LINE], reason, raw))
+        by_file.setdefault(files[row[FILE]], []).append(Rejected(row[LINE], reason, raw))
     written = []
     for file, rejected in by_file.items():
         table = rejected_table(rejected, file)

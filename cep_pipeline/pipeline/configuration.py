@@ -61,8 +61,6 @@ class PlanningSettings(Document):
 
     planner: str = "dp_left_deep"
     cost: str = "throughput"
-    window: str | None = None
-    """Window of the statistics; none: the whole day."""
 
 
 class SparkSettings(Document):

@@ -1,0 +1,129 @@
+"""`cep detect`: patterns over files, without a warehouse."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from cep_pipeline.cli.options import parse_parameters, pattern_file_options
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.planning import Plan
+
+
+@click.command()
+@pattern_file_options
+@click.option("--mechanism", metavar="NAME", help="Evaluation mechanism; the fastest that runs a pattern if not given.")
+@click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
+@click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model of the planner.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
+@click.option(
+    "--output",
+    default="verbose",
+    show_default=True,
+    metavar="verbose|count",
+    help="A row for each match, or their number.",
+)
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json.")
+def detect(
+    patterns: Path,
+    schema: Path,
+    events: tuple[Path, ...],
+    parameters: tuple[str, ...],
+    mechanism: str | None,
+    planner: str,
+    cost: str,
+    plan_file: Path | None,
+    output: str,
+    out: Path,
+) -> None:
+    """Find all matches of patterns in files of events, and write them to one file.
+
+    \b
+    Example:
+      cep detect --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
+                 --events 2013-10-07/trades.csv.gz --out matches.parquet
+    """
+    from cep_pipeline.cli.tables import write_table
+    from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.events.loading import load_events
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.pipeline.configuration import read_patterns
+    from cep_pipeline.planning import plan as make_plan
+    from cep_pipeline.statistics import estimate_statistics
+
+    if out.suffix not in (".parquet", ".csv", ".json"):
+        raise InputError(f"{out}: the file's ending says its format: .parquet, .csv or .json")
+    stream = StreamSchema.load(schema)
+    parsed = read_patterns(patterns, stream, parse_parameters(parameters))
+    console = Console(stderr=True)
+    with console.status("reading events"):
+        begin = time.perf_counter()
+        loaded = load_events(stream, events)
+        read_s = time.perf_counter() - begin
+    for note in loaded.notes:
+        console.print(f"note: {note}", highlight=False)
+    with console.status("planning"):
+        begin = time.perf_counter()
+        plan = (
+            read_plan(plan_file)
+            if plan_file
+            else make_plan(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
+        )
+        plan_s = time.perf_counter() - begin
+    with console.status("detecting"):
+        begin = time.perf_counter()
+        tables = find(parsed, loaded.events, plan=plan, mechanism=mechanism, output=output)
+        detect_s = time.perf_counter() - begin
+    if output == "verbose" and len(tables) > 1:
+        written = pa.concat_tables([_with_json_returns(table) for table in tables.values()])
+    else:
+        written = pa.concat_tables(tables.values())
+    write_table(written, out)
+    shown = Table("pattern", "matches", title=f"{loaded.events.num_rows:,} events, {loaded.rejected:,} rows rejected")
+    shown.columns[1].justify = "right"
+    for name, table in tables.items():
+        number = table.num_rows if output == "verbose" else int(table["count"][0].as_py())
+        shown.add_row(name, f"{number:,}")
+    console.print(shown)
+    console.print(f"read {read_s:.2f} s, plan {plan_s:.2f} s, detect {detect_s:.2f} s; written to {out}")
+
+
+def _with_json_returns(table: pa.Table) -> pa.Table:
+    """A pattern's table in the columns that tables of many patterns share."""
+    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS
+    from cep_pipeline.detection.return_columns import json_objects
+
+    fixed = [field.name for field in FIXED_FIELDS]
+    table = table.combine_chunks()
+    names = [name for name in table.column_names if name not in fixed]
+    columns = [table[name].combine_chunks() for name in names]
+    returns = json_objects(names, columns) if names else pa.nulls(table.num_rows, pa.string())
+    return table.select(fixed).append_column("returns", returns).cast(MANY_PATTERNS)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        It is missing or holds no plan.
+    """
+    from cep_pipeline.planning import Plan
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the plan cannot be read: {error}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
+    return Plan.from_json(content, str(path))

@@ -1,0 +1,227 @@
+"""`cep run`: raw files to matches, for days of a stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from cep_pipeline.cli.options import Day, configuration_options
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
+    from cep_pipeline.pipeline.run import RunOutcome
+    from cep_pipeline.pipeline.steps import Progress as Told
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+
+@click.command()
+@configuration_options
+@click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
+@click.option("--day", "days", type=Day(), multiple=True, help="A day to run; may be given several times.")
+@click.option("--from", "first", type=Day(), help="First day of a range.")
+@click.option("--to", "last", type=Day(), help="Last day of the range, included.")
+@click.option("--pattern-set", "set_names", multiple=True, metavar="NAME", help="Only this pattern set.")
+@click.option("--steps", metavar="STEP,...", help="Of ingest, statistics, plan, detect; all if not given.")
+@click.option("--stale", is_flag=True, help="Redo the days whose inputs have changed since, until none is left.")
+@click.option("--redo", is_flag=True, help="Also do days again that have nothing to do.")
+@click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://HOST:PORT.")
+@click.option("--run-id", help="Id to record the run under; made from the time if not given.")
+def run(
+    config: Path,
+    stream: str | None,
+    data: Path | None,
+    days: tuple[date, ...],
+    first: date | None,
+    last: date | None,
+    set_names: tuple[str, ...],
+    steps: str | None,
+    stale: bool,
+    redo: bool,
+    master: str | None,
+    run_id: str | None,
+) -> None:
+    """Take days of a stream from raw files to matches: ingest, validate, estimate statistics, plan, detect, publish.
+
+    Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is left
+    alone, so that the same command resumes a run that was interrupted.
+
+    \b
+    Examples:
+      cep run                                          all days of the first stream
+      cep run --stream us_equity_trades --data DIR --from 2013-10-07 --to 2013-10-09
+      cep run --steps detect --pattern-set market      a changed pattern set over events that are there
+      cep run --stale                                  what has changed since
+    """
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.days import days_between, days_with_files
+    from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
+    from cep_pipeline.warehouse import Warehouse
+
+    configuration = Configuration.load(config)
+    chosen = configuration.stream(stream or configuration.stream_names()[0], data=data)
+    pattern_sets = [chosen.pattern_set(name) for name in set_names] or list(chosen.pattern_sets)
+    wanted = sorted(days)
+    if first or last:
+        if wanted or not (first and last):
+            raise InputError("give either --day, or --from and --to together")
+        wanted = days_between(first, last)
+    if not wanted and not stale:
+        wanted = days_with_files(chosen)
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    tables = warehouse.stream(chosen.schema)
+    console = Console(stderr=True)
+    with _ConsoleObserver(console) as observer:
+
+        def session():  # type: ignore[no-untyped-def]
+            from cep_pipeline.spark.session import spark_session
+
+            with observer.step("start Spark"):
+                return spark_session(
+                    master or configuration.settings.spark.master,
+                    app_name=f"cep run {chosen.name}",
+                    properties=configuration.settings.spark.properties,
+                )
+
+        pipeline_run = PipelineRun(
+            chosen,
+            tables,
+            configuration.settings.spark,
+            pattern_sets,
+            session,
+            observer,
+            frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(STEPS),
+            redo,
+            run_id or new_run_id(),
+        )
+        outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
+    _print_summary(configuration, chosen, pattern_sets, tables, outcome)
+
+
+class _ConsoleObserver:
+    """Shows the steps of a run as progress bars, and keeps its notes above them."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+
+    def __enter__(self) -> _ConsoleObserver:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[Told]:
+        if not self._console.is_terminal:  # a log: one line a step, no bars
+            self._console.print(what)
+        task = self._progress.add_task(what, total=None)
+
+        def told(done: int, total: int) -> None:
+            self._progress.update(task, completed=done, total=total)
+
+        try:
+            yield told
+        finally:
+            self._progress.remove_task(task)
+
+    def note(self, text: str) -> None:
+        self._console.print(f"note: {text}", highlight=False)
+
+
+def _print_summary(
+    configuration: Configuration,
+    stream: Stream,
+    pattern_sets: list[PatternSet],
+    tables: StreamTables,
+    outcome: RunOutcome,
+) -> None:
+    console = Console(width=max(100, Console().width) if not Console().is_terminal else None)
+    done = [day for day in outcome.days if day.status != "fresh"]
+    fresh = len(outcome.days) - len(done)
+    console.rule(f"stream {stream.name}, run {outcome.run_id}")
+    if done:
+        shown = Table("day", "events", "rejected", "matches", "steps (seconds)")
+        for column in (1, 2, 3):
+            shown.columns[column].justify = "right"
+        for day in done:
+            found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
+            shown.add_row(
+                str(day.day),
+                "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
+                "" if day.rejected is None else f"{day.rejected:,}",
+                f"{found:,}" if day.matches else "",
+                ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
+            )
+        console.print(shown)
+    for pattern_set in pattern_sets:
+        plan = outcome.plans.get(pattern_set.name)
+        if plan is not None:
+            _print_plan(console, pattern_set.name, plan)
+        totals = {pattern.name: 0 for pattern in pattern_set.patterns}
+        for day in done:
+            for name, number in day.matches.get(pattern_set.name, {}).items():
+                totals[name] += number
+        if any(pattern_set.name in day.matches for day in done):
+            shown = Table("pattern", "matches", title=f"matches of pattern set {pattern_set.name}")
+            shown.columns[1].justify = "right"
+            for name, number in totals.items():
+                shown.add_row(name, f"{number:,}")
+            console.print(shown)
+    if fresh:
+        console.print(f"{fresh} days had nothing to do (--redo does them again)")
+    if outcome.ingest_seconds:
+        parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items())
+        console.print(f"ingest: {parts}")
+    location = (
+        os.path.relpath(configuration.warehouse_location) if "://" not in configuration.warehouse_location else ""
+    )
+    console.print(f"all of it took {outcome.seconds:.1f} s; tables in {location or configuration.warehouse_location}")
+    console.print(f"look at the matches: cep matches --stream {stream.name}    at the days: cep status")
+
+
+def _print_plan(console: Console, name: str, record: object) -> None:
+    from cep_pipeline.planning import Plan
+    from cep_pipeline.planning.plans import from_ln
+    from cep_pipeline.warehouse.records import PlanRecord
+
+    assert isinstance(record, PlanRecord)
+    plan = Plan.from_json(dict(record.plan))
+    shown = Table(
+        "pattern",
+        "order",
+        "cost",
+        "runner-up",
+        "its cost",
+        title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
+        caption=f"because: {record.reason}; `cep explain --pattern-set {name}` says why each order won",
+    )
+    for pattern in plan.patterns:
+        for clause in pattern.clauses:
+            runner_up = clause.runner_up
+            shown.add_row(
+                pattern.pattern,
+                ", ".join(clause.order),
+                f"{from_ln(clause.ln_cost):.4g}",
+                f"{', '.join(runner_up.order)} ({runner_up.planner})" if runner_up else "",
+                f"{from_ln(runner_up.ln_cost):.4g}" if runner_up else "",
+            )
+    console.print(shown)

@@ -1,0 +1,150 @@
+"""Events of files in memory, without Spark and warehouse: for a look at a pattern on a laptop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.blocks import HashingReader, RawBlock
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.csv_rows import CsvRows
+from cep_pipeline.events.parquet_rows import ParquetRows
+from cep_pipeline.events.parts import in_order
+from cep_pipeline.events.paths import UNBOUNDED, open_raw
+from cep_pipeline.events.preprocessing import derive
+from cep_pipeline.events.rejection import Rejected
+from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
+from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
+from cep_pipeline.events.settling import FILE, SEQ_PER_DAY, first_of_each_key
+
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True)
+class LoadedEvents:
+    """Events of files in stream order with the columns of the schema, and what was left out of them.
+
+    Attributes
+    ----------
+    events
+        The events table.
+    rejected
+        Number of rows that break a rule of the schema.
+    notes
+        Sentences for a person: rejected rows by file with examples, columns that the schema does not list.
+    """
+
+    events: pa.Table
+    rejected: int
+    notes: tuple[str, ...]
+
+
+def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
+    """Read files of a stream: raw ones of its source, or Parquet files of events that have `timestamp` and `seq`.
+
+    Raises
+    ------
+    InputError
+        A file cannot be read, lacks a column, or files of both kinds are mixed.
+
+    Notes
+    -----
+    Raw rows are checked, ordered, freed of repeated keys and given their derived attributes as ingestion does, with
+    nothing carried in; nothing is validated and nothing is published.
+    """
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file of events")
+    ready = [path for path in paths if _is_ready(path)]
+    if ready and len(ready) < len(paths):
+        raise InputError(f"{ready[0]} holds events that are ready, the other files are raw: give files of one kind")
+    return _read_ready(schema, ready) if ready else _read_raw(schema, paths)
+
+
+def _is_ready(path: Path) -> bool:
+    if path.suffix != ".parquet":
+        return False
+    try:
+        return {TIMESTAMP, SEQ} <= set(pq.read_schema(path).names)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: the file cannot be read: {error}") from error
+
+
+def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
+    wanted = schema.arrow_schema
+    parts = []
+    for path in paths:
+        present = pq.read_schema(path).names
+        missing = [name for name in wanted.names if name not in present]
+        if missing:
+            raise InputError(f"{path}: there is no column {missing[0]!r}; the file has: {', '.join(present)}")
+        try:
+            parts.append(pq.read_table(path, columns=wanted.names, partitioning=None).cast(wanted))
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: the file does not fit the stream schema: {error}") from error
+    events = pa.concat_tables(parts).combine_chunks()
+    return LoadedEvents(events.sort_by([(TIMESTAMP, "ascending"), (SEQ, "ascending")]), 0, ())
+
+
+def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
+    if schema.source is None:
+        raise InputError(f"stream {schema.name!r} has no source: its schema does not say what its raw files look like")
+    tables, notes = [], []
+    rejected = 0
+    for number, path in enumerate(sorted(paths)):
+        refused: list[Rejected] = []
+        for block in _blocks(schema, path, notes):
+            checked = check_rows(block, schema, UNBOUNDED, str(path))
+            tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
+            refused += checked.rejected
+        if refused:
+            examples = "; ".join(f"line {row.line}: {row.reason}" for row in refused[:_EXAMPLES])
+            notes.append(f"{path}: {len(refused):,} rows rejected, such as {examples}")
+            rejected += len(refused)
+    if not tables:
+        return LoadedEvents(schema.arrow_schema.empty_table(), rejected, (*notes, "there are no events in the files"))
+    events = in_order(pa.concat_tables(tables).combine_chunks(), [TIMESTAMP, FILE, LINE])
+    if schema.key and events.num_rows:
+        first = first_of_each_key(events, schema.key)
+        own = first == np.arange(events.num_rows)
+        repeated = int((~own).sum())
+        if repeated:
+            notes.append(f"{repeated:,} rows rejected, whose key ({', '.join(schema.key)}) came before")
+            events = events.filter(pa.array(own))
+            rejected += repeated
+    numbered = events.append_column(SEQ, pa.array(_seqs(events)))
+    derived = derive(numbered, schema, Carry())
+    return LoadedEvents(derived.select(schema.arrow_schema.names).cast(schema.arrow_schema), rejected, tuple(notes))
+
+
+def _blocks(schema: StreamSchema, path: Path, notes: list[str]) -> Iterable[RawBlock]:
+    source = schema.source
+    if source.format == "parquet":
+        with ParquetRows(str(path), source) as rows:
+            yield from rows.read(rows.row_groups())
+            dropped = rows.dropped_columns
+    else:
+        with open_raw(str(path)) as stream:
+            csv_rows = CsvRows(HashingReader(stream), str(path), source)
+            yield from csv_rows
+            dropped = csv_rows.dropped_columns
+    if dropped:
+        notes.append(f"{path}: columns that the schema does not list are left out: {', '.join(dropped)}")
+
+
+def _seqs(events: pa.Table) -> np.ndarray:
+    """The seq of each event, by its local day and its position in it."""
+    days = events.column(LOCAL_DAY).to_numpy().astype(np.int64)
+    position = np.empty(len(days), dtype=np.int64)
+    order = np.argsort(days, kind="stable")
+    starts = np.searchsorted(days[order], days[order])
+    position[order] = np.arange(len(days)) - starts
+    ordinal = days + (day_of(0).toordinal() - day_number(day_of(0)))
+    seqs: np.ndarray = ordinal * SEQ_PER_DAY + position
+    return seqs

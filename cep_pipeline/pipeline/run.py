@@ -1,0 +1,367 @@
+"""`cep run`: days of a stream from raw files to matches, without Airflow; what is done already is not done again."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+from cep_pipeline.pipeline.days import raw_files
+from cep_pipeline.pipeline.steps import (
+    DayWork,
+    Progress,
+    current_plan,
+    detect_day,
+    estimate_day,
+    plan_day,
+    publish_detected,
+    publish_ingested,
+    published_statistics,
+)
+from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cep_pipeline.spark.ingestion import IngestResult
+    from cep_pipeline.warehouse.fingerprints import RawFile
+    from cep_pipeline.warehouse.records import StaleDay
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+STEPS = ("ingest", "statistics", "plan", "detect")
+"""What can be asked for by `--steps`. Statistics and a plan that detection lacks are made whether asked for or not."""
+DAYS_AT_ONCE = 8
+"""Days that are ingested side by side."""
+
+
+class Observer(Protocol):
+    """Who watches a run."""
+
+    def step(self, what: str) -> AbstractContextManager[Progress]:
+        """A step begins; the block ends with it, and within it the function is told of tasks done."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should know."""
+
+
+@dataclass(frozen=True)
+class DayOutcome:
+    """What a run did with one day.
+
+    Attributes
+    ----------
+    status
+        `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
+    events, rejected
+        Published events and rejected rows; None where ingestion was not run.
+    matches
+        Pattern set -> pattern -> matches.
+    """
+
+    day: date
+    status: str
+    events: int | None = None
+    rejected: int | None = None
+    matches: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    steps: tuple[RunStep, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """What a run did: its days, the plan that each pattern set ran by, and how long all of it took."""
+
+    run_id: str
+    days: tuple[DayOutcome, ...]
+    plans: Mapping[str, PlanRecord]
+    ingest_seconds: Mapping[str, float]
+    seconds: float
+
+
+def new_run_id() -> str:
+    """An id that sorts by time and is told apart from runs of the same second."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+@dataclass
+class PipelineRun:
+    """A run over days of one stream.
+
+    Attributes
+    ----------
+    stream, tables, settings
+        The stream, its tables, how Spark is used.
+    pattern_sets
+        Those that are detected.
+    session
+        Makes the Spark session, when it is first needed.
+    observer
+        Is told of steps and notes.
+    steps
+        Members of `STEPS` that are asked for.
+    redo
+        Whether days are redone that have nothing to do.
+    """
+
+    stream: Stream
+    tables: StreamTables
+    settings: SparkSettings
+    pattern_sets: Sequence[PatternSet]
+    session: Callable[[], SparkSession]
+    observer: Observer
+    steps: frozenset[str] = frozenset(STEPS)
+    redo: bool = False
+    run_id: str = field(default_factory=new_run_id)
+    plans: dict[str, PlanRecord] = field(default_factory=dict)
+    ingest_seconds: dict[str, float] = field(default_factory=dict)
+    _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = self.steps - set(STEPS)
+        if unknown:
+            raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(STEPS)}")
+        for pattern_set in self.pattern_sets:
+            choose_mechanisms(pattern_set.patterns)
+
+    # -- days --------------------------------------------------------------------------------------------------------
+
+    def run_days(self, days: Sequence[date]) -> RunOutcome:
+        """Run days in order of time; the days before one that fails stay done.
+
+        Raises
+        ------
+        CepError
+            A day failed: it and the days after it are not done, and what is published of them is as it was.
+        """
+        begin = time.perf_counter()
+        outcomes: list[DayOutcome] = []
+        remaining = sorted(set(days))
+        while remaining:
+            stale = self._stale(remaining)
+            batch = self._next_batch(remaining, stale)
+            if not batch:
+                outcomes.append(DayOutcome(remaining.pop(0), "fresh"))
+                continue
+            outcomes += self._run_batch(batch, stale)
+            remaining = [day for day in remaining if day not in batch]
+        return self._outcome(outcomes, begin)
+
+    def run_stale(self, days: Sequence[date] | None = None) -> RunOutcome:
+        """Redo stale days, the earliest first, until no day (of `days`, if given) is stale."""
+        begin = time.perf_counter()
+        outcomes: list[DayOutcome] = []
+        while True:
+            published = [record.day for record in self.tables.days()]
+            stale = self._stale([day for day in published if days is None or day in days])
+            if not stale:
+                return self._outcome(outcomes, begin)
+            first = min(stale)
+            outcomes += self._run_batch([first], stale)
+
+    def _outcome(self, outcomes: Sequence[DayOutcome], begin: float) -> RunOutcome:
+        seconds = time.perf_counter() - begin
+        return RunOutcome(self.run_id, tuple(outcomes), dict(self.plans), dict(self.ingest_seconds), seconds)
+
+    def _stale(self, days: Sequence[date]) -> dict[date, list[StaleDay]]:
+        """The published days among these that are stale, and why."""
+        published = {record.day for record in self.tables.days()}
+        unread = [day for day in days if day in published and day not in self._raw_files]
+        if "ingest" in self.steps:
+            self._raw_files |= raw_files(self.stream, unread)
+        found: dict[date, list[StaleDay]] = {}
+        for stale in self.tables.stale_days(
+            raw_files={day: self._raw_files[day] for day in days if day in self._raw_files},
+            schema=self.stream.schema.digest,
+            pattern_sets={pattern_set.name: pattern_set.version for pattern_set in self.pattern_sets},
+        ):
+            if stale.day in days and (stale.step == "detect" or "ingest" in self.steps):
+                found.setdefault(stale.day, []).append(stale)
+        return found
+
+    def _next_batch(self, remaining: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[date]:
+        """The next days to do together, [] where the next one has nothing to do.
+
+        Days that are ingested together carry from one to the next, so no published day may lie between them that is
+        not among them.
+        """
+        published = {record.day for record in self.tables.days()}
+
+        def idle(day: date) -> bool:
+            return day in published and day not in stale and not self.redo
+
+        batch: list[date] = []
+        for day in remaining:
+            between = {other for other in published if batch and batch[-1] < other < day}
+            if idle(day) or between or len(batch) == DAYS_AT_ONCE:
+                break
+            batch.append(day)
+        return batch
+
+    # -- one batch ---------------------------------------------------------------------------------------------------
+
+    def _run_batch(self, batch: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[DayOutcome]:
+        published = {record.day for record in self.tables.days()}
+        only_detect = {
+            day
+            for day in batch
+            if "ingest" not in self.steps
+            or (day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ())))
+        }
+        started = datetime.now(UTC)
+        with ExitStack() as stack:
+            works = {
+                day: DayWork(
+                    self.stream,
+                    self.tables,
+                    self.settings,
+                    day,
+                    self.run_id,
+                    stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),
+                )
+                for day in batch
+            }
+            outcomes: dict[date, DayOutcome] = {}
+            for work in works.values():
+                self._record(work, "running", started)
+            try:
+                failure = self._ingest([work for day, work in works.items() if day not in only_detect], outcomes)
+                for day, work in works.items():
+                    if failure is not None and day not in outcomes and day not in only_detect:
+                        break
+                    outcomes[day] = self._finish_day(work, outcomes.get(day, DayOutcome(day, "done")))
+                    self._record(work, "succeeded", started, outcomes[day])
+                if failure is not None:
+                    raise failure
+            except BaseException as error:
+                for day, work in works.items():
+                    if day not in outcomes or outcomes[day].steps == ():
+                        self._record(work, "failed", started, outcomes.get(day), error=str(error) or repr(error))
+                raise
+        return [outcomes[day] for day in batch]
+
+    def _ingest(self, works: Sequence[DayWork], outcomes: dict[date, DayOutcome]) -> CepError | None:
+        """Ingest and publish days; returns what stopped it, after the days before are published."""
+        if not works:
+            return None
+        from cep_pipeline.spark.ingestion import ingest_days
+
+        by_day = {work.day: work for work in works}
+        first = min(by_day)
+        earlier = [record.events for record in self.tables.days() if record.day < first]
+        spark = self.session()
+        begin = time.perf_counter()
+        with self.observer.step(f"ingest {_span(list(by_day))}"):
+            try:
+                for result in ingest_days(
+                    spark,
+                    self.stream.schema,
+                    sorted(by_day),
+                    self.stream.data,
+                    events_directory=lambda day: self.tables.events_directory(day, run_id=self.run_id),
+                    quarantine_directory=lambda day: self.tables.quarantine_directory(day, run_id=self.run_id),
+                    scratch=f"{self.tables.warehouse.location}/scratch",
+                    carry_in=self.tables.carry_in(first),
+                    earlier_row_counts=earlier,
+                ):
+                    outcomes[result.day] = self._publish(by_day[result.day], result, time.perf_counter() - begin)
+                    begin = time.perf_counter()
+            except CepError as error:
+                return error
+        return None
+
+    def _publish(self, work: DayWork, result: IngestResult, seconds: float) -> DayOutcome:
+        for text in (*result.notes, *result.warnings):
+            self.observer.note(f"{result.day}: {text}")
+        self.ingest_seconds = dict(result.seconds)
+        work.steps.append(RunStep("ingest", seconds, {"events": result.events, "rejected": result.rejected}))
+        work.validation = result.validation
+        if result.status == "skipped":
+            return DayOutcome(result.day, "skipped", None, result.rejected)
+        published = publish_ingested(work, result)
+        return DayOutcome(result.day, "done", published.events, published.rejected)
+
+    def _finish_day(self, work: DayWork, outcome: DayOutcome) -> DayOutcome:
+        """Statistics, plan and detection of a day whose events are published."""
+        if outcome.status == "skipped":
+            return DayOutcome(outcome.day, "skipped", None, outcome.rejected, {}, tuple(work.steps))
+        if work.day not in {record.day for record in self.tables.days()}:
+            raise InputError(
+                f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
+            )
+        matches: dict[str, Mapping[str, int]] = {}
+        if self.pattern_sets and self.steps - {"ingest"}:
+            self._estimate(work)
+            for pattern_set in self.pattern_sets:
+                plan = self._plan(work, pattern_set)
+                if plan is not None:
+                    self.plans[pattern_set.name] = plan
+                if "detect" in self.steps:
+                    with self.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
+                        detected = detect_day(self.session(), work, pattern_set, plan, progress)
+                        publish_detected(work, detected)
+                    matches[pattern_set.name] = detected.matches
+        return DayOutcome(outcome.day, "done", outcome.events, outcome.rejected, matches, tuple(work.steps))
+
+    def _estimate(self, work: DayWork) -> None:
+        unplanned = any(current_plan(work, pattern_set) is None for pattern_set in self.pattern_sets)
+        missing = any(published_statistics(work, pattern_set) is None for pattern_set in self.pattern_sets)
+        if "statistics" in self.steps or (unplanned and missing):
+            with self.observer.step(f"{work.day}: statistics") as progress:
+                estimate_day(self.session(), work, self.pattern_sets, progress)
+
+    def _plan(self, work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
+        snapshot = published_statistics(work, pattern_set)
+        if snapshot is None or not snapshot.events:  # nothing to plan by, and nothing to detect
+            return current_plan(work, pattern_set)
+        return plan_day(work, pattern_set, snapshot)
+
+    def _record(
+        self,
+        work: DayWork,
+        status: Any,
+        started: datetime,
+        outcome: DayOutcome | None = None,
+        error: str = "",
+    ) -> None:
+        matches = outcome.matches if outcome is not None else {}
+        self.tables.record_run(
+            RunRecord(
+                run_id=self.run_id,
+                day=work.day,
+                status=status,
+                started_at=started,
+                finished_at=None if status == "running" else datetime.now(UTC),
+                steps=tuple(work.steps),
+                events=outcome.events if outcome is not None else None,
+                rejected=outcome.rejected if outcome is not None else None,
+                matches={f"{name}.{pattern}": n for name, found in matches.items() for pattern, n in found.items()},
+                plans={name: plan.version for name, plan in self.plans.items() if name in matches},
+                validation=work.validation,
+                error=error,
+            )
+        )
+
+
+def _span(days: Sequence[date]) -> str:
+    return str(min(days)) if len(days) == 1 else f"{len(days)} days, {min(days)} to {max(days)}"
+
+
+@contextmanager
+def silent_step(_: str) -> Iterator[Progress]:
+    """The step of an observer that shows nothing."""
+    yield lambda done, total: None
+
+
+class SilentObserver:
+    """An observer for tests and for jobs whose log is Airflow's."""
+
+    step = staticmethod(silent_step)
+
+    def note(self, text: str) -> None:
+        """Shows nothing."""
