@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from cep_pipeline.detection.blocks import MatchBlock
-from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.support import refuse_unsupported
 from cep_pipeline.detection.mechanism import Counters, Mechanism, NodeCounts, Orders, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.patterns.pattern import Pattern
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.blocks import MatchBlock
+    from cep_pipeline.detection.prepared import PreparedEvents
+    from cep_pipeline.patterns.pattern import Pattern
+
+
+def _check_fused(pattern: Pattern) -> None:
+    from cep_pipeline.detection.fused.support import refuse_unsupported
+
+    refuse_unsupported(pattern)
 
 
 def _find_fused(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[MatchBlock]:
     """Clause after clause on the columnar kernel, which stores no partial match: a node is a level of its loops."""
+    from cep_pipeline.detection.fused.clause import run_clause
+
     for clause, order in zip(pattern.clauses, orders, strict=True):
         run = run_clause(pattern, clause, order, events, owned)
         yield from run
         for level, count in enumerate(run.counts):
             bound = tuple(order[: level + 1])
-            tested = sum(set(c.variables) <= set(bound) and count.variable in c.variables for c in clause.conjuncts)
+            tested = sum(c.variables <= set(bound) and count.variable in c.variables for c in clause.conjuncts)
             counters.condition_evaluations += tested * count.candidates if level else 0
-            counters.nodes.append(NodeCounts(pattern.name, clause.index, bound, count.candidates, count.passes))
+            counters.count(NodeCounts(pattern.name, clause.index, bound, count.candidates, count.passes))
 
 
-MECHANISMS: Mapping[str, Mechanism] = {"fused": Mechanism(refuse_unsupported, _find_fused)}
+MECHANISMS: Mapping[str, Mechanism] = {"fused": Mechanism(_check_fused, _find_fused)}
 """The evaluation mechanisms by name, from fast to slow."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, overload
 
 import pyarrow as pa
@@ -11,9 +12,10 @@ import pyarrow as pa
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.events_input import events_for
-from cep_pipeline.detection.matches import matches_table, write_matches
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Metrics, Orders, Owned
+from cep_pipeline.detection.matches import matches_schema, write_matches
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Metrics, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.parts import matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
@@ -111,13 +113,16 @@ def detect(
     counters = Counters()
     tables: Tables = {}
     for pattern in patterns:
-        events_of_pattern = prepared[pattern.type_attribute, pattern.base_type]
-        found = _find(pattern, chosen[pattern.name], plan, events_of_pattern, EVERYTHING, counters)
+        of_stream = prepared[pattern.type_attribute, pattern.base_type]
+        parts = _parts(pattern, chosen[pattern.name], plan, of_stream, EVERYTHING, counters)
         if output == "count":
-            tables[pattern.name] = _count_table(pattern, found, events_of_pattern)
+            tables[pattern.name] = _count_table(pattern, parts, of_stream)
         else:
-            tables[pattern.name] = matches_table(pattern, found, events_of_pattern)
-    return (tables, _metrics(chosen, counters)) if metrics else tables
+            batches: list[pa.RecordBatch] = []
+            for blocks in parts:
+                write_matches(pattern, blocks, of_stream, batches.append, typed=True)
+            tables[pattern.name] = pa.Table.from_batches(batches, matches_schema(pattern))
+    return (tables, counters.metrics(chosen)) if metrics else tables
 
 
 @dataclass(frozen=True)
@@ -159,14 +164,12 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     prepared = _prepare(patterns, table)
     counters = Counters()
-    written = {}
+    written = dict.fromkeys(chosen, 0)
     for pattern in patterns:
-        events_of_pattern = prepared[pattern.type_attribute, pattern.base_type]
-        found = _find(pattern, chosen[pattern.name], plan, events_of_pattern, owned, counters)
-        written[pattern.name] = write_matches(
-            pattern, found, events_of_pattern, lambda batch, pattern=pattern: sink(pattern, batch)
-        )
-    return SliceResult(written, _metrics(chosen, counters))
+        of_stream = prepared[pattern.type_attribute, pattern.base_type]
+        for blocks in _parts(pattern, chosen[pattern.name], plan, of_stream, owned, counters):
+            written[pattern.name] += write_matches(pattern, blocks, of_stream, partial(sink, pattern))
+    return SliceResult(written, counters.metrics(chosen))
 
 
 def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
@@ -239,28 +242,18 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, s
     return prepared
 
 
-def _find(
+def _parts(
     pattern: Pattern, mechanism: str, plan: Plan, events: PreparedEvents, owned: Owned, counters: Counters
-) -> list[MatchBlock]:
-    runner: Mechanism = MECHANISMS[mechanism]
+) -> Iterator[list[MatchBlock]]:
     orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
-    return list(runner.find(pattern, orders, events, owned, counters))
+    return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
 
 
-def _count_table(pattern: Pattern, found: list[MatchBlock], events: PreparedEvents) -> pa.Table:
-    blocks = [block for block in found if len(block)]
-    if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
-        count = len(order_matches(blocks, events.seqs))
-    else:
-        count = sum(map(len, blocks))
+def _count_table(pattern: Pattern, parts: Iterable[list[MatchBlock]], events: PreparedEvents) -> pa.Table:
+    count = 0
+    for blocks in parts:
+        if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
+            count += len(order_matches(blocks, events.seqs))
+        else:
+            count += sum(map(len, blocks))
     return pa.table({"pattern": [pattern.name], "count": [str(count)]}, COUNT_SCHEMA)
-
-
-def _metrics(chosen: Mapping[str, str], counters: Counters) -> Metrics:
-    return Metrics(
-        dict(chosen),
-        tuple(counters.nodes),
-        counters.peak_instances,
-        counters.events_buffered,
-        counters.condition_evaluations,
-    )

@@ -26,6 +26,12 @@ FIXED_FIELDS = (
 )
 MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
 """Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
+PARQUET_OPTIONS = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["pattern", "bindings.list.element.variable"],
+}
+"""How to write matches with `pyarrow.parquet.ParquetWriter`: ids and seqs have no dictionary that would pay."""
 BATCH_ROWS = 1 << 17
 """Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
 
@@ -34,13 +40,6 @@ def matches_schema(pattern: Pattern) -> pa.Schema:
     """Columns of a table of one pattern's matches: the RETURN columns are typed."""
     returned = (pa.field(item.name, RETURN_TYPES[item.expression.type]) for item in pattern.returns)
     return pa.schema([*FIXED_FIELDS, *returned])
-
-
-def matches_table(pattern: Pattern, blocks: Iterable[MatchBlock], events: PreparedEvents) -> pa.Table:
-    """All matches of one pattern over one slice as a table, in the page's order."""
-    batches: list[pa.RecordBatch] = []
-    write_matches(pattern, blocks, events, batches.append, typed=True)
-    return pa.Table.from_batches(batches, matches_schema(pattern))
 
 
 def write_matches(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cep_pipeline.detection.blocks import MatchBlock
@@ -70,10 +70,42 @@ class Metrics:
 class Counters:
     """Where a mechanism counts; the public result is `Metrics`."""
 
-    nodes: list[NodeCounts] = field(default_factory=list)
+    nodes: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
     peak_instances: int = 0
     events_buffered: int = 0
     condition_evaluations: int = 0
+
+    def count(self, node: NodeCounts) -> None:
+        """Add what happened at a node; runs over parts of a stream add up, and of peaks the highest stays."""
+        key = node.pattern, node.clause, node.node
+        before = self.nodes.get(key)
+        if before is not None:
+            node = NodeCounts(
+                *key,
+                before.candidates + node.candidates,
+                before.passes + node.passes,
+                before.created + node.created,
+                max(before.peak, node.peak),
+            )
+        self.nodes[key] = node
+
+    def add(self, other: Counters) -> None:
+        """Add what was counted over another part of the stream."""
+        for node in other.nodes.values():
+            self.count(node)
+        self.peak_instances = max(self.peak_instances, other.peak_instances)
+        self.events_buffered = max(self.events_buffered, other.events_buffered)
+        self.condition_evaluations += other.condition_evaluations
+
+    def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
+        """What was counted, with the mechanism that ran each pattern."""
+        return Metrics(
+            dict(mechanisms),
+            tuple(self.nodes.values()),
+            self.peak_instances,
+            self.events_buffered,
+            self.condition_evaluations,
+        )
 
 
 @dataclass(frozen=True)

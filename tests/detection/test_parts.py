@@ -1,0 +1,77 @@
+"""A slice in parts: the same matches in the same order, and never more at once than the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts
+from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.prepared import PreparedEvents
+from tests.streams import events_table, stream_schema
+
+ROWS = [{"timestamp": 10 * (i // 2), "kind": "AB"[i % 3 % 2], "x": i * 7 % 10} for i in range(60)]
+
+
+def patterns_of(text: str) -> list[Any]:
+    return cep.parse_patterns(text, stream_schema())
+
+
+PATTERNS = [
+    "PATTERN AND(A a, B b) WHERE a.x < b.x WITHIN 90 us",
+    "PATTERN SEQ(A a, A b, B c) WITHIN 60 us TIES ANY",
+    "PATTERN B b WITHIN 1 second",
+]
+
+
+@pytest.mark.parametrize("text", PATTERNS)
+@pytest.mark.parametrize("limit", [1, 2, 7, 40, 10_000])
+def test_parts_follow_each_other_in_order(text: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = patterns_of(text)
+    events = events_table(ROWS)
+    unlimited = parts.MATCHES_AT_ONCE
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, events))
+    whole, counted = cep.detect(patterns, events, plan=plan, metrics=True)
+    assert whole["pattern_1"].num_rows >= 20
+    for owned in (EVERYTHING, ((90, 0), (200, 41))):
+        found: dict[int, list[str]] = {}
+        for at_once in (unlimited, limit):
+            monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+            ids: list[str] = []
+            result = detect_slice(
+                patterns, plan, events, owned, lambda _, batch, ids=ids: ids.extend(batch["match_id"].to_pylist())
+            )
+            assert result.matches == {"pattern_1": len(ids)}
+            found[at_once] = ids
+            if owned == EVERYTHING:
+                assert ids == whole["pattern_1"].column("match_id").to_pylist()
+                passes = [node.passes for node in result.metrics.nodes]
+                assert passes[-1] == counted.nodes[-1].passes
+        assert found[limit] == found[unlimited]
+
+
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_a_part_holds_no_more_than_the_limit_unless_it_is_one_event(limit: int) -> None:
+    (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WITHIN 90 us")
+    events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
+    sizes = []
+    for blocks in matches_in_parts(pattern, MECHANISMS["fused"], [["a", "b"]], events, EVERYTHING, Counters(), limit):
+        sizes.append(sum(map(len, blocks)))
+        ends = {row for block in blocks for row in block.rows.max(axis=0).tolist()}
+        assert sizes[-1] <= limit or len(ends) == 1
+    assert len(sizes) > 1
+
+
+def test_counts_of_parts_add_up_and_of_peaks_the_highest_stays() -> None:
+    one, other = Counters(peak_instances=3, condition_evaluations=5), Counters(peak_instances=2, events_buffered=4)
+    one.count(NodeCounts("p", 0, ("a",), 10, 4, 2, 7))
+    other.count(NodeCounts("p", 0, ("a",), 1, 1, 1, 9))
+    other.count(NodeCounts("p", 0, ("a", "b"), 6, 2))
+    one.add(other)
+    metrics = one.metrics({"p": "fused"})
+    assert metrics.nodes == (NodeCounts("p", 0, ("a",), 11, 5, 3, 9), NodeCounts("p", 0, ("a", "b"), 6, 2))
+    assert (metrics.peak_instances, metrics.events_buffered, metrics.condition_evaluations) == (3, 4, 5)
