@@ -19,6 +19,7 @@ help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of trades; ends with a summary
+	@$(BIN)/cep generate --missing-only
 	@$(BIN)/cep run $(ARGS)
 
 test: $(SETUP)  ## Run the tests and the examples of the docstrings

@@ -1,0 +1,71 @@
+"""Starting Airflow on this machine: what can be wrong before it starts. The end-to-end tests start it for real."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.dags.conftest import CHECKOUT
+
+SCRIPT = CHECKOUT / "scripts" / "airflow_local.py"
+
+
+def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_port_in_use_is_said_with_another_to_take(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = start("--port", str(port), "--home", str(tmp_path / "home"))
+    assert done.returncode == 2
+    assert f"port {port} on 127.0.0.1 cannot be used: Address already in use" in done.stderr
+    assert f"make airflow ARGS='--port {port + 1}'" in done.stderr
+    assert not (tmp_path / "home").exists(), "nothing is left of a start that was refused"
+
+
+def test_a_missing_configuration_is_said(tmp_path: Path) -> None:
+    done = start("--port", "0", "--home", str(tmp_path / "home"), "--config", str(tmp_path / "none.yaml"))
+    assert done.returncode == 2
+    assert "none.yaml: no such pipeline configuration" in done.stderr
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # type: ignore[no-untyped-def]
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    from airflow_local import LocalAirflow
+
+    (tmp_path / "home").mkdir()
+    return LocalAirflow(tmp_path / "home", 8123, spark_master="spark://host:7077")
+
+
+def test_secrets_are_made_once_and_are_the_users_own(local, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    first, second = local.environment(), local.environment()
+    for name in ("AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__API_AUTH__JWT_SECRET", "AIRFLOW__API__SECRET_KEY"):
+        assert first[name] == second[name]
+    assert stat.S_IMODE((tmp_path / "home" / "keys.json").stat().st_mode) == 0o600
+
+
+def test_it_listens_on_the_loopback_interface(local) -> None:  # type: ignore[no-untyped-def]
+    environment = local.environment()
+    assert environment["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:8123"
+
+
+def test_spark_jobs_go_to_the_master_asked_for(local) -> None:  # type: ignore[no-untyped-def]
+    connection = json.loads(local.environment()["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert connection == {
+        "conn_type": "spark",
+        "host": "spark://host",
+        "port": 7077,
+        "extra": {"deploy-mode": "client"},
+    }
