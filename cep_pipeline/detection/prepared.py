@@ -76,18 +76,18 @@ class PreparedEvents:
 
     def split(self, event_types: Iterable[str]) -> None:
         """Find the rows of all these types in one pass, so that `leaf_rows` need not ask for them one by one."""
+        from cep_pipeline.detection.fused.routines import SPLIT_AT_ONCE, group_rows, padded_copy, select_codes
+
         missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
         if self.base_type in missing:
             missing.remove(self.base_type)
-            self._leaves[self.base_type] = np.arange(len(self), dtype=np.int32)
+            self._leaves[self.base_type] = padded_copy(np.arange(len(self), dtype=np.int32))
         if not missing:
             return
-        from cep_pipeline.detection.fused.routines import SPLIT_AT_ONCE, group_rows, select_codes
-
         codes, names = self._type_codes()
         code_of = {name: code for code, name in enumerate(names)}
         present = [name for name in missing if name in code_of]
-        self._leaves.update((name, np.empty(0, np.int32)) for name in missing if name not in code_of)
+        self._leaves.update((name, padded_copy(np.empty(0, np.int32))) for name in missing if name not in code_of)
         if len(present) <= SPLIT_AT_ONCE:
             rows = select_codes(codes, [code_of[name] for name in present])
             self._leaves.update(zip(present, rows, strict=True))
@@ -98,7 +98,7 @@ class PreparedEvents:
             self._leaves[name] = order[starts[code] : starts[code + 1]]
 
     def leaf_rows(self, event_type: str) -> Array:
-        """int32, ascending: the rows of all events of a type."""
+        """int32, ascending, with readable elements behind the end: the rows of all events of a type."""
         self.split((event_type,))
         return self._leaves[event_type]
 
@@ -130,7 +130,9 @@ class PreparedEvents:
             names = ["" if entry is None else str(entry) for entry in array.dictionary.to_pylist()]
             if len(set(names)) < len(names) or array.dictionary.null_count:
                 first = {name: code for code, name in reversed([*enumerate(names)])}
-                merged = [-1 if array.dictionary[code].as_py() is None else first[name] for code, name in enumerate(names)]
+                merged = [
+                    -1 if array.dictionary[code].as_py() is None else first[name] for code, name in enumerate(names)
+                ]
                 codes = np.append(np.array(merged, np.int32), np.int32(-1))[codes]
             self._codes = codes, names
         return self._codes

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.routines import count_before
-from cep_pipeline.detection.fused.views import View, times_of, wide_rows_of
+from cep_pipeline.detection.fused.merging import count_before
+from cep_pipeline.detection.fused.views import View, times_of
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
@@ -100,8 +100,8 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
     clock = "row" if bound.by_row else "time"
 
     def merge() -> Array:
-        of = wide_rows_of if bound.by_row else times_of
-        return count_before(of(events, keyed), keyed.starts, of(events, candidates), candidates.starts, bound.delta)
+        points, values = (view.rows if bound.by_row else times_of(events, view) for view in (keyed, candidates))
+        return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
 
     def make() -> Array:
         ends = events.derive(("ends", clock, bound.delta, keyed.identity, candidates.identity), merge)

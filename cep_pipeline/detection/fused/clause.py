@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
@@ -27,6 +28,7 @@ from cep_pipeline.detection.fused.views import (
 )
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
+from cep_pipeline.events.schema import ARROW_TYPES
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
@@ -97,6 +99,27 @@ def run_clause(
     return ClauseRun(pattern, clause, tuple(order), events, owned, block_rows)
 
 
+def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozenset[Shape]:
+    """The shapes that runs of a clause usually have, in the middle of a stream or not, to be compiled beforehand.
+
+    Data that float64 does not hold exactly may give others, which are compiled where they are met.
+    """
+    if len(clause.positive) == 1:
+        return frozenset()
+    attributes = dict(pattern.attributes)
+    fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]
+    fields += [(name, ARROW_TYPES[kind]) for name, kind in attributes.items()]
+    nothing = PreparedEvents(
+        pa.schema(fields).empty_table(), type_attribute=pattern.type_attribute, base_type=pattern.base_type
+    )
+    run = run_clause(pattern, clause, order, nothing)
+    shapes: set[Shape] = set()
+    for run.first_row in (0, 1):
+        leaves = [leaf_view(nothing, clause.by_name[name].event_type, (), 0, 0) for name in order]
+        shapes.update(_Plan(run, leaves).shapes())
+    return frozenset(shapes)
+
+
 class ClauseRun:
     """One run of a clause over a slice; see `run_clause`."""
 
@@ -138,10 +161,9 @@ class ClauseRun:
         if len(self.order) == 1:
             yield from self._single(views[0])
             return
-        in_order = [self.order.index(variable.name) for variable in self.clause.positive]
         self._counters[0] = len(views[0])
         for rows in _Plan(self, views).run():
-            yield MatchBlock(self.clause, rows if in_order == [*range(len(in_order))] else rows[in_order])
+            yield MatchBlock(self.clause, rows)
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
         self._counters[:] = len(view)
@@ -194,7 +216,10 @@ class _Plan:
             leaf if key is None else self._keyed(level, key)
             for level, (leaf, key) in enumerate(zip(leaves, self.level_keys, strict=True))
         ]
-        self.span = int(self.events.timestamps[-1]) - int(self.events.timestamps[0])
+        names = [variable.name for variable in run.clause.positive]
+        self.output_rows = [names.index(name) for name in run.order]
+        stamps = self.events.timestamps
+        self.span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
 
     def _choose_keys(self) -> list[Key | None]:
         """The key of each level: the one that joins it with the most earlier levels."""
@@ -224,9 +249,23 @@ class _Plan:
     # -- from constraints to shapes ---------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Array]:
-        """The matches as rows in plan order, block by block."""
-        if not all(map(len, self.views)):
-            return
+        """The matches as rows, the variables in pattern order, block by block."""
+        if all(map(len, self.views)):
+            self._compile()
+            yield from self._extend(0, None)
+
+    def shapes(self) -> list[Shape]:
+        """The shapes of all stages."""
+        self._compile()
+        shapes = []
+        bound = 1
+        for end in self.stage_ends:
+            shapes.append(self._shape(end, bound))
+            bound = end + 1
+        return shapes
+
+    def _compile(self) -> None:
+        """Bounds and tests of each level, and the levels at which residual conjuncts must be asked."""
         self.columns = Columns()
         self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns)
         self.lows: dict[tuple[int, int], Array] = {}
@@ -246,7 +285,7 @@ class _Plan:
                 residual[level].append(conjunct)
             else:
                 tests[level].append(compiled)
-        specs = tuple(
+        self.specs = tuple(
             Level(
                 lows=tuple(i for j, i in self.lows if j == level),
                 highs=tuple(i for j, i in self.highs if j == level),
@@ -254,7 +293,9 @@ class _Plan:
             )
             for level, level_tests in enumerate(tests)
         )
-        yield from self._stages(specs, residual)
+        self.residual = residual
+        last = len(self.views) - 1
+        self.stage_ends = sorted({level for level, conjuncts in enumerate(residual) if conjuncts} | {last})
 
     def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
         """Whether the later of the conjunct's levels is sorted by the key."""
@@ -313,66 +354,63 @@ class _Plan:
 
     # -- stages -----------------------------------------------------------------------------------------------------
 
-    def _stages(self, specs: tuple[Level, ...], residual: list[list[Conjunct]]) -> Iterator[Array]:
-        """Run up to each level with residual conjuncts, filter the partial matches, and extend what is left."""
-        last = len(specs) - 1
-        ends = sorted({level for level, conjuncts in enumerate(residual) if conjuncts} | {last})
-        yield from self._extend(specs, residual, ends, 0, None)
-
-    def _extend(
-        self,
-        specs: tuple[Level, ...],
-        residual: list[list[Conjunct]],
-        ends: list[int],
-        stage: int,
-        prefix: Array | None,
-    ) -> Iterator[Array]:
-        end = ends[stage]
-        final = stage == len(ends) - 1
-        for block in self._run_stage(specs[: end + 1], prefix, final=final):
-            rows = block if final else np.stack([self.views[i].rows[block[i]] for i in range(end + 1)])
-            kept = self._holding(residual[end], rows)
+    def _extend(self, stage: int, prefix: Array | None) -> Iterator[Array]:
+        """Run up to the next level with residual conjuncts, filter the partial matches, and extend what is left."""
+        end = self.stage_ends[stage]
+        final = stage == len(self.stage_ends) - 1
+        for block in self._run_stage(end, prefix):
+            kept = self._holding(self.residual[end], block, final=final)
             if kept is not None:
-                counters = self.run_of._counters
-                counters[end, 1] -= rows.shape[1] - len(kept)
+                self.run_of._counters[end, 1] -= block.shape[1] - len(kept)
                 block = block[:, kept]
             if not block.shape[1]:
                 continue
             if final:
                 yield block
             else:
-                yield from self._extend(specs, residual, ends, stage + 1, block)
+                yield from self._extend(stage + 1, block)
 
-    def _holding(self, conjuncts: list[Conjunct], rows: Array) -> Array | None:
+    def _holding(self, conjuncts: list[Conjunct], block: Array, *, final: bool) -> Array | None:
+        """The columns of a block at which the conjuncts hold; None where there are none to ask."""
         if not conjuncts:
             return None
-        kept = np.arange(rows.shape[1])
+        kept = np.arange(block.shape[1])
         for conjunct in conjuncts:
-            bound = {name: rows[self.levels[name], kept] for name in conjunct.variables}
+            bound = {}
+            for name in conjunct.variables:
+                level = self.levels[name]
+                bound[name] = (
+                    block[self.output_rows[level], kept] if final else self.views[level].rows[block[level, kept]]
+                )
             kept = kept[conjunct_holds(conjunct, self.events, bound)]
         return kept
 
-    def _run_stage(self, specs: tuple[Level, ...], prefix: Array | None, *, final: bool) -> Iterator[Array]:
-        run = self.run_of
-        levels = len(specs)
-        bound = 1 if prefix is None else prefix.shape[0]
+    def _shape(self, end: int, bound: int) -> Shape:
+        """The stage that extends `bound` levels up to level `end`."""
+        run, final = self.run_of, end == len(self.specs) - 1
         tests_owned = final and run.first_row > 0 and run.last_variable is None
-        owned_slot = self._row_slot(levels - 1).slot if tests_owned else None
-        shape = Shape(
-            levels=tuple(Level() if level < bound else spec for level, spec in enumerate(specs)),
+        owned_slot = self._row_slot(end).slot if tests_owned else None
+        return Shape(
+            levels=tuple(Level() if level < bound else spec for level, spec in enumerate(self.specs[: end + 1])),
             prefix=bound,
             slots=len(self.columns.arrays),
             constants=len(self.columns.constants),
             owned_slot=owned_slot,
             as_rows=final,
         )
+
+    def _run_stage(self, end: int, prefix: Array | None) -> Iterator[Array]:
+        run = self.run_of
+        shape = self._shape(end, 1 if prefix is None else prefix.shape[0])
+        views = self.views[: end + 1]
         arguments = Arguments(
-            sizes=tuple(len(view) for view in self.views[:levels]),
-            rows=tuple(view.rows for view in self.views[:levels]),
+            sizes=tuple(len(view) for view in views),
+            rows=tuple(view.rows for view in views),
             lows=self.lows,
             highs=self.highs,
             columns=tuple(self.columns.arrays),
             constants=tuple(self.columns.constants),
             first_owned=run.first_row,
         )
-        return run_shape(shape, arguments, run.block_rows, run._counters, prefix)
+        output_rows = self.output_rows if shape.as_rows else None
+        return run_shape(shape, arguments, run.block_rows, run._counters, prefix, output_rows)

@@ -16,12 +16,12 @@ from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.comparison import EXACT_IN_FLOAT
 from cep_pipeline.detection.evaluate import atom_holds, expression_values
 from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact, largest
-from cep_pipeline.detection.fused.routines import padded
+from cep_pipeline.detection.fused.routines import gather, padded
 from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation, Slot, Term, Test, TestedConjunct
 from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, ValueType, variables_of
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, Reference, ValueType, variables_of
 
 
 @dataclass
@@ -61,9 +61,15 @@ class Scope:
         """The value of an expression over one variable, for each row of its view."""
         own = without_name(expression, variable)
         view = self.view(variable)
-        return self.events.derive(
-            ("values", view.identity, own), lambda: expression_values(own, self.events, {ANY_EVENT: view.rows})
-        )
+
+        def make() -> Column:
+            if isinstance(own, Reference) and own.type is ValueType.FLOAT64:
+                column = self.events.column(own.attribute)
+                if column.type is ValueType.FLOAT64 and column.valid is None:
+                    return Column(ValueType.FLOAT64, gather(column.values, view.rows))
+            return expression_values(own, self.events, {ANY_EVENT: view.rows})
+
+        return self.events.derive(("values", view.identity, own), make)
 
 
 def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
@@ -120,8 +126,8 @@ def _compile_comparison(comparator: Comparator, left: Expression, right: Express
     sides = (left, right)
     owners = [variables_of(side) for side in sides]
     if all(len(owner) == 1 for owner in owners) and owners[0] != owners[1]:
-        slots = _compare_columns(sides, ([*owners[0]][0], [*owners[1]][0]), scope)
-        return Test(comparator, *slots)
+        (one,), (other,) = owners
+        return Test(comparator, *_compare_columns(sides, (one, other), scope))
     if not all(side.type.is_number for side in sides):
         return _compare_with_one(comparator, left, right, scope)
     terms = [_compile_number(side, scope) for side in sides]

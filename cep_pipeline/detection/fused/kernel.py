@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +30,10 @@ from cep_pipeline.detection.fused.shape import Shape
 
 CANDIDATES_A_CALL = 1 << 31
 """Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
+_POOLED = 3
+"""Blocks kept for use again: the reader of blocks still has the last one while the next one is made."""
+_UNUSED = 2
+"""References to a block that is only in the pool: the pool's, and the argument of `getrefcount`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +63,9 @@ class Arguments:
     first_owned: int = 0
 
 
-def compile_shape(shape: Shape) -> bytes:
-    """Object code of a plan shape for this CPU, to be shipped to tasks (`machine.host_target` tells where it runs)."""
-    return machine.compile_ir(generate(shape))
+def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:
+    """Object code of plan shapes for this CPU by its key, for tasks to `machine.adopt`."""
+    return machine.codes_of(generate(shape) for shape in shapes)
 
 
 def run_shape(
@@ -69,6 +74,7 @@ def run_shape(
     block_rows: int,
     counters: Array,
     prefix: Array | None = None,
+    output_rows: Sequence[int] | None = None,
 ) -> Iterator[Array]:
     """All (partial) matches of a shape, at most `block_rows` at a time.
 
@@ -79,11 +85,13 @@ def run_shape(
     prefix
         int32, shape (shape.prefix, n): partial matches to extend, as places in the views; None where the shape's
         prefix is 1.
+    output_rows
+        For each level its row in the output; None for plan order.
 
     Yields
     ------
     Array
-        int32, shape (levels, n), in plan order: rows, or places in the views.
+        int32, shape (levels, n): rows, or places in the views. The reader may keep it.
     """
     levels = len(shape.levels)
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
@@ -114,17 +122,36 @@ def run_shape(
         _point(words, places["prefix"], list(prefix))
     first = places["constant"]
     words[first : first + shape.constants] = np.array(arguments.constants, np.float64).view(np.int64)
-    while True:
-        block = np.empty((levels, capacity + WIDTH + OUTPUT_PADDING), np.int32)
-        _point(words, places["out"], list(block))
+    pool = _BlockPool((levels, capacity + WIDTH + OUTPUT_PADDING))
+    begun = False
+    while not begun or state[0] != FINISHED:
+        begun = True
+        block = pool.free_block()
+        for level, row in enumerate(output_rows or range(levels)):
+            words[places["out"] + level] = block.ctypes.data + row * block.strides[0]
         found = function(words.ctypes.data)
-        matches = block[:, :found]
-        if 2 * found < capacity:
-            matches = matches.copy()  # let go of a block that is mostly empty
+        matches = block[:, :found] if 2 * found > capacity else block[:, :found].copy()  # lets go of a mostly empty one
+        del block
         for start in range(0, found, block_rows):
             yield matches[:, start : start + block_rows]
-        if state[0] == FINISHED:
-            return
+        del matches
+
+
+class _BlockPool:
+    """Output blocks that are used again once nobody reads them: memory new from the system is slow to write."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._shape = shape
+        self._blocks: list[Array] = []
+
+    def free_block(self) -> Array:
+        """A block that nobody else refers to."""
+        for place in range(len(self._blocks)):
+            if sys.getrefcount(self._blocks[place]) == _UNUSED:
+                return self._blocks[place]
+        block = np.empty(self._shape, np.int32)
+        self._blocks = [*self._blocks[-_POOLED + 1 :], block]
+        return block
 
 
 def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) -> None:

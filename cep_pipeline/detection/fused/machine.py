@@ -10,6 +10,7 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from typing import Any
 from cep_pipeline.errors import InputError
 
 _DIGEST_BYTES = 32
+_adopted: dict[str, bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,31 @@ def load(code: bytes) -> Library:
 
 @lru_cache(maxsize=1024)
 def library(ir: str) -> Library:
-    """The loaded code of a module: from memory, from the cache folder, or compiled now."""
+    """The loaded code of a module: adopted, from the cache folder, or compiled now."""
+    return load(_object_code(ir))
+
+
+def codes_of(irs: Iterable[str]) -> dict[str, bytes]:
+    """Object code of modules by its key, to be shipped to other processes."""
+    return {code_key(ir): _object_code(ir) for ir in irs}
+
+
+def adopt(codes: Mapping[str, bytes]) -> None:
+    """Take object code that another process made.
+
+    Its keys tell this package's version, LLVM, the CPU and its features apart: code for another target is never asked
+    for, and what is missing is compiled here.
+    """
+    _adopted.update(codes)
+
+
+def _object_code(ir: str) -> bytes:
     key = code_key(ir)
-    code = read_cached(key)
+    code = _adopted.get(key) or read_cached(key)
     if code is None:
         code = compile_ir(ir)
         write_cached(key, code)
-    return load(code)
+    return code
 
 
 def cache_folder() -> Path | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.comparison import EXACT_IN_FLOAT
-from cep_pipeline.detection.fused.routines import padded
+from cep_pipeline.detection.fused.routines import is_padded, padded
 from cep_pipeline.patterns.expressions import ValueType
 
 
@@ -34,6 +34,8 @@ def is_exact(column: Column) -> bool:
 
 def as_floats(column: Column) -> Array:
     """float64, padded; null is NaN. The column must be exact."""
+    if column.type is ValueType.FLOAT64 and column.valid is None and is_padded(column.values):
+        return column.values
     values = padded(len(column), np.float64)
     values[:] = column.values
     if column.valid is not None:

@@ -1,4 +1,4 @@
-"""Compiled loops of the preparation: split by type, sort by group, count what lies before a point, gather.
+"""Compiled loops of the preparation: split by type, sort by group, gather.
 
 They are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
 them in milliseconds and imports no compiler front end.
@@ -15,6 +15,7 @@ import numpy as np
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused import machine
 from cep_pipeline.detection.fused.generator import WIDTH, offsets_table
+from cep_pipeline.detection.fused.workspace import uninitialized
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
@@ -24,7 +25,16 @@ SPLIT_AT_ONCE = 8
 
 def padded(count: int, dtype: Any) -> Array:
     """An uninitialized array of `count` elements with `PADDING` readable ones behind them."""
-    return np.empty(count + PADDING, dtype)[:count]
+    return uninitialized(count + PADDING, dtype)[:count]
+
+
+def is_padded(values: Array) -> bool:
+    """Whether `PADDING` elements behind the array's end are readable: it is the front of an array that owns them."""
+    owner = values.base
+    if not isinstance(owner, np.ndarray) or not values.flags.c_contiguous:
+        return False
+    end = values.ctypes.data + values.nbytes + PADDING * values.itemsize
+    return end <= owner.ctypes.data + owner.nbytes
 
 
 def padded_copy(values: Array, dtype: Any = None) -> Array:
@@ -51,10 +61,12 @@ def select_codes(codes: Array, wanted: Sequence[int]) -> list[Array]:
     """
     codes = np.ascontiguousarray(codes, np.int32)
     whole = len(codes) // WIDTH * WIDTH
-    buffers = [np.empty(len(codes) + 2 * PADDING, np.int32) for _ in wanted]
-    found = np.zeros(max(len(wanted), 1), np.int64)
-    addresses = np.array([buffer.ctypes.data for buffer in buffers], np.int64)
     targets = np.array(wanted, np.int32)
+    found = np.zeros(len(wanted), np.int64)
+    _function("tally", 5)(codes.ctypes.data, whole, targets.ctypes.data, len(wanted), found.ctypes.data)
+    buffers = [uninitialized(int(count) + 3 * PADDING, np.int32) for count in found]
+    found[:] = 0
+    addresses = np.array([buffer.ctypes.data for buffer in buffers], np.int64)
     _function("select", 6)(
         codes.ctypes.data, whole, targets.ctypes.data, len(wanted), addresses.ctypes.data, found.ctypes.data
     )
@@ -90,40 +102,6 @@ def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
     order = padded(len(codes), np.int32)
     _function("scatter", 4)(codes.ctypes.data, len(codes), cursors.ctypes.data, order.ctypes.data)
     return order, starts
-
-
-def count_before(points: Array, point_starts: Array, values: Array, value_starts: Array, delta: int) -> Array:
-    """For each point p, the place of the first value of its group that is not below p + delta.
-
-    Parameters
-    ----------
-    points
-        int64, ascending within each group.
-    point_starts
-        int64, shape (groups + 1,): where each group of points starts.
-    values
-        int64, padded, ascending within each group.
-    value_starts
-        int64, shape (groups + 1,).
-    delta
-        Such that no sum with a point overflows int64.
-
-    Returns
-    -------
-    Array
-        int32, one for each point: a place in `values`, at least the group's start and at most its end.
-    """
-    out = np.empty(len(points), np.int32)
-    _function("count", 7)(
-        points.ctypes.data,
-        point_starts.ctypes.data,
-        values.ctypes.data,
-        value_starts.ctypes.data,
-        len(point_starts) - 1,
-        delta,
-        out.ctypes.data,
-    )
-    return out
 
 
 def gather(values: Array, rows: Array) -> Array:
@@ -200,6 +178,45 @@ done:
 }}
 """
 
+_TALLY = f"""
+define i64 @tally(ptr noalias %codes, i64 %n, ptr noalias %wanted, i64 %k, ptr noalias %found) {{
+entry:
+  br label %type
+type:
+  %t = phi i64 [ 0, %entry ], [ %t2, %counted ]
+  %any = icmp slt i64 %t, %k
+  br i1 %any, label %one, label %done
+one:
+  %wp = getelementptr i32, ptr %wanted, i64 %t
+  %w = load i32, ptr %wp
+  %w0 = insertelement <{WIDTH} x i32> poison, i32 %w, i32 0
+  %ws = shufflevector <{WIDTH} x i32> %w0, <{WIDTH} x i32> poison, <{WIDTH} x i32> zeroinitializer
+  br label %head
+head:
+  %i = phi i64 [ 0, %one ], [ %i2, %body ]
+  %sum = phi <{WIDTH} x i32> [ zeroinitializer, %one ], [ %sum2, %body ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %body, label %counted
+body:
+  %cp = getelementptr i32, ptr %codes, i64 %i
+  %c = load <{WIDTH} x i32>, ptr %cp, align 4
+  %eq = icmp eq <{WIDTH} x i32> %c, %ws
+  %one32 = zext <{WIDTH} x i1> %eq to <{WIDTH} x i32>
+  %sum2 = add <{WIDTH} x i32> %sum, %one32
+  %i2 = add i64 %i, {WIDTH}
+  br label %head
+counted:
+  %total = call i32 @llvm.vector.reduce.add.v{WIDTH}i32(<{WIDTH} x i32> %sum)
+  %wide = zext i32 %total to i64
+  %fp = getelementptr i64, ptr %found, i64 %t
+  store i64 %wide, ptr %fp
+  %t2 = add i64 %t, 1
+  br label %type
+done:
+  ret i64 0
+}}
+"""
+
 _SCATTER = """
 define i64 @scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order) {
 entry:
@@ -221,69 +238,6 @@ body:
   store i32 %i32, ptr %op
   %i2 = add i64 %i, 1
   br label %head
-done:
-  ret i64 0
-}
-"""
-
-# Values are passed 8 at a time: the first one that is not below the point ends the run of ones in the comparison.
-# What stands behind a group's end may be anything: a run that goes on there is cut off by the minimum.
-_COUNT = """
-define i64 @count(ptr noalias %p, ptr noalias %ps, ptr noalias %v, ptr noalias %vs, i64 %groups, i64 %delta,
-                  ptr noalias %out) {
-entry:
-  br label %group
-group:
-  %g = phi i64 [ 0, %entry ], [ %g2, %grouped ]
-  %anyg = icmp slt i64 %g, %groups
-  br i1 %anyg, label %bounds, label %done
-bounds:
-  %g2 = add i64 %g, 1
-  %ps0 = getelementptr i64, ptr %ps, i64 %g
-  %ps1 = getelementptr i64, ptr %ps, i64 %g2
-  %vs0 = getelementptr i64, ptr %vs, i64 %g
-  %vs1 = getelementptr i64, ptr %vs, i64 %g2
-  %i0 = load i64, ptr %ps0
-  %ie = load i64, ptr %ps1
-  %j0 = load i64, ptr %vs0
-  %je = load i64, ptr %vs1
-  br label %point
-point:
-  %i = phi i64 [ %i0, %bounds ], [ %i2, %write ]
-  %j = phi i64 [ %j0, %bounds ], [ %jw, %write ]
-  %anyp = icmp slt i64 %i, %ie
-  br i1 %anyp, label %key, label %grouped
-key:
-  %pp = getelementptr i64, ptr %p, i64 %i
-  %pv = load i64, ptr %pp
-  %k = add i64 %pv, %delta
-  %k0 = insertelement <8 x i64> poison, i64 %k, i32 0
-  %kv = shufflevector <8 x i64> %k0, <8 x i64> poison, <8 x i32> zeroinitializer
-  br label %skip
-skip:
-  %js = phi i64 [ %j, %key ], [ %jn, %more ]
-  %vp = getelementptr i64, ptr %v, i64 %js
-  %w = load <8 x i64>, ptr %vp, align 8
-  %lt = icmp slt <8 x i64> %w, %kv
-  %m = bitcast <8 x i1> %lt to i8
-  %full = icmp eq i8 %m, -1
-  %not = xor i8 %m, -1
-  %cnt8 = call i8 @llvm.cttz.i8(i8 %not, i1 false)
-  %cnt = zext i8 %cnt8 to i64
-  %jn = add i64 %js, %cnt
-  br i1 %full, label %more, label %write
-more:
-  %inside = icmp slt i64 %jn, %je
-  br i1 %inside, label %skip, label %write
-write:
-  %jw = call i64 @llvm.smin.i64(i64 %jn, i64 %je)
-  %op = getelementptr i32, ptr %out, i64 %i
-  %j32 = trunc i64 %jw to i32
-  store i32 %j32, ptr %op
-  %i2 = add i64 %i, 1
-  br label %point
-grouped:
-  br label %group
 done:
   ret i64 0
 }
@@ -316,11 +270,10 @@ _IR = "\n".join(
     (
         offsets_table(),
         "declare i64 @llvm.ctpop.i64(i64)",
-        "declare i8 @llvm.cttz.i8(i8, i1)",
-        "declare i64 @llvm.smin.i64(i64, i64)",
+        f"declare i32 @llvm.vector.reduce.add.v{WIDTH}i32(<{WIDTH} x i32>)",
         _SELECT,
+        _TALLY,
         _SCATTER,
-        _COUNT,
         _GATHER,
     )
 )

@@ -15,7 +15,8 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.fused.routines import count_before, gather, group_rows, padded_copy
+from cep_pipeline.detection.fused.merging import count_before
+from cep_pipeline.detection.fused.routines import gather, group_rows, padded_copy
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
@@ -38,7 +39,7 @@ class View:
     identity
         Equal for views of equal content, within one slice.
     rows
-        int32.
+        int32, padded.
     starts
         int64, shape (groups + 1,): where each group starts.
     base
@@ -77,7 +78,7 @@ def leaf_view(
         rows = events.leaf_rows(event_type)
         for conjunct in filters:
             rows = rows[conjunct_holds(conjunct, events, {ANY_EVENT: rows})]
-        return rows
+        return padded_copy(rows)
 
     rows = events.derive(("leaf", leaf), rows_of_leaf) if filters else events.leaf_rows(event_type)
     first, end = 0, len(rows)
@@ -105,7 +106,7 @@ def keyed_view(events: PreparedEvents, view: View, key: Hashable, codes: Array, 
         present = np.flatnonzero(codes >= 0) if len(codes) and int(codes.min()) < 0 else None
         order, starts = group_rows(codes if present is None else codes[present], groups)
         places = order.astype(np.int64) if present is None else present[order]
-        return View((view.identity, key), view.rows[places], starts, view, places)
+        return View((view.identity, key), padded_copy(view.rows[places]), starts, view, places)
 
     return events.derive(("keyed", view.identity, key), make)
 
@@ -131,11 +132,6 @@ def times_of(events: PreparedEvents, view: View) -> Array:
     return events.derive(("times", view.identity), lambda: gather(clock_of(events), view.rows))
 
 
-def wide_rows_of(events: PreparedEvents, view: View) -> Array:
-    """int64, padded: the view's rows."""
-    return events.derive(("wide rows", view.identity), lambda: padded_copy(view.rows, np.int64))
-
-
 def row_values_of(events: PreparedEvents, view: View) -> Array:
     """float64, padded: the view's rows, exactly."""
     return events.derive(("row values", view.identity), lambda: padded_copy(view.rows, np.float64))
@@ -155,7 +151,7 @@ def rows_below(events: PreparedEvents, view: View, delta_us: int) -> Array:
 
 
 def without_name(node: Node, variable: str) -> Node:
-    """The expression or condition with `variable` renamed to `ANY_EVENT`, so that equal ones of two patterns are equal."""
+    """An expression or condition with `variable` renamed to `ANY_EVENT`: equal ones of two patterns become equal."""
     renamed: Any = _rename(node, variable)
     result: Node = renamed
     return result

@@ -49,8 +49,11 @@ def test_slices_between_all_events_own_every_match_once(
 TIED = [
     {"timestamp": second * 1_000_000, "kind": kind, "x": (7 * place) % 5, "y": float(place % 4), "id": place % 2}
     for place, (second, kind) in enumerate(
-        [(0, "A"), (0, "B"), (0, "A"), (1, "C"), (1, "A"), (1, "B"), (2, "B"), (2, "A"), (2, "C"), (2, "A"), (3, "C")]
-        + [(3, "B"), (3, "B"), (4, "A"), (4, "C"), (5, "C"), (5, "A"), (5, "B")]
+        zip(
+            [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 5],
+            ["A", "B", "A", "C", "A", "B", "B", "A", "C", "A", "C", "B", "B", "A", "C", "C", "A", "B"],
+            strict=True,
+        )
     )
 ]
 STRUCTURES = [
@@ -148,13 +151,19 @@ def test_conditions_on_edge_values(condition: str) -> None:
 
 def test_conditions_over_three_variables_filter_between_stages() -> None:
     stream = [
-        {"timestamp": place, "kind": "ABC"[place % 3], "x": (place * 11) % 7, "y": float((place * 5) % 9), "id": place % 2}
+        {
+            "timestamp": place,
+            "kind": "ABC"[place % 3],
+            "x": (place * 11) % 7,
+            "y": float((place * 5) % 9),
+            "id": place % 2,
+        }
         for place in range(36)
     ]
     table = events_table(stream)
     pattern = pattern_of(
-        "PATTERN SEQ(A a, B b, C c, A d) WHERE a.x % b.x = 1 AND a.x * b.x % c.x != 2 AND c.y < d.y AND ln(c.y + d.y) > 2 "
-        "WITHIN 24 us"
+        "PATTERN SEQ(A a, B b, C c, A d) WHERE a.x % b.x = 1 AND a.x * b.x % c.x != 2 AND c.y < d.y "
+        "AND ln(c.y + d.y) > 2 WITHIN 24 us"
     )
     answer = expected(pattern, table)
     assert answer
