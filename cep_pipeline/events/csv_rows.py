@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
@@ -118,7 +117,10 @@ class CsvRows:
             return len(lines.starts)
         first = int(filled[0])
         try:
-            content = io.StringIO(text[int(lines.starts[first]) :].decode("utf-8", "strict"), newline="")
+            content = (
+                text[begin:end].decode("utf-8")
+                for begin, end in zip(lines.starts[first:].tolist(), lines.following[first:].tolist(), strict=True)
+            )
             reader = csv.reader(content, delimiter=self._source.delimiter, quotechar=self._source.quote, strict=True)
             names = tuple(next(reader))
         except (csv.Error, UnicodeDecodeError) as error:

@@ -22,6 +22,7 @@ from cep_pipeline.events.rejection import Rejected
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
 from cep_pipeline.events.settling import FILE, SEQ_PER_DAY, first_of_each_key
+from cep_pipeline.events.source import Source
 
 _EXAMPLES = 3
 
@@ -95,11 +96,12 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
 def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     if schema.source is None:
         raise InputError(f"stream {schema.name!r} has no source: its schema does not say what its raw files look like")
-    tables, notes = [], []
+    tables: list[pa.Table] = []
+    notes: list[str] = []
     rejected = 0
     for number, path in enumerate(sorted(paths)):
         refused: list[Rejected] = []
-        for block in _blocks(schema, path, notes):
+        for block in _blocks(schema.source, path, notes):
             checked = check_rows(block, schema, UNBOUNDED, str(path))
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
             refused += checked.rejected
@@ -123,8 +125,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     return LoadedEvents(derived.select(schema.arrow_schema.names).cast(schema.arrow_schema), rejected, tuple(notes))
 
 
-def _blocks(schema: StreamSchema, path: Path, notes: list[str]) -> Iterable[RawBlock]:
-    source = schema.source
+def _blocks(source: Source, path: Path, notes: list[str]) -> Iterable[RawBlock]:
     if source.format == "parquet":
         with ParquetRows(str(path), source) as rows:
             yield from rows.read(rows.row_groups())

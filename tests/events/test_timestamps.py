@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.timestamps import check_format, day_bounds, read_timestamps
+
+NEW_YORK = "America/New_York"
+
+
+def utc(texts: list[str | None], text_format: str = "iso", zone: str = NEW_YORK) -> list[str | None]:
+    read = read_timestamps(pa.array(texts, pa.string()), text_format, zone)
+    return [None if value is None else value.isoformat() for value in read.utc.to_pylist()]
+
+
+def test_local_times_become_utc() -> None:
+    assert utc(["2013-10-07 04:00:00.464", "2013-12-07T04:00:00", None]) == [
+        "2013-10-07T08:00:00.464000+00:00",
+        "2013-12-07T09:00:00+00:00",
+        None,
+    ]
+
+
+def test_an_ambiguous_time_is_the_earlier_instant() -> None:
+    assert utc(["2013-11-03 01:30:00"]) == ["2013-11-03T05:30:00+00:00"]
+
+
+def test_a_nonexistent_time_is_none() -> None:
+    read = read_timestamps(pa.array(["2013-03-10 02:30:00", "2013-03-10 03:00:00"]), "iso", NEW_YORK)
+    assert read.utc.null_count == 1
+    assert read.nonexistent.tolist() == [True, False]
+    assert read.unreadable.tolist() == [False, False]
+
+
+def test_times_that_name_their_offset_keep_it() -> None:
+    assert utc(["2013-10-07T04:00:00Z", "2013-10-07 04:00:00", "2013-10-07T04:00:00+02:00"]) == [
+        "2013-10-07T04:00:00+00:00",
+        "2013-10-07T08:00:00+00:00",
+        "2013-10-07T02:00:00+00:00",
+    ]
+
+
+def test_fractions_below_a_microsecond_are_dropped() -> None:
+    assert utc(["2013-10-07 04:00:00.123456789", "2013-10-07T04:00:00.123456789Z"]) == [
+        "2013-10-07T08:00:00.123456+00:00",
+        "2013-10-07T04:00:00.123456+00:00",
+    ]
+
+
+def test_the_local_day_is_that_of_the_zone() -> None:
+    read = read_timestamps(pa.array(["2013-10-08T03:59:59Z", "2013-10-08T04:00:00Z"]), "iso", NEW_YORK)
+    assert [str(np.datetime64(int(day), "D")) for day in read.local_day] == ["2013-10-07", "2013-10-08"]
+
+
+@pytest.mark.parametrize(
+    ("text_format", "text", "expected"),
+    [
+        ("%Y%m%d%H%M", "200802010900", "2008-02-01T14:00:00+00:00"),
+        ("%d/%m/%Y %H:%M:%S.%f", "01/02/2008 09:00:01.25", "2008-02-01T14:00:01.250000+00:00"),
+        ("%Y-%m-%d", "2008-02-01", "2008-02-01T05:00:00+00:00"),
+        ("epoch_ms", "1201874400000", "2008-02-01T14:00:00+00:00"),
+        ("epoch_ns", "1201874400000000999", "2008-02-01T14:00:00+00:00"),
+        ("epoch_s", "-1", "1969-12-31T23:59:59+00:00"),
+    ],
+)
+def test_formats(text_format: str, text: str, expected: str) -> None:
+    check_format(text_format)
+    assert utc([text, "x"], text_format) == [expected, None]
+
+
+@pytest.mark.parametrize("text_format", ["yyyymmdd", "%Y%m", "%Y%m%d %b", "%f%Y%m%d", "%Y%Y%m%d", ""])
+def test_unknown_formats_are_refused(text_format: str) -> None:
+    with pytest.raises(InputError, match="timestamp format"):
+        check_format(text_format)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1380616200000], pa.timestamp("ms")),
+        pa.array([1380616200000000123], pa.timestamp("ns")),
+        pa.array([1380616200], pa.timestamp("s")),
+    ],
+)
+def test_arrow_times_without_zone_are_local(column: pa.Array) -> None:
+    read = read_timestamps(column, "iso", "Europe/Copenhagen")
+    assert read.utc.to_pylist() == [datetime(2013, 10, 1, 6, 30, tzinfo=UTC)]
+
+
+def test_arrow_times_with_a_zone_are_instants() -> None:
+    column = pa.array([1380616200000], pa.timestamp("ms", tz="Asia/Tokyo"))
+    assert read_timestamps(column, "iso", NEW_YORK).utc.to_pylist() == [datetime(2013, 10, 1, 8, 30, tzinfo=UTC)]
+
+
+def test_years_beyond_a_date_are_unreadable() -> None:
+    read = read_timestamps(pa.array([2**62, 0]), "epoch_us", NEW_YORK)
+    assert read.unreadable.tolist() == [True, False]
+
+
+def test_day_bounds_follow_the_clock_changes() -> None:
+    hour = 3_600_000_000
+    spring, autumn = (day_bounds(day, NEW_YORK) for day in (date(2013, 3, 10), date(2013, 11, 3)))
+    assert (spring[1] - spring[0], autumn[1] - autumn[0]) == (23 * hour, 25 * hour)
+
+
+def test_a_midnight_that_the_clock_skips_begins_the_day_at_the_change() -> None:
+    begin, _ = day_bounds(date(2013, 10, 20), "America/Sao_Paulo")
+    assert datetime.fromtimestamp(begin / 1e6, UTC).isoformat() == "2013-10-20T03:00:00+00:00"
