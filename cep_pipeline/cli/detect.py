@@ -88,7 +88,8 @@ def detect(
     else:
         written = pa.concat_tables(tables.values())
     write_table(written, out)
-    shown = Table("pattern", "matches", title=f"{loaded.events.num_rows:,} events, {loaded.rejected:,} rows rejected")
+    console.print(f"{loaded.events.num_rows:,} events, {loaded.rejected:,} rows rejected")
+    shown = Table("pattern", "matches")
     shown.columns[1].justify = "right"
     for name, table in tables.items():
         number = table.num_rows if output == "verbose" else int(table["count"][0].as_py())

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ from cep_pipeline.cli.options import Day, configuration_options
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import RunOutcome
     from cep_pipeline.pipeline.steps import Progress as Told
@@ -82,7 +85,8 @@ def run(
     console = Console(stderr=True)
     with _ConsoleObserver(console) as observer:
 
-        def session():  # type: ignore[no-untyped-def]
+        @cache
+        def session() -> SparkSession:
             from cep_pipeline.spark.session import spark_session
 
             with observer.step("start Spark"):
