@@ -66,7 +66,9 @@ def _pattern(plan: Plan, pattern: PatternPlan, mechanism: str | Mapping[str, str
 
 
 def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("step", "binds", "leaf", "events/s", "in a window", "passing", "partial matches")]
+    rows: list[tuple[str, ...]] = [
+        ("step", "binds", "leaf", "events", "events/s", "in a window", "passing", "partial matches")
+    ]
     earlier = 0.0
     for number, step in enumerate(steps, 1):
         passing = step.ln_partial_matches - earlier - step.ln_instances
@@ -75,7 +77,8 @@ def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
                 str(number),
                 step.variable,
                 step.leaf,
-                format_number(step.rate_per_s) + ("" if step.rate_per_s else " (none seen)"),
+                "given" if step.count is None else f"{step.count:,}",
+                format_number(step.rate_per_s),
                 format_ln(step.ln_instances),
                 format_ln(min(passing, 0.0)),
                 format_ln(step.ln_partial_matches),

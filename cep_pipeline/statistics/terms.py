@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import sha256
 
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Atom, Between, Comparator, Comparison, Conjunct, Membership
@@ -49,7 +50,7 @@ class Leaf:
         """Canonical text, such as `SPY where x.price > 10`."""
         if not self.filters:
             return self.event_type
-        return f"{self.event_type} where {' and '.join(format_conjunct(conjunct) for conjunct in self.filters)}"
+        return f"{self.event_type} where {' and '.join(_key_text(conjunct) for conjunct in self.filters)}"
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,13 @@ class PairCondition:
     @cached_property
     def key(self) -> str:
         """Canonical text, such as `(A) before (B) within 2 s: x.diff < y.diff`."""
-        return f"{self.scope.key}: {format_conjunct(self.conjunct)}"
+        return f"{self.scope.key}: {_key_text(self.conjunct)}"
 
 
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
     filters = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
-    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=format_conjunct)))
+    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=_key_text)))
 
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:
@@ -162,8 +163,7 @@ def _rename_atom(atom: Atom, names: Mapping[str, str]) -> Atom:
         case Comparison(_, left, right):
             return replace(atom, left=_rename_expression(left, names), right=_rename_expression(right, names))
         case Membership(expression):
-            # The values decide, not the name of the parameter that carried them.
-            return replace(atom, expression=_rename_expression(expression, names), parameter=None)
+            return replace(atom, expression=_rename_expression(expression, names))
         case Between(expression, low, high):
             return replace(
                 atom,
@@ -196,6 +196,16 @@ def _mentions_only(conjunct: Conjunct, elements: frozenset[Element]) -> bool:
                 if isinstance(node, Reference) and node.element not in elements:
                     return False
     return True
+
+
+def _key_text(conjunct: Conjunct) -> str:
+    """The conjunct as text that also tells the values of its parameters apart (which may be thousands)."""
+    parameters = "".join(
+        f" with ${atom.parameter} = {sha256(repr(atom.values).encode()).hexdigest()[:8]}"
+        for atom in conjunct.atoms
+        if isinstance(atom, Membership) and atom.parameter is not None
+    )
+    return format_conjunct(conjunct) + parameters
 
 
 def format_conjunct(conjunct: Conjunct) -> str:

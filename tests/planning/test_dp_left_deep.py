@@ -73,6 +73,15 @@ def test_sixteen_variables_are_planned_exactly() -> None:
         assert found <= ln_order_cost(THROUGHPUT, statistics, other) + 1e-9
 
 
+def test_the_largest_exact_search() -> None:
+    statistics = random_statistics(22, 6)
+    ordering = dp_left_deep_order(statistics, THROUGHPUT)
+    assert ordering.note == ""
+    greedy = greedy_order(statistics, THROUGHPUT).order
+    found = ln_order_cost(THROUGHPUT, statistics, ordering.order)
+    assert found < ln_order_cost(THROUGHPUT, statistics, greedy)
+
+
 def test_above_the_budget_the_best_heuristic_is_taken_and_named() -> None:
     statistics = random_statistics(30, 1)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
