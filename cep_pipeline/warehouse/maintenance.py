@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse import commits
@@ -86,7 +87,7 @@ def _expire(catalog: WarehouseCatalog, stream: str, table_name: str, *, older_th
         if not old:
             return 0
         try:
-            table.maintenance.expire_snapshots().by_ids(old).commit()
+            ExpireSnapshots(commits.UnitTransaction(table, autocommit=True)).by_ids(old).commit()
         except CommitFailedException:
             continue
         return len(old)
