@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import pyarrow as pa
@@ -13,14 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from cep_pipeline.cli.options import parse_parameters, pattern_file_options
+from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    from cep_pipeline.planning import Plan
 
 
 @click.command()
-@pattern_file_options
+@pattern_file_options(required=True)
 @click.option("--mechanism", metavar="NAME", help="Evaluation mechanism; the fastest that runs a pattern if not given.")
 @click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
 @click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model of the planner.")
@@ -109,22 +105,3 @@ def _with_json_returns(table: pa.Table) -> pa.Table:
     columns = [table[name].combine_chunks() for name in names]
     returns = json_objects(names, columns) if names else pa.nulls(table.num_rows, pa.string())
     return table.select(fixed).append_column("returns", returns).cast(MANY_PATTERNS)
-
-
-def read_plan(path: Path) -> Plan:
-    """Read a plan file.
-
-    Raises
-    ------
-    InputError
-        It is missing or holds no plan.
-    """
-    from cep_pipeline.planning import Plan
-
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: the plan cannot be read: {error}") from error
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
-    return Plan.from_json(content, str(path))

@@ -45,9 +45,19 @@ def configuration_options(command: Command) -> Command:
     return command
 
 
-def pattern_file_options(command: Command) -> Command:
+def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
     """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
-    for option in (
+
+    def add(command: Command) -> Command:
+        for option in _pattern_file_options(required):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _pattern_file_options(required: bool) -> list[Callable[[Command], Command]]:
+    return [
         click.option(
             "--param",
             "parameters",
@@ -57,16 +67,14 @@ def pattern_file_options(command: Command) -> Command:
         ),
         click.option(
             "--events",
-            required=True,
+            required=required,
             multiple=True,
             type=click.Path(path_type=Path),
             help="Raw file of the schema's format, or Parquet file of published events; may be given several times.",
         ),
-        click.option("--schema", required=True, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
-        click.option("--patterns", required=True, type=click.Path(path_type=Path), help="Pattern file."),
-    ):
-        command = option(command)
-    return command
+        click.option("--schema", required=required, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
+        click.option("--patterns", required=required, type=click.Path(path_type=Path), help="Pattern file."),
+    ]
 
 
 def parse_parameters(parameters: tuple[str, ...]) -> dict[str, list[Any]]:

@@ -1,0 +1,219 @@
+"""`cep plan`, `cep explain`, `cep statistics`: what detection is planned by, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from cep_pipeline.cli.options import Day, configuration_options, parse_parameters, pattern_file_options
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.planning import Plan
+    from cep_pipeline.statistics import StatisticsSnapshot
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The options that say of what statistics or a plan is wanted: files, or a day in the warehouse."""
+
+    patterns: Path | None
+    schema: Path | None
+    events: tuple[Path, ...]
+    parameters: tuple[str, ...]
+    config: Path
+    stream: str | None
+    pattern_set: str | None
+    day: date | None
+
+    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+        """The patterns and their statistics: estimated from the files, or those published of the day."""
+        if self.patterns or self.schema or self.events:
+            return self._from_files()
+        return self._from_warehouse()
+
+    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.schema import StreamSchema
+        from cep_pipeline.pipeline.configuration import read_patterns
+        from cep_pipeline.statistics import estimate_statistics
+
+        if not (self.patterns and self.schema and self.events):
+            raise InputError("over files --patterns, --schema and --events belong together")
+        stream = StreamSchema.load(self.schema)
+        parsed = read_patterns(self.patterns, stream, parse_parameters(self.parameters))
+        with Console(stderr=True).status("reading events"):
+            events = load_events(stream, self.events).events
+        return parsed, estimate_statistics(parsed, events)
+
+    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+        from cep_pipeline.pipeline.configuration import Configuration
+        from cep_pipeline.statistics import StatisticsSnapshot
+        from cep_pipeline.warehouse import Warehouse
+
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream or configuration.stream_names()[0])
+        if not stream.pattern_sets:
+            raise InputError(f"{self.config}: stream {stream.name!r} has no pattern sets")
+        pattern_set = stream.pattern_set(self.pattern_set) if self.pattern_set else stream.pattern_sets[0]
+        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+        tables = warehouse.open_stream(stream.name)
+        days = [record.day for record in tables.days() if self.day in (None, record.day)]
+        for day in reversed(days):
+            content = tables.read_statistics(pattern_set.name, day)
+            if content is not None:
+                return pattern_set.patterns, StatisticsSnapshot.from_json(content, f"statistics of {day}")
+        what = f"of {self.day}" if self.day else "of any day"
+        raise InputError(
+            f"stream {stream.name!r} has no statistics {what} for pattern set {pattern_set.name!r}; run "
+            f"`cep run --stream {stream.name} --steps statistics`, or give --patterns, --schema and --events"
+        )
+
+
+def _what_options(command):  # type: ignore[no-untyped-def]
+    """Of what: files (without a warehouse), or a day of a configured stream."""
+    command = click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")(command)
+    command = click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")(
+        command
+    )
+    return configuration_options(pattern_file_options(required=False)(command))
+
+
+@click.command()
+@_what_options
+@click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
+@click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the plan to this JSON file, for `cep detect --plan`."
+)
+def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
+    """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
+
+    \b
+    Planners: trivial, event_frequency, greedy, dp_left_deep.
+    Example:
+      cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
+               --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
+    """
+    from cep_pipeline.detection.detect import choose_mechanisms
+    from cep_pipeline.planning import plan as make_plan
+    from cep_pipeline.planning.costs import cost_named
+    from cep_pipeline.planning.planners import planner_named
+
+    planner_named(planner), cost_named(cost)  # a wrong name is told before anything is read
+    patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
+    made = make_plan(patterns, snapshot, planner, cost)
+    click.echo(made.explain(choose_mechanisms(patterns)))
+    if out is not None:
+        try:
+            out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{out}: cannot be written: {error.strerror or error}") from error
+        click.echo(f"written to {out}", err=True)
+
+
+@click.command()
+@configuration_options
+@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
+@click.option("--version", type=click.IntRange(min=1), help="A recorded version; the current one if not given.")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan file, in place of a recorded plan.")
+def explain(
+    config: Path, stream: str | None, pattern_set: str | None, version: int | None, plan_file: Path | None
+) -> None:
+    """Print a plan: order, expected partial matches a step, rates and selectivities, cost, and why it won.
+
+    \b
+    Examples:
+      cep explain                                       the current plan of the first stream
+      cep explain --stream us_equity_trades --version 1
+      cep explain --plan plan.json
+    """
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse import Warehouse
+
+    if plan_file is not None:
+        click.echo(read_plan(plan_file).explain())
+        return
+    configuration = Configuration.load(config)
+    name = stream or configuration.stream_names()[0]
+    sets = tuple(configuration.stream_settings(name).pattern_sets)
+    chosen = pattern_set or (sets[0] if sets else "")
+    if chosen not in sets:
+        raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {', '.join(sets) or 'none'}")
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    tables = warehouse.open_stream(name)
+    recorded = tables.plans(chosen)
+    current = tables.current_plan(chosen)
+    if version is None:
+        if current is None:
+            raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan yet; `cep run` makes one")
+        record = current
+    else:
+        found = [candidate for candidate in recorded if candidate.version == version]
+        if not found:
+            known = ", ".join(str(candidate.version) for candidate in reversed(recorded)) or "none"
+            raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
+        record = found[0]
+    is_current = current is not None and current.version == record.version
+    click.echo(
+        f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
+        f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
+    )
+    click.echo(record.explain)
+
+
+@click.command()
+@_what_options
+@click.option("--json", "as_json", is_flag=True, help="The snapshot as JSON.")
+def statistics(as_json: bool, **options: object) -> None:
+    """Show the arrival rates and selectivities that plans are made from, and what each number rests on."""
+    _, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
+    if as_json:
+        click.echo(json.dumps(snapshot.to_json(), indent=1))
+        return
+    console = Console()
+    span = "no events"
+    if snapshot.start_us is not None and snapshot.end_us is not None:
+        first, last = (datetime.fromtimestamp(us / 1e6, UTC) for us in (snapshot.start_us, snapshot.end_us))
+        span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
+    console.print(f"stream {snapshot.stream}: {snapshot.events:,} events, {span}")
+    rates = Table("leaf", "events/s", "rests on")
+    rates.columns[1].justify = "right"
+    for rate in snapshot.rates:
+        rests = f"{rate.count:,} events" if rate.count is not None else rate.source.value
+        rates.add_row(rate.leaf, f"{rate.per_s:.4g}", rests)
+    console.print(rates)
+    shares = Table("condition", "selectivity", "rests on")
+    shares.columns[1].justify = "right"
+    for share in snapshot.selectivities:
+        all_pairs = share.tested == share.pairs
+        rests = f"all {share.pairs:,} pairs" if all_pairs else f"{share.tested:,} of {share.pairs:,} pairs"
+        shares.add_row(share.condition, f"{share.value:.4g}", rests)
+    console.print(shares)
+
+
+def read_plan(path: Path) -> Plan:
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        It is missing or holds no plan.
+    """
+    from cep_pipeline.planning import Plan
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: the plan cannot be read: {error}") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{error.lineno}:{error.colno}: no JSON: {error.msg}") from error
+    return Plan.from_json(content, str(path))
