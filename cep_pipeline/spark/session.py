@@ -49,6 +49,7 @@ def spark_session(
         "spark.log.level": "ERROR",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
+        "spark.python.daemon.module": "cep_pipeline.spark.daemon",
     }
     submitted = master is None and _is_submitted()
     if not submitted and _LOCAL_MASTER.match(master or "local"):
