@@ -111,7 +111,9 @@ def runs(request: Request, stream: Annotated[str | None, Query(max_length=200)] 
     streams = pipeline.streams()
     shown = [stream] if stream else streams
     records = [(name, run) for name in shown for run in pipeline.tables(name).runs(SHOWN_RUNS)]
-    records = sorted(records, key=lambda entry: entry[1].started_at, reverse=True)[:SHOWN_RUNS]
+    records = sorted(records, key=lambda entry: (entry[1].started_at, entry[1].day or date.min), reverse=True)[
+        :SHOWN_RUNS
+    ]
     links = dag_run_links(request, (run.run_id for _, run in records))
     rows = [
         {

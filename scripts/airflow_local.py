@@ -295,6 +295,9 @@ def _request_json(url: str, body: dict[str, str] | None = None, token: str | Non
 
 
 def _stop_on_signal(number: int, frame: FrameType | None) -> None:
+    # Once: a second Ctrl-C must not interrupt the stopping, which would leave processes behind.
+    for other in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
@@ -306,7 +309,8 @@ def main() -> int:
     parser.add_argument("--config", type=Path, default=CHECKOUT / "pipeline.yaml", help="pipeline configuration")
     parser.add_argument("--spark-master", default="local[*]", help="local[N] or spark://HOST:PORT")
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, _stop_on_signal)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop_on_signal)
     airflow = LocalAirflow(options.home.resolve(), options.port, options.config.resolve(), options.spark_master)
     say = sys.stdout.write
     try:
