@@ -11,9 +11,11 @@ import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table import CommitTableResponse, Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from sqlalchemy.engine import Connection, Engine
+
+from cep_pipeline.warehouse.data_files import make_durable
 
 CATALOG_NAME = "cep"
 
@@ -43,6 +45,9 @@ class WarehouseCatalog(SqlCatalog):
     ) -> CommitTableResponse:
         """Write new metadata, then in one transaction do what stands beside and swap the pointer.
 
+        What the pointer will lead to is on the disk before it is swapped: the database survives a power cut, and must
+        not come back naming files that did not.
+
         Raises
         ------
         CommitFailedException
@@ -51,6 +56,7 @@ class WarehouseCatalog(SqlCatalog):
         current = self.load_table(table.name())
         staged = self._update_and_stage_table(current, table.name(), requirements, updates)
         self._write_metadata(staged.metadata, staged.io, staged.metadata_location)
+        make_durable([staged.metadata_location, *_new_metadata_files(staged, updates)])
         name = table.name()
         with self.engine.begin() as connection:
             for write in _beside.get():
@@ -73,6 +79,15 @@ class WarehouseCatalog(SqlCatalog):
         return CommitTableResponse.model_validate(
             {"metadata": staged.metadata, "metadata-location": staged.metadata_location}
         )
+
+
+def _new_metadata_files(staged: StagedTable, updates: Sequence[TableUpdate]) -> Iterator[str]:
+    for update in updates:
+        if isinstance(update, AddSnapshotUpdate):
+            yield update.snapshot.manifest_list
+            for manifest in update.snapshot.manifests(staged.io):
+                if manifest.added_snapshot_id == update.snapshot.snapshot_id:
+                    yield manifest.manifest_path
 
 
 @contextmanager

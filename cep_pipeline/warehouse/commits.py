@@ -33,7 +33,7 @@ from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
-from cep_pipeline.warehouse.data_files import open_filesystem, storage_errors
+from cep_pipeline.warehouse.data_files import make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.database import explain_database_error
 from cep_pipeline.warehouse.layout import DAY, TableLayout
 from cep_pipeline.warehouse.records import EventsFile
@@ -210,6 +210,7 @@ def replace_unit(
     data_files = [found for path in files if (found := _data_file(table, path, unit)) is not None]
     if len({file.file_path for file in data_files}) < len(data_files):
         raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(files)}")
+    make_durable(file.file_path for file in data_files)
     rows = sum(file.record_count for file in data_files)
     condition = _all_of([_equal(column, _literal(value)) for column, value in unit.items()])
 

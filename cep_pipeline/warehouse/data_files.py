@@ -7,8 +7,9 @@ attempts to `publish_*`. A file that is never published is an orphan, removed by
 from __future__ import annotations
 
 import errno
+import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,17 @@ def make_directory(location: str) -> None:
     if isinstance(filesystem, pafs.LocalFileSystem):
         with storage_errors(f"making the folder {location}"):
             Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def make_durable(paths: Iterable[str]) -> None:
+    """Wait until local files and their names are on the disk; an object store needs no waiting."""
+    local = [path for path in paths if "://" not in path]
+    for path in [*local, *sorted({str(Path(path).parent) for path in local})]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
