@@ -174,12 +174,8 @@ def parse_duration_us(text: str) -> int:
     >>> parse_duration_us("20 minutes"), parse_duration_us("1.5 ms")
     (1200000000, 1500)
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|seconds?|minutes?|hours?|days?)\s*", text)
-    length = (
-        round(float(match[1]) * _UNITS_US[match[2] if match[2] in ("us", "ms") else match[2].rstrip("s")])
-        if (match)
-        else 0
-    )
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(us|ms|second|minute|hour|day)((?<!us|ms)s)?\s*", text)
+    length = round(float(match[1]) * _UNITS_US[match[2]]) if match else 0
     if length <= 0:
         raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
     return length
