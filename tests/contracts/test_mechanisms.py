@@ -21,7 +21,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns import Pattern
-from cep_pipeline.patterns.pattern import Composite, Consume, EventOperand, Operator, Output, Strategy, Structure
+from cep_pipeline.patterns.pattern import Consume, EventOperand, Output, Strategy, Structure
 from cep_pipeline.planning import PLANNERS, Plan
 from tests.answers import check_language_case, comparable, from_tables
 from tests.conformance import CASES as CONFORMANCE
@@ -42,30 +42,29 @@ from tests.streams import SECOND, Row, events_table, rows, stream_schema
 ANSWERED = [case for case in CONFORMANCE if case.matches is not None]
 
 
-def is_first_slice(pattern: Pattern) -> bool:
-    """SEQ or AND of single events under skip_till_any_match in a time window, conjuncts over at most two variables."""
+def is_of_single_positive_events(pattern: Pattern) -> bool:
+    """Any structure without negation and Kleene closure, under skip_till_any_match in a time window."""
     return (
-        _is_flat(pattern.structure)
+        not any(operand.kleene or operand.negated for operand in pattern.operands)
         and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
         and pattern.window.time_us is not None
         and pattern.output is Output.ALL
         and pattern.consume is Consume.NONE
-        and all(len(conjunct.variables) <= 2 for clause in pattern.clauses for conjunct in clause.conjuncts)
     )
 
 
-def _is_flat(structure: Structure) -> bool:
-    if isinstance(structure, Composite):
-        return structure.operator is not Operator.OR and all(
-            isinstance(operand, EventOperand) and _is_flat(operand) for operand in structure.operands
-        )
-    return not structure.kleene and not structure.negated
-
-
-MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {"fused": is_first_slice}
+MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {"fused": is_of_single_positive_events}
 """The patterns that a mechanism must run."""
-DRAWN: Mapping[str, Features] = {"fused": FIRST_SLICE}
-"""What random statements that a mechanism must run may use."""
+DRAWN: Mapping[str, Sequence[Features]] = {
+    "fused": (FIRST_SLICE, replace(FIRST_SLICE, nested=True, max_condition_variables=3))
+}
+"""What random statements that a mechanism must run may use: one of these."""
+
+
+def drawn(data: st.DataObject, mechanism: str, **changes: bool) -> Statement:
+    """A random statement that the mechanism must run, of features changed so."""
+    features = data.draw(st.sampled_from(DRAWN[mechanism]))
+    return data.draw(statements(replace(features, **changes)))
 
 
 def parsed(statement: Statement) -> Pattern:
@@ -73,6 +72,10 @@ def parsed(statement: Statement) -> Pattern:
         warnings.simplefilter("ignore")
         [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
     return pattern
+
+
+def planned(pattern: Pattern, table: pa.Table, planner: str) -> Plan:
+    return cep.plan([pattern], cep.estimate_statistics([pattern], table), planner=planner)
 
 
 def answer(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[OracleMatch]:
@@ -111,7 +114,7 @@ def test_hand_worked_case(mechanism: str, case: LanguageCase) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("case", ANSWERED, ids=str)
 def test_conformance_case(mechanism: str, case: Case) -> None:
-    """Statement by statement, and the statements that it runs all at once."""
+    """Statement by statement, by every planner, and the statements that it runs all at once."""
     run: list[Pattern] = []
     expected: list[OracleMatch] = []
     for statement, pattern in enumerate(case.patterns):
@@ -122,6 +125,10 @@ def test_conformance_case(mechanism: str, case: Case) -> None:
         ]
         found = answer_or_refusal(mechanism, pattern, case.events)
         if found is not None:
+            for planner in PLANNERS:
+                assert comparable(answer(mechanism, pattern, case.events, planned(pattern, case.events, planner))) == (
+                    comparable(found)
+                )
             assert comparable(replace(match, statement=len(run)) for match in found) == comparable(of_statement)
             run.append(pattern)
             expected.extend(of_statement)
@@ -147,8 +154,8 @@ def test_random_statement_is_answered_or_refused(mechanism: str, statement: Stat
 def test_planner_does_not_change_the_answer(
     mechanism: str, planner: str, data: st.DataObject, stream_rows: list[Row]
 ) -> None:
-    pattern, table = parsed(data.draw(statements(DRAWN[mechanism]))), events_table(stream_rows)
-    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table), planner=planner)
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    plan = planned(pattern, table, planner)
     assert comparable(answer(mechanism, pattern, table, plan)) == comparable(evaluate([pattern], table))
 
 
@@ -156,18 +163,26 @@ def test_planner_does_not_change_the_answer(
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern, table = parsed(data.draw(statements(DRAWN[mechanism]))), events_table(stream_rows)
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
     expected = comparable(evaluate([pattern], table))
-    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table), planner="trivial")
-    for order in all_orders(plan):
+    ids = match_ids(mechanism, pattern, table)
+    assert len(set(ids)) == len(ids)
+    for order in many_orders(planned(pattern, table, "trivial")):
         assert comparable(answer(mechanism, pattern, table, order)) == expected
+        assert match_ids(mechanism, pattern, table, order) == ids
 
 
-def all_orders(plan: Plan) -> Iterable[Plan]:
-    """The plan of one pattern with every order of the steps of its first clause (the others keep theirs)."""
+def match_ids(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[str]:
+    [found] = cep.detect([pattern], table, plan=plan, mechanism=mechanism).values()
+    return found.column("match_id").to_pylist()
+
+
+def many_orders(plan: Plan) -> Iterable[Plan]:
+    """The plan of one pattern with other orders of the first clause's steps: all of them, or some 24."""
     [pattern_plan] = plan.patterns
     first, *others = pattern_plan.clauses
-    for steps in permutations(first.steps):
+    orders = list(permutations(first.steps))
+    for steps in orders[:: max(1, len(orders) // 24)]:
         clauses = (replace(first, steps=steps, alternatives=(), comparisons=()), *others)
         yield replace(plan, patterns=(replace(pattern_plan, clauses=clauses),))
 
@@ -177,11 +192,12 @@ def all_orders(plan: Plan) -> Iterable[Plan]:
 @given(data=st.data(), stream_rows=rows())
 def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """Each slice reads its look-back and its own events only, and the slices' answers follow each other in order."""
-    pattern, table = parsed(data.draw(statements(DRAWN[mechanism]))), events_table(stream_rows)
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
     assume(pattern.window.time_us is not None)
-    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    plan = planned(pattern, table, "dp_left_deep")
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     found: list[tuple[tuple[str, int], ...]] = []
+    ids: list[str] = []
     for start, end in pairwise([None, *points, None]):
         earliest = None if start is None else start[0] - (pattern.window.time_us or 0)
         read = [
@@ -201,7 +217,38 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
         ]
         assert result.matches == {pattern.name: len(of_slice)}
         found.extend(of_slice)
+        ids.extend(match_id for batch in batches for match_id in batch.column("match_id").to_pylist())
     assert found == bindings(evaluate([pattern], table))
+    assert ids == match_ids(mechanism, pattern, table)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_count_output_counts_the_matches(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    pattern, table = parsed(drawn(data, mechanism, output=False, consume=False)), events_table(stream_rows)
+    counted = cep.detect([pattern], table, mechanism=mechanism, output="count")[pattern.name]
+    assert counted.to_pylist() == [{"pattern": pattern.name, "count": str(len(evaluate([pattern], table)))}]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_form_of_the_table_does_not_matter(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    """Dictionaries, several chunks, a slice of a longer table and other columns between give the same answer."""
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    expected = comparable(answer(mechanism, pattern, table))
+    cut = data.draw(st.integers(0, table.num_rows))
+    chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    assert comparable(answer(mechanism, pattern, chunked)) == expected
+    encoded = pa.table({"unused": pa.nulls(table.num_rows)} | {name: table.column(name) for name in table.column_names})
+    for name in ("s", "kind"):
+        place = encoded.schema.get_field_index(name)
+        codes = encoded.column(name).cast(pa.dictionary(pa.int32(), pa.string()))
+        encoded = encoded.set_column(place, name, codes)
+    assert comparable(answer(mechanism, pattern, encoded)) == expected
+    rest = events_table(stream_rows[cut:])
+    assert comparable(answer(mechanism, pattern, table.slice(cut))) == comparable(answer(mechanism, pattern, rest))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -210,8 +257,7 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
 def test_time_shift_shifts_the_matches(
     mechanism: str, data: st.DataObject, stream_rows: list[Row], shift_us: int
 ) -> None:
-    features = replace(DRAWN[mechanism], clock=False, returns=False)
-    pattern = parsed(data.draw(statements(features)))
+    pattern = parsed(drawn(data, mechanism, clock=False, returns=False))
     shifted = [{**row, "timestamp": row["timestamp"] + shift_us} for row in stream_rows]
     before = answer(mechanism, pattern, events_table(stream_rows))
     after = answer(mechanism, pattern, events_table(shifted))
@@ -223,7 +269,7 @@ def test_time_shift_shifts_the_matches(
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_types_may_be_renamed(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    pattern = parsed(data.draw(statements(replace(DRAWN[mechanism], returns=False))))
+    pattern = parsed(drawn(data, mechanism, returns=False))
     new_name = {"A": "Ω mega", "B": "A", "C": "B", "X.1": "Unseen"}
     renamed = [{**row, "kind": new_name.get(row["kind"], row["kind"])} for row in stream_rows]
     other = replace(pattern, structure=with_types(pattern.structure, new_name))
@@ -241,8 +287,8 @@ def with_types(structure: Structure, new_name: Mapping[str, str]) -> Structure:
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_smaller_window_gives_a_subset(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    features = replace(DRAWN[mechanism], negation=False, output=False, consume=False, count_windows=False)
-    statement, table = data.draw(statements(features)), events_table(stream_rows)
+    statement = drawn(data, mechanism, negation=False, output=False, consume=False, count_windows=False)
+    table = events_table(stream_rows)
     narrow, wide = sorted(data.draw(st.tuples(*[st.integers(0, len(TIME_WINDOWS) - 1)] * 2)))
     within_narrow = answer(mechanism, parsed(statement.within(TIME_WINDOWS[narrow])), table)
     pattern = parsed(statement.within(TIME_WINDOWS[wide]))
@@ -259,9 +305,9 @@ def test_condition_its_negation_and_unknown_part_the_matches(
     mechanism: str, data: st.DataObject, stream_rows: list[Row]
 ) -> None:
     """No match satisfies p and NOT p; those of either are those of `p OR NOT p`; the rest are unknown."""
-    features = replace(DRAWN[mechanism], negation=False, kleene=False, nested=False, output=False, consume=False)
-    statement, table = data.draw(statements(features)), events_table(stream_rows)
-    p = data.draw(conditions(features, statement.operands))
+    statement = drawn(data, mechanism, negation=False, kleene=False, nested=False, output=False, consume=False)
+    table = events_table(stream_rows)
+    p = data.draw(conditions(FIRST_SLICE, statement.operands))
 
     def matches_of(condition: str) -> list[tuple[tuple[str, int], ...]]:
         return bindings(answer(mechanism, parsed(statement.having(condition)), table))
