@@ -85,7 +85,7 @@ class PreparedEvents:
         if not missing:
             return
         codes, names = self._type_codes()
-        code_of = {name: code for code, name in enumerate(names)}
+        code_of = {name: code for code, name in reversed([*enumerate(names)])}
         present = [name for name in missing if name in code_of]
         self._leaves.update((name, padded_copy(np.empty(0, np.int32))) for name in missing if name not in code_of)
         if len(present) <= SPLIT_AT_ONCE:
@@ -127,12 +127,11 @@ class PreparedEvents:
                 array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
             indices = array.indices.fill_null(-1) if array.null_count else array.indices
             codes = indices.to_numpy().astype(np.int32, copy=False)
-            names = ["" if entry is None else str(entry) for entry in array.dictionary.to_pylist()]
-            if len(set(names)) < len(names) or array.dictionary.null_count:
+            entries = array.dictionary.to_pylist()
+            names = ["" if entry is None else str(entry) for entry in entries]
+            if len(set(entries)) < len(entries) or None in entries:  # one code for each text, and -1 for null
                 first = {name: code for code, name in reversed([*enumerate(names)])}
-                merged = [
-                    -1 if array.dictionary[code].as_py() is None else first[name] for code, name in enumerate(names)
-                ]
-                codes = np.append(np.array(merged, np.int32), np.int32(-1))[codes]
+                merged = [-1 if entry is None else first[str(entry)] for entry in entries]
+                codes = np.array([*merged, -1], np.int32)[codes]
             self._codes = codes, names
         return self._codes

@@ -46,7 +46,9 @@ class Library:
         address = self.engine.get_function_address(name)
         if not address:
             raise KeyError(name)
-        return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)
+        function: Any = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(address)
+        function.library = self  # whoever has the function keeps its code in memory
+        return function
 
 
 @cache
