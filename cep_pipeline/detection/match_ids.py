@@ -20,35 +20,23 @@ import pyarrow as pa
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.sha256 import BLOCK_BYTES, LANES, hash_rows, hash_whole_blocks
 from cep_pipeline.patterns.pattern import Pattern
 
 ID_LENGTH = 32
 """Hexadecimal digits of an id."""
-_LANES = 16
-_BLOCK = 64
+MATCHES_AT_ONCE = 4096
+"""Matches whose text is hashed together: it stays in the processor's cache."""
 _LONGEST_SEQ = 20
+_PADDING = 9
+_HEX = np.frombuffer("".join(f"{byte:02x}" for byte in range(256)).encode(), np.uint16)
 
-_hash_bindings = NativeKernel(
-    "cep_pipeline.detection.sha256_kernel",
-    "hash_bindings",
+_write_bindings = NativeKernel(
+    "cep_pipeline.detection.bindings_kernel",
+    "write_bindings",
     (
-        "int64",
-        "int64*",
-        "int64*",
-        "int32*",
-        "uint8*",
-        "int64*",
-        "int64",
-        "int64",
-        "uint32*",
-        "int64",
-        "uint32*",
-        "uint8*",
-        "uint32*",
-        "int64",
-        "uint32*",
-        "uint32*",
-        "uint8*",
+        *("int64", "int64*", "int64*", "int32*", "uint8*", "int64*"),
+        *("int64", "int64", "int64", "uint8*", "int64", "int32*"),
     ),
 )
 
@@ -107,37 +95,42 @@ class MatchIdentity:
         if matches == 0:
             return pa.array([], pa.string())
         prefix = self.prefix.encode() + b"["
-        whole = len(prefix) // _BLOCK * _BLOCK
-        tail = prefix[whole:]
+        whole = len(prefix) // BLOCK_BYTES * BLOCK_BYTES
+        value, tail = hash_whole_blocks(prefix[:whole]), prefix[whole:]
         tokens = [f",[{_canonical(name)},".encode() for name in names]
-        token_ends = np.concatenate(([0], np.cumsum([len(token) for token in tokens])))
+        token_ends = np.cumsum([0, *map(len, tokens)], dtype=np.int64)
         longest = int(np.diff(offsets).max()) * (max(map(len, tokens)) + _LONGEST_SEQ + 1)
-        capacity = (len(tail) + longest + 2 + 9 + _BLOCK - 1) // _BLOCK * _BLOCK
-        text = np.zeros((_LANES, capacity), np.uint8)
+        capacity = -(-(len(tail) + longest + 2 + _PADDING) // BLOCK_BYTES) * BLOCK_BYTES
+        rows = -(-min(matches, MATCHES_AT_ONCE) // LANES) * LANES
+        text = np.zeros((rows, capacity), np.uint8)
         text[:, : len(tail)] = np.frombuffer(tail, np.uint8)
-        schedule, state = np.zeros((_BLOCK, _LANES), np.uint32), np.zeros((17, _LANES), np.uint32)
-        midstate = np.zeros(8, np.uint32)
-        digits = np.empty((matches, ID_LENGTH), np.uint8)
-        _hash_bindings(
-            matches,
-            np.ascontiguousarray(offsets, np.int64),
-            np.ascontiguousarray(seqs, np.int64),
-            np.ascontiguousarray(variables, np.int32),
-            np.frombuffer(b"".join(tokens), np.uint8),
-            token_ends.astype(np.int64),
-            len(tokens),
-            len(tail),
-            np.frombuffer(prefix[:whole], "<u4"),
-            whole // _BLOCK,
-            midstate,
-            text,
-            text.view("<u4"),
-            capacity,
-            schedule,
-            state,
-            digits,
-        )
-        return _strings(digits)
+        blocks = np.zeros(rows, np.int32)
+        spelled = np.frombuffer(b"".join(tokens), np.uint8)
+        seqs = np.ascontiguousarray(seqs, np.int64)
+        variables = np.ascontiguousarray(variables, np.int32)
+        digits = np.empty((matches, ID_LENGTH // 2), np.uint16)
+        for start in range(0, matches, rows):
+            stop = min(start + rows, matches)
+            ends = np.ascontiguousarray(offsets[start : stop + 1], np.int64)
+            part = slice(int(ends[0]), int(ends[-1]))
+            blocks[stop - start :] = 0
+            _write_bindings(
+                stop - start,
+                ends - ends[0],
+                seqs[part],
+                variables[part],
+                spelled,
+                token_ends,
+                len(tokens),
+                len(tail),
+                whole,
+                text,
+                capacity,
+                blocks,
+            )
+            words = hash_rows(text, blocks, value)[: stop - start, : ID_LENGTH // 8]
+            digits[start:stop] = _HEX[np.ascontiguousarray(words, ">u4").view(np.uint8)]
+        return _strings(digits.view(np.uint8))
 
 
 def _canonical(value: object) -> str:
