@@ -208,21 +208,27 @@ def _windows(features: Features) -> st.SearchStrategy[str]:
 # --- structures --------------------------------------------------------------------------------------------------
 
 
-def _operand(draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool) -> Operand:
-    event_type = draw(st.sampled_from((*TYPES, "Ev")))
+def _operand(
+    draw: st.DrawFn, names: Any, *, kleene: bool, negated: bool, types: Sequence[str] = (*TYPES, "Ev")
+) -> Operand:
+    event_type = draw(st.sampled_from(types))
     return Operand(next(names), event_type, kleene, negated)
 
 
 def _any_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand | _Composite:
-    """A structure under skip_till_any_match; few variables are Kleene variables, lest the answers explode."""
+    """A structure under skip_till_any_match.
+
+    At most two variables are Kleene variables, and the second one is of a rare type, lest the answers explode.
+    """
     budget = {"kleene": 2, "events": 5}
 
     def single(positive: bool) -> Operand:
         negated = features.negation and not positive and draw(st.booleans())
         kleene = features.kleene and not negated and budget["kleene"] > 0 and draw(st.integers(0, 3)) == 3
+        rare = kleene and budget["kleene"] == 1
         budget["kleene"] -= kleene
         budget["events"] -= 1
-        return _operand(draw, names, kleene=kleene, negated=negated)
+        return _operand(draw, names, kleene=kleene, negated=negated, types=("C", "X.1") if rare else (*TYPES, "Ev"))
 
     def part(positive: bool, depth: int) -> Operand | _Composite:
         if not features.nested or depth == 0 or budget["events"] <= 1 or draw(st.integers(0, 2)) < 2:
