@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from cep_pipeline.errors import CepError
+from cep_pipeline.spark.failures import explain_failures
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -48,7 +49,7 @@ def run_tasks(
     Raises
     ------
     CepError
-        The first that a task raised, by the order of the tasks; it is not retried.
+        The first that a task raised, by the order of the tasks, which is not retried; or that the job failed, and why.
     """
     if not tasks:
         return []
@@ -70,7 +71,8 @@ def run_tasks(
         watcher.start()
     try:
         context.setJobGroup(group, what, interruptOnCancel=True)
-        results: list[Result | _Refusal] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
+        with explain_failures(what):
+            results: list[Result | _Refusal] = context.parallelize(list(tasks), numSlices=len(tasks)).map(run).collect()
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
