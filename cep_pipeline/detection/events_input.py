@@ -58,18 +58,23 @@ def _checked_column(events: pa.Table, name: str, declared: ValueType | None, sou
             raise InputError(f"column {name!r} of the {source} has the type {kind}; it must be {wanted}")
         if column.null_count:
             raise InputError(f"column {name!r} of the {source} has {column.null_count} nulls; every event has a {name}")
-        return column
+        return column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
     if declared is None or _value_type(kind) is declared:
-        return column
+        return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
     if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):
-        try:
-            return column.cast(_ARROW_TYPES[declared])
-        except pa.ArrowInvalid as error:
-            raise InputError(f"column {name!r} of the {source}: {error}") from error
+        return _cast(column, _ARROW_TYPES[declared], name, source)
     raise InputError(
         f"column {name!r} of the {source} has the type {kind}; the patterns were parsed with {declared.value}: use the "
         "schema of these events"
     )
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: str) -> pa.ChunkedArray:
+    """The same values in another type; refused where one of them has no place in it."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"column {name!r} of the {source} does not fit {kind}: {error}") from error
 
 
 _ARROW_TYPES = {

@@ -8,6 +8,7 @@ is given up and cut; a kernel gets that far in less time than it takes to write 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
@@ -55,7 +56,10 @@ def matches_in_parts(
             owned[1] if stop == end else _point(events, stop),
         )
         counted = Counters()
-        found = _up_to(mechanism.find(pattern, orders, events, part, counted), limit if stop - first > 1 else None)
+        at_most = limit if stop - first > 1 else None
+        # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
+        with nullcontext() if stop - first == end - begin else events.forgetting():
+            found = _up_to(mechanism.find(pattern, orders, events, part, counted), at_most)
         if found is None:
             size = (stop - first + 1) // 2
             continue

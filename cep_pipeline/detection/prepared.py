@@ -6,7 +6,8 @@ the slice and not to a pattern: sharing them is most of what a light workload of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -114,6 +115,15 @@ class PreparedEvents:
         if key not in self._derived:
             self._derived[key] = make()
         return cast(T, self._derived[key])
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Forget at the end what is derived inside: that of a part of the slice, which nothing else shares."""
+        kept = dict(self._derived)
+        try:
+            yield
+        finally:
+            self._derived = kept
 
     def _type_codes(self) -> tuple[Array, list[str]]:
         """int32: a code for each event, -1 for a null type; and the text of each code."""

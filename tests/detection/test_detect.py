@@ -199,6 +199,11 @@ def replaced(name: str, values: Any) -> pa.Table:
         ("seq", pa.array([0, 2, 1, 3, 4]), r"not sorted by \(timestamp, seq\): row 2 has \(5, 1\) after \(5, 2\)"),
         ("seq", pa.array([0, 1, 2, 0, 4]), "have the seq 0 twice"),
         ("seq", pa.array([0, 1, 1, 3, 4]), "not sorted"),
+        (
+            "timestamp",
+            pa.array([0, 1, 2, 3, 4], pa.timestamp("ns")),
+            "'timestamp' of the events does not fit timestamp",
+        ),
     ],
 )
 def test_events_that_do_not_fit(name: str, values: pa.Array, message: str) -> None:
@@ -211,6 +216,8 @@ def test_events_in_other_forms_are_accepted() -> None:
         ("x", pa.array([1, 3, 0, 2, 7], pa.int8())),
         ("timestamp", pa.array([0, 5, 5, 9, 12], pa.timestamp("us"))),
         ("timestamp", pa.array([0, 5, 5, 9, 12])),
+        ("timestamp", pa.array([0, 5000, 5000, 9000, 12000], pa.timestamp("ns", "Europe/Berlin"))),
+        ("kind", pa.array(list("ABBAB"), pa.string_view())),
         ("kind", pa.array(list("ABBAB")).cast(pa.large_string())),
     ):
         assert bindings_of(cep.detect(parse(RISE), replaced(name, values))["rise"]) == expected

@@ -66,6 +66,17 @@ def test_a_part_holds_no_more_than_the_limit_unless_it_is_one_event(limit: int) 
     assert len(sizes) > 1
 
 
+def test_parts_leave_nothing_behind_in_the_prepared_events() -> None:
+    (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WHERE a.x < b.x WITHIN 90 us")
+    events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
+    derived = []
+    for limit in (10_000, 1):  # whole, then event by event
+        found = matches_in_parts(pattern, MECHANISMS["fused"], [["a", "b"]], events, EVERYTHING, Counters(), limit)
+        assert sum(len(block) for blocks in found for block in blocks) > 50
+        derived.append(len(events._derived))
+    assert derived[0] == derived[1] > 0
+
+
 def test_counts_of_parts_add_up_and_of_peaks_the_highest_stays() -> None:
     one, other = Counters(peak_instances=3, condition_evaluations=5), Counters(peak_instances=2, events_buffered=4)
     one.count(NodeCounts("p", 0, ("a",), 10, 4, 2, 7))

@@ -1,0 +1,51 @@
+"""Kernels as cached object code: what they accept, and what a process that finds it does not need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cep_pipeline.detection.match_ids import MatchIdentity, _write_bindings
+
+PROGRAM = """
+import sys
+import numpy as np
+from cep_pipeline.detection.match_ids import MatchIdentity
+ids = MatchIdentity("prefix").ids_of(np.array([0, 1]), np.array([7]), np.array([0]), ["a"])
+print(ids[0].as_py(), "numba" in sys.modules)
+"""
+
+
+def run(folder: Path) -> list[str]:
+    environment = {**os.environ, "CEP_CACHE_DIR": str(folder)}
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+    )
+    return result.stdout.split()
+
+
+def test_only_the_first_process_of_a_user_needs_the_compiler(tmp_path: Path) -> None:
+    expected = MatchIdentity("prefix").id_of([("a", 7)])
+    assert run(tmp_path) == [expected, "True"]
+    assert run(tmp_path) == [expected, "False"]
+    (entry, *_) = sorted(tmp_path.rglob("*.o"), key=lambda path: path.stat().st_size)
+    for damaged in tmp_path.rglob("*.o"):  # a disk that was full
+        damaged.write_bytes(damaged.read_bytes()[: entry.stat().st_size // 2])
+    assert run(tmp_path) == [expected, "True"]
+
+
+def test_arrays_of_another_type_or_layout_are_refused() -> None:
+    numbers = np.zeros(4, np.int64)
+    arguments = [1, numbers, numbers, np.zeros(4, np.int32), np.zeros(4, np.uint8), numbers, 1, 0, 0]
+    rest = [np.zeros((1, 64), np.uint8), 64, np.zeros(1, np.int32)]
+    with pytest.raises(TypeError, match=r"takes a contiguous int64\*, not float64"):
+        _write_bindings(*[arguments[0], numbers.astype(float), *arguments[2:], *rest])
+    with pytest.raises(TypeError, match=r"contiguous int32\*"):
+        _write_bindings(*[*arguments[:3], np.zeros(8, np.int32)[::2], *arguments[4:], *rest])
+    with pytest.raises(ValueError, match="argument"):
+        _write_bindings(*arguments)
