@@ -10,68 +10,78 @@ A run takes the lease of a day, lets tasks write files, and publishes exactly th
 
 from __future__ import annotations
 
-from cep_pipeline.warehouse.data_files import (
-    ROW_GROUP_ROWS,
-    DataDirectory,
-    open_data_file,
-    read_data_file,
-    storage_errors,
-    write_data_file,
-)
-from cep_pipeline.warehouse.fingerprints import (
-    NO_CARRY,
-    EventsFingerprint,
-    MatchesFingerprint,
-    RawFile,
-    canonical_json,
-    digest_of,
-)
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, QUARANTINE_SCHEMA, events_columns
-from cep_pipeline.warehouse.leases import Lease
-from cep_pipeline.warehouse.records import (
-    Decision,
-    EventsFile,
-    EventsSnapshot,
-    LeaseHolder,
-    MaintenanceReport,
-    PlanRecord,
-    PublishedDay,
-    PublishedMatches,
-    RunRecord,
-    RunStep,
-    StaleDay,
-)
-from cep_pipeline.warehouse.stream_tables import StreamTables
-from cep_pipeline.warehouse.warehouse import Warehouse
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "MATCHES_SCHEMA",
-    "NO_CARRY",
-    "QUARANTINE_SCHEMA",
-    "ROW_GROUP_ROWS",
-    "DataDirectory",
-    "Decision",
-    "EventsFile",
-    "EventsFingerprint",
-    "EventsSnapshot",
-    "Lease",
-    "LeaseHolder",
-    "MaintenanceReport",
-    "MatchesFingerprint",
-    "PlanRecord",
-    "PublishedDay",
-    "PublishedMatches",
-    "RawFile",
-    "RunRecord",
-    "RunStep",
-    "StaleDay",
-    "StreamTables",
-    "Warehouse",
-    "canonical_json",
-    "digest_of",
-    "events_columns",
-    "open_data_file",
-    "read_data_file",
-    "storage_errors",
-    "write_data_file",
-]
+if TYPE_CHECKING:
+    from cep_pipeline.warehouse.data_files import ROW_GROUP_ROWS as ROW_GROUP_ROWS
+    from cep_pipeline.warehouse.data_files import DataDirectory as DataDirectory
+    from cep_pipeline.warehouse.data_files import open_data_file as open_data_file
+    from cep_pipeline.warehouse.data_files import read_data_file as read_data_file
+    from cep_pipeline.warehouse.data_files import storage_errors as storage_errors
+    from cep_pipeline.warehouse.data_files import write_data_file as write_data_file
+    from cep_pipeline.warehouse.fingerprints import NO_CARRY as NO_CARRY
+    from cep_pipeline.warehouse.fingerprints import EventsFingerprint as EventsFingerprint
+    from cep_pipeline.warehouse.fingerprints import MatchesFingerprint as MatchesFingerprint
+    from cep_pipeline.warehouse.fingerprints import RawFile as RawFile
+    from cep_pipeline.warehouse.fingerprints import canonical_json as canonical_json
+    from cep_pipeline.warehouse.fingerprints import digest_of as digest_of
+    from cep_pipeline.warehouse.layout import MATCHES_SCHEMA as MATCHES_SCHEMA
+    from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA as QUARANTINE_SCHEMA
+    from cep_pipeline.warehouse.layout import events_columns as events_columns
+    from cep_pipeline.warehouse.leases import Lease as Lease
+    from cep_pipeline.warehouse.records import Decision as Decision
+    from cep_pipeline.warehouse.records import EventsFile as EventsFile
+    from cep_pipeline.warehouse.records import EventsSnapshot as EventsSnapshot
+    from cep_pipeline.warehouse.records import LeaseHolder as LeaseHolder
+    from cep_pipeline.warehouse.records import MaintenanceReport as MaintenanceReport
+    from cep_pipeline.warehouse.records import PlanRecord as PlanRecord
+    from cep_pipeline.warehouse.records import PublishedDay as PublishedDay
+    from cep_pipeline.warehouse.records import PublishedMatches as PublishedMatches
+    from cep_pipeline.warehouse.records import RunRecord as RunRecord
+    from cep_pipeline.warehouse.records import RunStep as RunStep
+    from cep_pipeline.warehouse.records import StaleDay as StaleDay
+    from cep_pipeline.warehouse.stream_tables import StreamTables as StreamTables
+    from cep_pipeline.warehouse.warehouse import Warehouse as Warehouse
+
+# Loaded on first use: workers need the names of files and fingerprints, not the database's libraries.
+_LAZY = {
+    "ROW_GROUP_ROWS": "cep_pipeline.warehouse.data_files",
+    "DataDirectory": "cep_pipeline.warehouse.data_files",
+    "open_data_file": "cep_pipeline.warehouse.data_files",
+    "read_data_file": "cep_pipeline.warehouse.data_files",
+    "storage_errors": "cep_pipeline.warehouse.data_files",
+    "write_data_file": "cep_pipeline.warehouse.data_files",
+    "NO_CARRY": "cep_pipeline.warehouse.fingerprints",
+    "EventsFingerprint": "cep_pipeline.warehouse.fingerprints",
+    "MatchesFingerprint": "cep_pipeline.warehouse.fingerprints",
+    "RawFile": "cep_pipeline.warehouse.fingerprints",
+    "canonical_json": "cep_pipeline.warehouse.fingerprints",
+    "digest_of": "cep_pipeline.warehouse.fingerprints",
+    "MATCHES_SCHEMA": "cep_pipeline.warehouse.layout",
+    "QUARANTINE_SCHEMA": "cep_pipeline.warehouse.layout",
+    "events_columns": "cep_pipeline.warehouse.layout",
+    "Lease": "cep_pipeline.warehouse.leases",
+    "Decision": "cep_pipeline.warehouse.records",
+    "EventsFile": "cep_pipeline.warehouse.records",
+    "EventsSnapshot": "cep_pipeline.warehouse.records",
+    "LeaseHolder": "cep_pipeline.warehouse.records",
+    "MaintenanceReport": "cep_pipeline.warehouse.records",
+    "PlanRecord": "cep_pipeline.warehouse.records",
+    "PublishedDay": "cep_pipeline.warehouse.records",
+    "PublishedMatches": "cep_pipeline.warehouse.records",
+    "RunRecord": "cep_pipeline.warehouse.records",
+    "RunStep": "cep_pipeline.warehouse.records",
+    "StaleDay": "cep_pipeline.warehouse.records",
+    "StreamTables": "cep_pipeline.warehouse.stream_tables",
+    "Warehouse": "cep_pipeline.warehouse.warehouse",
+}
+
+__all__ = [*_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(module), name)

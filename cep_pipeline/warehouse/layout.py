@@ -23,6 +23,9 @@ FORMAT_VERSION = 1
 DAY = "day"
 """Column of the stored date in `events`, `quarantine` and `statistics`."""
 
+SCRATCH = "scratch"
+"""Folder of a warehouse for what runs write on the way; not a stream."""
+
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
@@ -183,8 +186,10 @@ def check_stream_name(name: str) -> str:
     Raises
     ------
     InputError
-        It has other characters than letters, digits, `_` and `-`, or begins with a digit or `-`.
+        It has other characters than letters, digits, `_` and `-`, or begins with a digit or `-`, or is `scratch`.
     """
+    if name == SCRATCH:
+        raise InputError(f"stream name {name!r}: the warehouse has a folder of this name; choose another name")
     if not _STREAM_NAME.fullmatch(name):
         raise InputError(f"stream name {name!r}: only letters, digits, '_' and '-', not beginning with a digit or '-'")
     return name

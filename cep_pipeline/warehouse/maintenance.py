@@ -22,7 +22,7 @@ from pyiceberg.table.update.snapshot import ExpireSnapshots
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse import commits
 from cep_pipeline.warehouse.data_files import open_filesystem, read_data_file, storage_errors, write_data_file
-from cep_pipeline.warehouse.layout import folder_name
+from cep_pipeline.warehouse.layout import SCRATCH, folder_name
 from cep_pipeline.warehouse.records import MaintenanceReport
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float) -
                 "removed_bytes": sum(file.size for file in removed),
                 "expired_snapshots": expired,
             }
+    by_table[SCRATCH] = _remove_scratch(warehouse, older_than_s=now - grace_s)
     totals = {key: sum(counts[key] for counts in by_table.values()) for key in _COUNTS}
     return MaintenanceReport(totals["removed_files"], totals["removed_bytes"], totals["expired_snapshots"], by_table)
 
@@ -129,6 +130,24 @@ def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older
         with storage_errors(f"removing {file.location}"):
             filesystem.delete_file(file.path)
     return orphans
+
+
+def _remove_scratch(warehouse: Warehouse, *, older_than_s: float) -> dict[str, int]:
+    """Remove folders of the scratch that runs left behind: those in which nothing is young."""
+    filesystem, path = open_filesystem(f"{warehouse.location}/{SCRATCH}")
+    folders: dict[str, list[_File]] = {}
+    for file in _list_files(f"{warehouse.location}/{SCRATCH}"):
+        folders.setdefault(file.path[len(path) :].lstrip("/").split("/")[0], []).append(file)
+    removed: list[_File] = []
+    for folder, files in folders.items():
+        if all(file.modified_s < older_than_s for file in files):
+            with storage_errors(f"removing {path}/{folder}"):
+                if filesystem.get_file_info(f"{path}/{folder}").type == pafs.FileType.Directory:
+                    filesystem.delete_dir(f"{path}/{folder}")
+                else:
+                    filesystem.delete_file(f"{path}/{folder}")
+            removed += files
+    return {"removed_files": len(removed), "removed_bytes": sum(file.size for file in removed), "expired_snapshots": 0}
 
 
 def _list_files(location: str) -> list[_File]:

@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL
 from cep_pipeline.errors import InputError
 from cep_pipeline.warehouse.data_files import make_directory, open_filesystem
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import EventSchema, check_stream_name, events_columns, table_layouts
+from cep_pipeline.warehouse.layout import SCRATCH, EventSchema, check_stream_name, events_columns, table_layouts
 from cep_pipeline.warehouse.leases import Lease, acquire_lease, lease_holders
 from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -97,6 +97,15 @@ class Warehouse:
         with self.database.errors():
             return WarehouseCatalog(self.database.engine, self.location)
 
+    @property
+    def scratch(self) -> str:
+        """Where runs write what is not published; a folder there that has long not changed is of a dead run."""
+        return f"{self.location}/{SCRATCH}"
+
+    def close(self) -> None:
+        """Close the connections to the catalog's database; a later use opens them again."""
+        self.database.engine.dispose()
+
     def table_location(self, stream: str, table: str) -> str:
         """Return where the files of a table are."""
         return f"{self.location}/{stream}/{table}"
@@ -168,7 +177,7 @@ class Warehouse:
         return lease_holders(self.database, now=self.clock(), timeout_s=self.lease_timeout_s)
 
     def maintain(self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0) -> MaintenanceReport:
-        """Expire old snapshots, then remove files that no snapshot names.
+        """Expire old snapshots, then remove files that no snapshot names and what dead runs left in the scratch.
 
         Parameters
         ----------

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -103,3 +104,16 @@ def test_tables_of_single_rows_are_packed(tables: StreamTables) -> None:
 def test_a_grace_period_that_could_hit_a_commit_is_refused(tables: StreamTables) -> None:
     with pytest.raises(InputError, match="too short"):
         tables.warehouse.maintain(grace_s=10)
+
+
+def test_scratch_of_dead_runs_is_removed(tables: StreamTables, clock: Clock) -> None:
+    scratch = Path(tables.warehouse.scratch)
+    for name in ("ingest-1/day", "ingest-2"):
+        (scratch / name).mkdir(parents=True)
+        (scratch / name / "part.bin").write_bytes(b"12345")
+    os.utime(scratch / "ingest-2" / "part.bin", (time.time() + DAY_S, time.time() + DAY_S))
+    assert tables.warehouse.maintain().removed_files == 0
+    clock.ahead_s = DAY_S + 100
+    report = tables.warehouse.maintain()
+    assert report.by_table["scratch"] == {"removed_files": 1, "removed_bytes": 5, "expired_snapshots": 0}
+    assert [path.name for path in scratch.iterdir()] == ["ingest-2"]

@@ -118,7 +118,7 @@ def test_an_unknown_stream_is_refused_with_those_there_are(warehouse: Warehouse)
         warehouse.open_stream("trade")
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a.b", "1st", "a/b", "a b"])
+@pytest.mark.parametrize("name", ["", "../x", "a.b", "1st", "a/b", "a b", "scratch"])
 def test_a_stream_name_is_a_folder_name(warehouse: Warehouse, name: str) -> None:
     with pytest.raises(InputError, match="stream name"):
         warehouse.stream(Trades(name))

@@ -1,0 +1,243 @@
+"""`StreamReader`: what is published of one stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sql
+
+from cep_pipeline.errors import CepError
+from cep_pipeline.warehouse import history, published
+from cep_pipeline.warehouse.data_files import read_data_file
+from cep_pipeline.warehouse.database import CURRENT_PLANS
+from cep_pipeline.warehouse.fingerprints import RawFile
+from cep_pipeline.warehouse.layout import DAY, TableLayout
+from cep_pipeline.warehouse.records import (
+    Decision,
+    EventsFile,
+    EventsSnapshot,
+    PlanRecord,
+    PublishedDay,
+    PublishedMatches,
+    RunRecord,
+    StaleDay,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from cep_pipeline.warehouse.warehouse import Warehouse
+
+
+class StreamReader:
+    """Everything that can be asked of the tables of one stream.
+
+    Parameters
+    ----------
+    warehouse
+        Where they are.
+    name
+        The stream.
+    layouts
+        Table name -> layout; that of `events` has the columns of the stream schema and `day`.
+    """
+
+    def __init__(self, warehouse: Warehouse, name: str, layouts: Mapping[str, TableLayout]) -> None:
+        self.warehouse = warehouse
+        self.name = name
+        self._layouts = dict(layouts)
+
+    @property
+    def events_schema(self) -> pa.Schema:
+        """Columns of the files of events: timestamp, seq, the attributes (strings without dictionaries), day."""
+        return self._layouts["events"].schema
+
+    def pin_events(self) -> EventsSnapshot:
+        """Return the published days and the events snapshot of one moment."""
+        while True:
+            table = self._table("events")
+            days = self.days()
+            # The two were read one after the other: they belong together if nothing was committed in between.
+            if self._table("events").metadata_location == table.metadata_location:
+                snapshot = table.current_snapshot()
+                return EventsSnapshot(snapshot.snapshot_id if snapshot else None, {entry.day: entry for entry in days})
+
+    def days(self) -> list[PublishedDay]:
+        """Return the published days in order of time."""
+        return published.published_days(self.warehouse.database, self.name)
+
+    def matches_days(self, pattern_set: str | None = None) -> list[PublishedMatches]:
+        """Return the published (pattern set, day) units of matches in order."""
+        return published.published_matches(self.warehouse.database, self.name, pattern_set)
+
+    def events_files(
+        self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
+    ) -> list[EventsFile]:
+        """Return the files of events of the days from `first` to `last` (both in; None: open), in stream order.
+
+        Given a snapshot, the files of that moment, whatever has been published since.
+        """
+        from cep_pipeline.warehouse import commits
+
+        if snapshot is not None and snapshot.snapshot_id is None:
+            return []
+        table = self._table("events")
+        snapshot_id = snapshot.snapshot_id if snapshot else None
+        if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+            raise CepError(
+                f"stream {self.name}: events snapshot {snapshot_id} has been expired by `cep maintain`; "
+                "run again on the current one"
+            )
+        with commits.catalog_errors(self.warehouse.catalog, f"listing the events of {self.name}"):
+            return commits.events_files(table, snapshot_id, first, last)
+
+    def read_events(
+        self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
+    ) -> pa.Table:
+        """Return the events of these days sorted by (timestamp, seq), with the columns of the stream schema."""
+        columns = pa.schema([field for field in self.events_schema if field.name != DAY])
+        parts = [read_data_file(file.path, columns) for file in self.events_files(first, last, snapshot=snapshot)]
+        events = pa.concat_tables([columns.empty_table(), *parts])
+        seq = events.column("seq")
+        # seq grows with time within a day and from day to day; only files that overlap leave it unsorted.
+        sorted_already = events.num_rows < 2 or pc.all(pc.less(seq[:-1], seq[1:])).as_py()
+        return events if sorted_already else events.sort_by([("timestamp", "ascending"), ("seq", "ascending")])
+
+    def read_matches(
+        self,
+        pattern_set: str,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        pattern: str | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Return matches (`MATCHES_SCHEMA`) by final day, within a day by pattern in the order they were written."""
+        row_filter = None if pattern is None else pc.field("pattern") == pattern
+        return self._read_days(
+            "matches", "final_day", first, last, {"pattern_set": pattern_set}, row_filter=row_filter, limit=limit
+        )
+
+    def read_quarantine(
+        self, first: date | None = None, last: date | None = None, *, limit: int | None = None
+    ) -> pa.Table:
+        """Return the rejected rows of these days (`QUARANTINE_SCHEMA`)."""
+        return self._read_days("quarantine", DAY, first, last, {}, limit=limit)
+
+    def read_statistics(self, pattern_set: str, day: date) -> dict[str, Any] | None:
+        """Return the statistics snapshot (JSON form) of a day, None where there is none."""
+        rows = self._read_days("statistics", DAY, day, day, {"pattern_set": pattern_set}).to_pylist()
+        return json.loads(rows[0]["snapshot"]) if rows else None
+
+    def carry_in(self, day: date) -> dict[str, Any]:
+        """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
+        return published.carry_before(self.warehouse.database, self.name, "events", "", day)
+
+    def matches_carry_in(self, pattern_set: str, day: date) -> dict[str, Any]:
+        """Return the carry state of OUTPUT and CONSUME after the latest earlier day of the pattern set; {} if none."""
+        return published.carry_before(self.warehouse.database, self.name, "matches", pattern_set, day)
+
+    def stale_days(
+        self,
+        *,
+        raw_files: Mapping[date, Sequence[RawFile]] | None = None,
+        schema: str | None = None,
+        pattern_sets: Mapping[str, str] | None = None,
+    ) -> list[StaleDay]:
+        """Return the days whose fingerprint would now differ, in order of time.
+
+        Parameters
+        ----------
+        raw_files
+            The raw files that there are now, for the days to check; a day that is not in it keeps its files.
+        schema
+            Digest of the stream schema now; None: unchanged.
+        pattern_sets
+            Pattern set -> its version now. Only these are checked; a published day without matches of one of them is
+            stale for it.
+
+        Notes
+        -----
+        Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
+        stale, or leave it and stop the cascade. Redo the earliest, then ask again.
+        """
+        return published.stale_days(
+            self.warehouse.database, self.name, raw_files=raw_files, schema=schema, pattern_sets=pattern_sets
+        )
+
+    def runs(self, limit: int | None = None) -> list[RunRecord]:
+        """Return the latest record of each (run, day), the latest started first."""
+        latest: dict[tuple[str, date | None], dict[str, Any]] = {}
+        for row in sorted(self._read_all("runs"), key=lambda row: row["recorded_at"]):
+            latest[row["run_id"], row["day"]] = row
+        newest = sorted(latest.values(), key=lambda row: (row["started_at"], row["recorded_at"]), reverse=True)
+        return [history.run_record(row) for row in newest[:limit]]
+
+    def current_plan(self, pattern_set: str) -> PlanRecord | None:
+        """Return the current plan of a pattern set, None where there is none."""
+        query = sql.select(CURRENT_PLANS.c.version).where(*self._plan_row(pattern_set))
+        with self.warehouse.database.begin() as connection:
+            version = connection.execute(query).scalar_one_or_none()
+        if version is None:
+            return None
+        return next(record for record in self.plans(pattern_set) if record.version == version)
+
+    def plans(self, pattern_set: str | None = None) -> list[PlanRecord]:
+        """Return all recorded plans, the latest first."""
+        records = [history.plan_record(row) for row in self._read_all("plans")]
+        wanted = [record for record in records if pattern_set in (None, record.pattern_set)]
+        return sorted(wanted, key=lambda record: (record.created_at, record.version), reverse=True)
+
+    def decisions(self, pattern_set: str | None = None, limit: int | None = None) -> list[Decision]:
+        """Return the decisions, the latest first."""
+        records = [history.decision_record(row) for row in self._read_all("decisions")]
+        wanted = [record for record in records if pattern_set in (None, record.pattern_set)]
+        return sorted(wanted, key=lambda record: record.decided_at, reverse=True)[:limit]
+
+    def _table(self, name: str) -> Table:
+        from cep_pipeline.warehouse import commits
+
+        with commits.catalog_errors(self.warehouse.catalog, f"opening table {self.name}.{name}"):
+            return self.warehouse.catalog.load_table((self.name, name))
+
+    def _plan_row(self, pattern_set: str) -> Iterable[sql.ColumnElement[bool]]:
+        return (CURRENT_PLANS.c.stream == self.name, CURRENT_PLANS.c.pattern_set == pattern_set)
+
+    def _read_all(self, table: str) -> list[dict[str, Any]]:
+        from cep_pipeline.warehouse import commits
+
+        files = commits.files_between(self._table(table), DAY, None, None)
+        return [row for file in files for row in self._read(table, file.file_path).to_pylist()]
+
+    def _read_days(
+        self,
+        table: str,
+        day_column: str,
+        first: date | None,
+        last: date | None,
+        equal: Mapping[str, str],
+        *,
+        row_filter: pc.Expression | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        from cep_pipeline.warehouse import commits
+
+        schema = self._layouts[table].schema
+        position = self._layouts[table].partitions.index(day_column)
+        files = commits.files_between(self._table(table), day_column, first, last, equal=equal)
+        parts: list[pa.Table] = []
+        missing = limit
+        for file in sorted(files, key=lambda file: (file.partition[position], file.file_path)):
+            part = self._read(table, file.file_path, row_filter)
+            parts.append(part if missing is None else part.slice(0, missing))
+            if missing is not None and (missing := missing - parts[-1].num_rows) <= 0:
+                break
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+    def _read(self, table: str, path: str, row_filter: pc.Expression | None = None) -> pa.Table:
+        return read_data_file(path, self._layouts[table].schema, row_filter)
