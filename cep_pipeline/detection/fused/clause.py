@@ -13,14 +13,13 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
-from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.keys import Key, key_codes, keys_of
+from cep_pipeline.detection.fused.kernel import Arguments, load_shape, run_shape
+from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.fused.support import refuse_unsupported
 from cep_pipeline.detection.fused.views import (
     View,
-    keyed_view,
     leaf_view,
     row_values_of,
     rows_below,
@@ -142,6 +141,9 @@ class ClauseRun:
         if owned[1] is not None:
             self.end_row = events.rows_before(owned[1])
         self._counters = np.zeros((len(order), 2), np.int64)
+        self._leaves: list[View] | None = None
+        self._plan: _Plan | None = None
+        self._prepared = False
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
@@ -151,26 +153,34 @@ class ClauseRun:
             for variable, (candidates, passes) in zip(self.order, self._counters, strict=True)
         )
 
+    def prepare(self) -> None:
+        """Do all that comes before the first match, as iterating does: split, views, ranges, columns and code."""
+        if self._prepared:
+            return
+        self._prepared = True
+        if self.first_row < self.end_row:
+            self._leaves = self._leaf_views()
+        if self._leaves is not None and len(self.order) > 1:
+            self._plan = _Plan(self, self._leaves)
+            self._plan.load()
+
     def __iter__(self) -> Iterator[MatchBlock]:
+        self.prepare()
         self._counters[:] = 0
-        if self.first_row >= self.end_row:
+        if self._leaves is None:
             return
-        views = self._leaves()
-        if views is None:
+        self._counters[0] = len(self._leaves[0])
+        if self._plan is None:
+            yield from self._single(self._leaves[0])
             return
-        if len(self.order) == 1:
-            yield from self._single(views[0])
-            return
-        self._counters[0] = len(views[0])
-        for rows in _Plan(self, views).run():
+        for rows in self._plan.run():
             yield MatchBlock(self.clause, rows)
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
-        self._counters[:] = len(view)
         for start in range(0, len(view), self.block_rows):
             yield MatchBlock(self.clause, view.rows[np.newaxis, start : start + self.block_rows])
 
-    def _leaves(self) -> list[View] | None:
+    def _leaf_views(self) -> list[View] | None:
         """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
         events, clause = self.events, self.clause
         for conjunct in clause.conjuncts:
@@ -220,6 +230,7 @@ class _Plan:
         self.output_rows = [names.index(name) for name in run.order]
         stamps = self.events.timestamps
         self.span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
+        self._compile()
 
     def _choose_keys(self) -> list[Key | None]:
         """The key of each level: the one that joins it with the most earlier levels."""
@@ -243,20 +254,17 @@ class _Plan:
 
     def _keyed(self, level: int, key: Key) -> View:
         leaves = {name: self.leaves[place] for name, place in self.levels.items()}
-        found = key_codes(self.events, key, self.run_of.order[level], leaves)
-        return keyed_view(self.events, self.leaves[level], found.identity, found.codes, found.groups)
+        return keyed_leaf(self.events, key, self.run_of.order[level], leaves)
 
     # -- from constraints to shapes ---------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Array]:
         """The matches as rows, the variables in pattern order, block by block."""
         if all(map(len, self.views)):
-            self._compile()
             yield from self._extend(0, None)
 
     def shapes(self) -> list[Shape]:
         """The shapes of all stages."""
-        self._compile()
         shapes = []
         bound = 1
         for end in self.stage_ends:
@@ -264,8 +272,14 @@ class _Plan:
             bound = end + 1
         return shapes
 
+    def load(self) -> None:
+        """Have the code of all stages loaded, compiled if it has to be."""
+        if all(map(len, self.views)):
+            for shape in self.shapes():
+                load_shape(shape)
+
     def _compile(self) -> None:
-        """Bounds and tests of each level, and the levels at which residual conjuncts must be asked."""
+        """Find bounds and tests of each level, and the levels at which residual conjuncts must be asked."""
         self.columns = Columns()
         self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns)
         self.lows: dict[tuple[int, int], Array] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,11 @@ def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:
     return machine.codes_of(generate(shape) for shape in shapes)
 
 
+def load_shape(shape: Shape) -> Any:
+    """The function of a shape, compiled if no process of the user has done so before."""
+    return machine.library(generate(shape)).function(ENTRY, 1)
+
+
 def run_shape(
     shape: Shape,
     arguments: Arguments,
@@ -97,7 +103,7 @@ def run_shape(
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
     if outer == 0 or 0 in arguments.sizes:
         return
-    function = machine.library(generate(shape)).function(ENTRY, 1)
+    function = load_shape(shape)
     places = argument_places(shape)
     words = np.zeros(places["end"], np.int64)
     state = np.zeros(1 + 2 * levels + 2, np.int64)

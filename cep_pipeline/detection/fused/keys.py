@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.evaluate import expression_values
 from cep_pipeline.detection.fused.numbers import comparable
-from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
+from cep_pipeline.detection.fused.views import ANY_EVENT, View, keyed_view, without_name
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
@@ -106,27 +106,8 @@ def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
     return keys
 
 
-@dataclass(frozen=True, eq=False)
-class KeyCodes:
-    """The groups of a variable's events under a key.
-
-    Attributes
-    ----------
-    identity
-        Equal where codes are codes of the same thing, within one slice.
-    codes
-        int32, one for each row of the variable's view in stream order; -1 where the key is null or NaN.
-    groups
-        Number of groups.
-    """
-
-    identity: Hashable
-    codes: Array
-    groups: int
-
-
-def key_codes(events: PreparedEvents, key: Key, variable: str, views: Mapping[str, View]) -> KeyCodes:
-    """The codes of one of a key's variables: equal codes of two of them mean that they agree.
+def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[str, View]) -> View:
+    """The leaf of one of a key's variables, sorted by the key: groups of equal number agree across its variables.
 
     Parameters
     ----------
@@ -134,17 +115,25 @@ def key_codes(events: PreparedEvents, key: Key, variable: str, views: Mapping[st
         In stream order, for at least the key's variables.
     """
     attributes = _shared_attributes(key)
+    view = views[variable]
     if attributes is not None:
-        identity: Hashable = ("columns", attributes)
-        codes, groups = events.derive(("key codes", identity), lambda: _codes_of_columns(events, attributes))
-        return KeyCodes(identity, codes[views[variable].rows], groups)
+
+        def codes_of_rows() -> tuple[Array, int]:
+            codes, groups = events.derive(("column codes", attributes), lambda: _codes_of_columns(events, attributes))
+            return codes[view.rows], groups
+
+        return keyed_view(events, view, attributes, codes_of_rows)
     terms = tuple(
         (views[name].identity, tuple(without_name(expression, name) for expression in expressions))
         for name, expressions in key.terms
     )
-    parts, groups = events.derive(("key codes", terms), lambda: _codes_of_terms(events, key, views))
     place = key.variables.index(variable)
-    return KeyCodes((terms, place), parts[place], groups)
+
+    def codes_of_term() -> tuple[Array, int]:
+        parts, groups = events.derive(("term codes", terms), lambda: _codes_of_terms(events, key, views))
+        return parts[place], groups
+
+    return keyed_view(events, view, (terms, place), codes_of_term)
 
 
 def _shared_attributes(key: Key) -> tuple[str, ...] | None:

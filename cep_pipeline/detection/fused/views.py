@@ -7,7 +7,7 @@ patterns over the same leaves share them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ class View:
     base
         The view of the same leaf in stream order; None where this is it.
     places
-        int64, for a keyed view: the place in `base` of each of its rows.
+        int32, for a keyed view: the place in `base` of each of its rows.
     """
 
     identity: Hashable
@@ -89,7 +89,9 @@ def leaf_view(
     return View((leaf, first, end), rows[first:end], np.array([0, end - first], np.int64))
 
 
-def keyed_view(events: PreparedEvents, view: View, key: Hashable, codes: Array, groups: int) -> View:
+def keyed_view(
+    events: PreparedEvents, view: View, key: Hashable, codes_of_rows: Callable[[], tuple[Array, int]]
+) -> View:
     """The view sorted by a key, without the rows whose key is null.
 
     Parameters
@@ -98,14 +100,15 @@ def keyed_view(events: PreparedEvents, view: View, key: Hashable, codes: Array, 
         In stream order.
     key
         Names what the codes are codes of.
-    codes
-        int32, one for each row of the view: its group, or -1 for null.
+    codes_of_rows
+        Makes the codes, int32, one for each row of the view: its group, or -1 for null; and the number of groups.
     """
 
     def make() -> View:
+        codes, groups = codes_of_rows()
         present = np.flatnonzero(codes >= 0) if len(codes) and int(codes.min()) < 0 else None
         order, starts = group_rows(codes if present is None else codes[present], groups)
-        places = order.astype(np.int64) if present is None else present[order]
+        places = order if present is None else present[order].astype(np.int32)
         return View((view.identity, key), padded_copy(view.rows[places]), starts, view, places)
 
     return events.derive(("keyed", view.identity, key), make)
