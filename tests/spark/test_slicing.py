@@ -1,0 +1,171 @@
+"""Slices: together they own everything once, wherever they are cut."""
+
+from __future__ import annotations
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.extent import columns_needed, look_back_us
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.spark.detection import WorkEstimate
+from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups, slices_between
+
+SCHEMA = StreamSchema.from_dict(
+    {"base_type": "Ev", "type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}}
+)
+PATTERNS = cep.parse_patterns(
+    """
+    NAME chain   PATTERN SEQ(A a, B b) WHERE a.x <= b.x WITHIN 3 us;
+    NAME tied    PATTERN SEQ(A a, A b, Ev c) WHERE a.x != c.x WITHIN 4 us TIES ANY;
+    NAME apart   PATTERN SEQ(A a, Ev b) WITHIN 2 us TIES STRICT RETURN b.x AS x;
+    NAME both    PATTERN AND(A a, B b, B c) WHERE b.x < c.x WITHIN 3 us;
+    NAME keyed   PATTERN AND(Ev a, Ev b) WHERE [x] WITHIN 5 us;
+    NAME single  PATTERN B b WHERE b.x > 1 WITHIN 1 us
+    """,
+    SCHEMA,
+)
+ROWS = st.lists(
+    st.tuples(st.integers(0, 2), st.sampled_from("ABC"), st.one_of(st.none(), st.integers(0, 3))), max_size=9
+)
+
+
+def table_of(drawn: list[tuple[int, str, int | None]]) -> pa.Table:
+    """Rows whose timestamps are the running sums of the drawn gaps: ties are common."""
+    rows, time = [], 100
+    for gap, kind, x in drawn:
+        time += gap
+        rows.append({"timestamp": time, "kind": kind, "x": x})
+    return SCHEMA.table(rows)
+
+
+def write(table: pa.Table, folder: Path, row_group_size: int, files: int = 1) -> list[str]:
+    paths = []
+    size = max(1, -(-table.num_rows // files))
+    for number in range(files):
+        part = table.slice(number * size, size)
+        if part.num_rows or not number:
+            path = folder / f"{number}.parquet"
+            pq.write_table(part, path, row_group_size=row_group_size)
+            paths.append(str(path))
+    return paths
+
+
+def found_in(slices: list[Slice], patterns: list[Pattern], table: pa.Table) -> dict[str, list[dict[str, object]]]:
+    """The matches of slices, in the order in which slices are published."""
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
+    found: dict[str, list[dict[str, object]]] = {pattern.name: [] for pattern in patterns}
+    for part in slices:
+        events = part.read(columns_needed(patterns))
+        detect_slice(
+            patterns,
+            plan,
+            events,
+            (part.start, part.end),
+            lambda pattern, batch: found[pattern.name].extend(batch.to_pylist()),
+        )
+    return found
+
+
+def whole(patterns: list[Pattern], table: pa.Table) -> dict[str, list[tuple[object, ...]]]:
+    fixed = ["match_id", "start_ts", "end_ts", "bindings"]
+    tables = cep.detect(patterns, table)
+    return {name: [tuple(map(str, row.values())) for row in t.select(fixed).to_pylist()] for name, t in tables.items()}
+
+
+def comparable(found: dict[str, list[dict[str, object]]]) -> dict[str, list[tuple[object, ...]]]:
+    fixed = ["match_id", "start_ts", "end_ts", "bindings"]
+    return {name: [tuple(str(row[key]) for key in fixed) for row in rows] for name, rows in found.items()}
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(drawn=ROWS, row_group_size=st.integers(1, 4), files=st.integers(1, 3))
+def test_boundaries_between_every_two_events_change_nothing(
+    drawn: list[tuple[int, str, int | None]], row_group_size: int, files: int
+) -> None:
+    table = table_of(drawn)
+    times, seqs = table["timestamp"].cast(pa.int64()).to_pylist(), table["seq"].to_pylist()
+    points = [(0, -1), *zip(times, seqs, strict=True), (10_000, 0)]
+    with tempfile.TemporaryDirectory() as folder:
+        row_groups = read_row_groups(write(table, Path(folder), row_group_size, files))
+        slices = slices_between(row_groups, points, look_back_us(PATTERNS))
+        assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
+
+
+@settings(deadline=None, max_examples=40)
+@given(drawn=ROWS, row_group_size=st.integers(1, 4), count=st.integers(1, 12))
+def test_any_number_of_slices_owns_everything_once(
+    drawn: list[tuple[int, str, int | None]], row_group_size: int, count: int
+) -> None:
+    table = table_of(drawn)
+    with tempfile.TemporaryDirectory() as folder:
+        row_groups = read_row_groups(write(table, Path(folder), row_group_size))
+        slices = cut(
+            row_groups,
+            start=(0, 0),
+            end=(10_000, 0),
+            look_back_us=look_back_us(PATTERNS),
+            count=count,
+            work=lambda group: group.rows,
+        )
+        assert len(slices) <= count
+        assert all(a.end == b.start for a, b in pairwise(slices))
+        assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
+
+
+def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:
+    table = table_of([(1, "A", 0)] * 20)
+    row_groups = read_row_groups(write(table, tmp_path, 5))
+    part = slices_between(row_groups, [(111, 10), (116, 15)], 3)[0]
+    assert [group.index for group in part.row_groups] == [1, 2]
+    assert part.read(["kind"])["timestamp"].cast(pa.int64()).to_pylist() == list(range(108, 116))
+
+
+def test_row_groups_tell_the_points_of_their_first_and_last_event(tmp_path: Path) -> None:
+    table = table_of([(1, "A", 0), (0, "B", 1), (2, "C", 2)])
+    first, second = read_row_groups(write(table, tmp_path, 2))
+    assert (first.first, first.last, first.rows) == ((101, 0), (101, 1), 2)
+    assert (second.first, second.last, second.rows) == ((103, 2), (103, 2), 1)
+
+
+def test_a_burst_is_cut_finer_than_its_number_of_events_says(tmp_path: Path) -> None:
+    quiet = [(1_000_000, "A", 0)] * 50
+    burst = [(1_000, "A", 0)] * 50
+    table = table_of([*quiet, *burst])
+    patterns = cep.parse_patterns("PATTERN SEQ(A a, A b, A c) WITHIN 1 second", SCHEMA)
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
+    row_groups = read_row_groups(write(table, tmp_path, 50))
+    work = WorkEstimate(patterns, plan, row_groups)
+    assert work(row_groups[1]) > 10 * work(row_groups[0])
+
+
+def test_work_of_events_at_one_instant_is_finite() -> None:
+    group = RowGroup("f", 0, 10, (5, 0), (5, 9))
+    patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 1 second", SCHEMA)
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, SCHEMA.table([])))
+    assert 0 < WorkEstimate(patterns, plan, [group])(group) < float("inf")
+
+
+def test_a_count_window_has_no_look_back_in_time() -> None:
+    patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS", SCHEMA)
+    with pytest.raises(cep.UnsupportedPattern, match="count windows"):
+        look_back_us(patterns)
+
+
+def test_the_columns_needed_are_those_that_are_mentioned() -> None:
+    schema = StreamSchema.from_dict(
+        {"type_attribute": "t", "attributes": {"t": "string", **dict.fromkeys("uvwxyz", "int64")}}
+    )
+    (pattern,) = cep.parse_patterns(
+        "PATTERN SEQ(A a, B b) WHERE [u] AND NOT (a.v > 1 OR b.w IN (2)) WITHIN 1 ms PARTITION BY x RETURN a.y", schema
+    )
+    assert set(columns_needed([pattern])) == {"timestamp", "seq", "t", "u", "v", "w", "x", "y"}
