@@ -22,7 +22,11 @@ def _check_fused(pattern: Pattern) -> None:
 def _find_fused(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[MatchBlock]:
-    """Clause after clause on the columnar kernel, which stores no partial match: a node is a level of its loops."""
+    """Clause after clause on the columnar kernel, which stores no partial match: a node is a level of its loops.
+
+    Every conjunct of a level counts as evaluated on each of its candidates: the kernel tests them all in vectors, and
+    an equality that sorted ranges fulfil without a test holds for just those candidates.
+    """
     from cep_pipeline.detection.fused.clause import run_clause
 
     for clause, order in zip(pattern.clauses, orders, strict=True):
