@@ -6,8 +6,10 @@ the slice and not to a pattern: sharing them is most of what a light workload of
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,6 +22,9 @@ Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""
 MAX_ROWS = 2**31 - 64
 """Row numbers are int32; a slice that has more must be cut."""
+
+KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
+"""Derived arrays are kept up to this size, or up to so many times the size of the slice."""
 
 T = TypeVar("T")
 
@@ -55,7 +60,9 @@ class PreparedEvents:
         self.base_type = base_type
         self._columns = TableColumns(table)
         self._leaves: dict[str, Array] = {}
-        self._derived: dict[Hashable, Any] = {}
+        self._derived: OrderedDict[Hashable, Any] = OrderedDict()
+        self._derived_bytes = 0
+        self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
         self._codes: tuple[Array, list[str]] | None = None
 
     def __len__(self) -> int:
@@ -111,19 +118,30 @@ class PreparedEvents:
         return first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
 
     def derive(self, key: Hashable, make: Callable[[], T]) -> T:
-        """The array (or whatever else) kept under `key`, made on first use; patterns share it through its key."""
-        if key not in self._derived:
-            self._derived[key] = make()
-        return cast(T, self._derived[key])
+        """The array (or whatever else) kept under `key`, made on first use; patterns share it through its key.
+
+        What has not been asked for longest is let go of beyond `KEPT_BYTES` or some multiple of the slice itself, so
+        that memory does not grow with the number of patterns.
+        """
+        if key in self._derived:
+            self._derived.move_to_end(key)
+            return cast(T, self._derived[key])
+        value = make()
+        self._derived[key] = value
+        self._derived_bytes += _size_of(value)
+        while self._derived_bytes > self._most_bytes and len(self._derived) > 1:
+            _, oldest = self._derived.popitem(last=False)
+            self._derived_bytes -= _size_of(oldest)
+        return value
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:
         """Forget at the end what is derived inside: that of a part of the slice, which nothing else shares."""
-        kept = dict(self._derived)
+        kept, size = self._derived.copy(), self._derived_bytes
         try:
             yield
         finally:
-            self._derived = kept
+            self._derived, self._derived_bytes = kept, size
 
     def _type_codes(self) -> tuple[Array, list[str]]:
         """int32: a code for each event, -1 for a null type; and the text of each code."""
@@ -145,3 +163,14 @@ class PreparedEvents:
                 codes = np.array([*merged, -1], np.int32)[codes]
             self._codes = codes, names
         return self._codes
+
+
+def _size_of(value: Any) -> int:
+    """Bytes of the arrays in a derived value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(map(_size_of, value))
+    if is_dataclass(value):
+        return sum(_size_of(getattr(value, field.name)) for field in fields(value) if field.name != "base")
+    return 0

@@ -20,6 +20,8 @@ from typing import Any
 from cep_pipeline.errors import InputError
 
 _DIGEST_BYTES = 32
+MOST_FILES = 8192
+"""Files of object code kept in the cache folder; beyond, the older half goes."""
 _adopted: dict[str, bytes] = {}
 
 
@@ -171,8 +173,17 @@ def write_cached(key: str, code: bytes) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(hashlib.sha256(code).digest() + code)
         Path(name).replace(folder / f"{key}.o")
+        _drop_oldest(folder)
     except OSError:
         Path(name).unlink(missing_ok=True)
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Keep the folder from growing for ever."""
+    files = [entry for entry in os.scandir(folder) if entry.name.endswith(".o")]
+    if len(files) > MOST_FILES:
+        for entry in sorted(files, key=lambda entry: entry.stat().st_mtime)[: len(files) // 2]:
+            Path(entry.path).unlink(missing_ok=True)
 
 
 @cache

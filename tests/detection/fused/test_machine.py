@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,15 @@ def test_a_folder_that_others_may_write_is_closed_to_them(folder: Path) -> None:
     folder.chmod(0o777)
     assert machine.cache_folder() == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_the_folder_does_not_grow_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "MOST_FILES", 4)
+    for place in range(5):
+        machine.write_cached(f"key{place}", b"code")
+        os.utime(folder / f"key{place}.o", (place, place))
+    assert sorted(file.stem for file in folder.iterdir()) == ["key2", "key3", "key4"]
+    assert machine.read_cached("key4") == b"code"
 
 
 def test_the_key_tells_code_and_target_apart() -> None:

@@ -180,6 +180,19 @@ def test_rows_before_a_boundary() -> None:
     assert [events.rows_before(point) for point in points] == [0, 0, 1, 1, 2, 3, 4, 4, 5, 5]
 
 
+def test_derived_arrays_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cep_pipeline.detection.prepared.KEPT_BYTES", 8000)
+    events = PreparedEvents(table_of(pa.array(["A"])), type_attribute="kind")
+    made = []
+
+    def derive(key: int) -> Any:
+        return events.derive(key, lambda: (made.append(key), [np.zeros(400, np.int64)])[1])
+
+    for key in (1, 2, 1, 3, 1, 2):
+        derive(key)
+    assert made == [1, 2, 3, 2]
+
+
 def test_a_table_without_its_columns_is_refused() -> None:
     with pytest.raises(InputError, match="'seq'"):
         PreparedEvents(pa.table({"timestamp": [1]}), type_attribute="kind")
