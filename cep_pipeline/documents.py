@@ -65,7 +65,7 @@ def load_document(path: Path, model: type[Model], what: str) -> Model:
 
 def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> str:
     location: tuple[int | str, ...] = fault["loc"]
-    line = _line_of(root, location)
+    line = line_of(root, location)
     name = ".".join(str(part) for part in location) or "document"
     message = str(fault["msg"]).removeprefix("Value error, ")
     if fault["type"] == "extra_forbidden":
@@ -95,7 +95,7 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; known are {', '.join(known)}" if known else ""
 
 
-def _line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
+def line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
     """Line, from 1, of the deepest part of the location that stands in the document."""
     node, line = root, 1
     for part in location:

@@ -18,6 +18,9 @@ from cep_pipeline.events.columns import find_columns
 from cep_pipeline.events.paths import Period, open_raw
 from cep_pipeline.events.source import Source
 
+BLOCK_ROWS = 262_144
+"""Rows that are checked at once."""
+
 
 @dataclass(frozen=True)
 class RowGroup:
@@ -100,12 +103,16 @@ class ParquetRows:
         return groups
 
     def read(self, groups: Sequence[RowGroup]) -> Iterator[RawBlock]:
-        """Read row groups, one block each."""
+        """Read row groups in blocks of at most `BLOCK_ROWS` rows."""
         for group in groups:
             with _readable(self._path):
-                table = self._file.read_row_group(group.index, columns=list(self._source.listed), use_threads=False)
-            columns = {name: _plain(table.column(name)) for name in self._source.listed}
-            yield RawBlock(columns, group.first_row + np.arange(group.rows, dtype=np.int64), _RowText(columns))
+                first = group.first_row
+                for batch in self._file.iter_batches(
+                    BLOCK_ROWS, row_groups=[group.index], columns=list(self._source.listed), use_threads=False
+                ):
+                    columns = {name: _plain(batch.column(name)) for name in self._source.listed}
+                    yield RawBlock(columns, first + np.arange(batch.num_rows, dtype=np.int64), _RowText(columns))
+                    first += batch.num_rows
 
 
 @dataclass(frozen=True)
@@ -129,13 +136,8 @@ def _readable(path: str) -> Iterator[None]:
         ) from error
 
 
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    combined = column.combine_chunks()
-    if isinstance(combined, pa.ChunkedArray):
-        return combined.chunk(0) if combined.num_chunks else pa.nulls(0, combined.type)
-    return combined
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _dates(statistics: pq.Statistics | None) -> tuple[date, date] | None:

@@ -3,9 +3,9 @@
 Notes
 -----
 The values of an attribute for an event type are its non-null values in stream order. The difference of an event is
-its value minus the one before; the history is the list of the last h values, the event's own the last of them [1]_,
-fewer at the beginning of the stream. Both look across days: what comes before is carried in. The first difference of a
-type is null, as is one that overflows int64 (NaN in a history).
+its value minus the one before; the history is the list of the last h values, the event's own the last of them [1]_
+(where it is null, all are earlier ones), fewer at the beginning of the stream. Both look across days: what comes
+before is carried in. The first difference of a type is null, as is one that overflows int64 (NaN in a history).
 
 References
 ----------
@@ -40,11 +40,12 @@ def carry_lengths(schema: StreamSchema) -> dict[str, int]:
     ...     derived=(Derived("d", "diff", "p"), Derived("h", "history", "d", 5)),
     ... )
     >>> carry_lengths(schema)
-    {'p': 5}
+    {'p': 6}
     """
     past_needed: dict[str, int] = {}
     for derived in reversed(schema.derived):
-        past = derived.length - 1 if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
+        # An event whose own value is null has a history all of earlier ones.
+        past = derived.length if derived.function == "history" else past_needed.pop(derived.name, 0) + 1
         past_needed[derived.of] = max(past_needed.get(derived.of, 0), past)
     return dict(sorted(past_needed.items()))
 

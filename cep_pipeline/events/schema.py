@@ -61,8 +61,8 @@ class StreamSchema:
     types
         All event types, where the stream has a closed list of them; None accepts any.
     key
-        Attributes (or `timestamp`) that identify an event: a later row with the same key is a duplicate. Empty:
-        there are no duplicates.
+        Attributes (or `timestamp`) that identify an event of a day: a later row of the day with the same key is a
+        duplicate. Empty: there are no duplicates.
     on_missing
         What a day without files is: an `error`, an `empty` day, or a day to `skip`.
     timezone

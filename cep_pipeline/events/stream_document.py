@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
 
-from cep_pipeline.documents import Document, load_document
+from cep_pipeline.documents import Document, line_of, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.paths import PathTemplate
-from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema, attribute_type
+from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
 from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Source
+from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.warehouse.fingerprints import digest_of
 
@@ -131,8 +134,28 @@ def load_stream(path: Path) -> StreamSchema:
     document = load_document(path, StreamDocument, "stream schema")
     try:
         return _schema_of(document)
+    except _Misstated as fault:
+        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        raise InputError(f"{path}:{line_of(root, fault.location)}: {fault}") from fault
+
+
+class _Misstated(InputError):
+    """A rule that the document breaks, and where in it."""
+
+    def __init__(self, message: str, location: tuple[int | str, ...]) -> None:
+        super().__init__(message)
+        self.location = location
+
+
+@contextmanager
+def _at(*location: int | str) -> Iterator[None]:
+    """Say of an InputError in which part of the document its cause is."""
+    try:
+        yield
+    except _Misstated:
+        raise
     except InputError as error:
-        raise InputError(f"{path}:{_line_of(path, str(error))}: {error}") from error
+        raise _Misstated(str(error), location) from error
 
 
 def schema_digest(schema: StreamSchema) -> str:
@@ -150,70 +173,102 @@ def schema_digest(schema: StreamSchema) -> str:
     )
 
 
-def _check_names(names: Iterable[str]) -> None:
+def _check_names(document: StreamDocument) -> None:
     """Names must be columns of a table too, which knows no case and has a column `day`."""
     folded: dict[str, str] = {}
-    for name in names:
-        if name.lower() in ("day", TIMESTAMP, SEQ) or name.startswith("_"):
-            raise InputError(
-                f"attribute {name!r}: this name belongs to the engine; give the attribute another name and name its "
-                f"source column beside the type: source_{name.strip('_')}: {{type: …, column: {name}}}"
-            )
-        other = folded.setdefault(name.lower(), name)
-        if other != name:
-            raise InputError(f"attributes {other!r} and {name!r} differ in case only; rename one of them")
+    for part, names in (("attributes", document.attributes), ("derived", document.derived)):
+        for name in names:
+            with _at(part, name):
+                if name.lower() in ("day", TIMESTAMP, SEQ) or name.startswith("_"):
+                    raise InputError(
+                        f"attribute {name!r}: this name belongs to the engine; give the attribute another name and "
+                        f"name its source column beside the type: source_{name.strip('_')}: {{type: …, column: {name}}}"
+                    )
+                other = folded.setdefault(name.lower(), name)
+                if other != name:
+                    raise InputError(f"attributes {other!r} and {name!r} differ in case only; rename one of them")
 
 
 def _schema_of(document: StreamDocument) -> StreamSchema:
-    _check_names([*document.attributes, *document.derived])
-    attributes = {
-        name: attribute_type(settings.type, where=f"attribute {name!r}")
-        for name, settings in document.attributes.items()
-    }
+    _check_names(document)
+    attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[Derived] = []
     for name, function in document.derived.items():
-        derived.append(_derived_of(name, function, attributes, derived))
+        with _at("derived", name):
+            derived.append(_derived_of(name, function, attributes))
         attributes[name] = _type_of(derived[-1], attributes)
-    source = Source(
-        format=document.source.format,
-        paths=tuple(PathTemplate(text) for text in document.source.path),
-        timestamp_column=document.timestamp.column,
-        timestamp_format=document.timestamp.format,
-        columns={name: settings.column or name for name, settings in document.attributes.items()},
-        header=document.source.header,
-        names=tuple(document.source.columns),
-        delimiter=document.source.delimiter,
-        quote=document.source.quote,
-    )
-    raw = {name for name in attributes if name not in document.derived}
-    for name in document.key:
-        if name in document.derived:
-            raise InputError(f"key {name!r} is a derived attribute; a key is made of attributes that are read")
-    quality = Quality(
-        max_rejected_share=document.quality.max_rejected_share,
-        expectations=tuple(_expectation_of(e, attributes, raw) for e in document.quality.expectations),
-        row_count=RowCount(**document.quality.row_count.model_dump()),
-    )
-    if quality.row_count.at_least > quality.row_count.at_most:
-        raise InputError("quality.row_count: at_least is greater than at_most")
-    return StreamSchema(
-        name=document.name,
-        base_type=document.base_type,
-        type_attribute=document.type_attribute,
-        attributes=attributes,
-        types=None if document.types is None else tuple(document.types),
-        key=tuple(document.key),
-        on_missing=document.on_missing,
-        timezone=document.timezone,
-        source=source,
-        derived=tuple(derived),
-        quality=quality,
-    )
+    for index, name in enumerate(document.key):
+        with _at("key", index):
+            if name in document.derived:
+                raise InputError(f"key {name!r} is a derived attribute; a key is made of attributes that are read")
+            _known(name, [*document.attributes, TIMESTAMP], "key")
+    with _at("type_attribute"):
+        _known(document.type_attribute, list(document.attributes), "type_attribute")
+        if attributes[document.type_attribute] not in (ValueType.STRING, ValueType.INT64):
+            kind = attributes[document.type_attribute].value
+            raise InputError(f"type_attribute {document.type_attribute!r} must be string or int64, not {kind}")
+    with _at("timezone"):
+        check_timezone(document.timezone)
+    source, quality = _source_of(document), _quality_of(document, attributes)
+    with _at("name"):
+        return StreamSchema(
+            name=document.name,
+            base_type=document.base_type,
+            type_attribute=document.type_attribute,
+            attributes=attributes,
+            types=None if document.types is None else tuple(document.types),
+            key=tuple(document.key),
+            on_missing=document.on_missing,
+            timezone=document.timezone,
+            source=source,
+            derived=tuple(derived),
+            quality=quality,
+        )
 
 
-def _derived_of(
-    name: str, settings: DerivedSettings, attributes: dict[str, ValueType], earlier: list[Derived]
-) -> Derived:
+def _known(name: str, choices: list[str], what: str) -> None:
+    if name not in choices:
+        close = get_close_matches(name, choices, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(choices)}"
+        raise InputError(f"{what} {name!r} is no attribute that is read; {hint}")
+
+
+def _source_of(document: StreamDocument) -> Source:
+    with _at("source", "path"):
+        paths = tuple(PathTemplate(text) for text in document.source.path)
+    with _at("timestamp", "format"):
+        check_format(document.timestamp.format)
+    with _at("source"):
+        return Source(
+            format=document.source.format,
+            paths=paths,
+            timestamp_column=document.timestamp.column,
+            timestamp_format=document.timestamp.format,
+            columns={name: settings.column or name for name, settings in document.attributes.items()},
+            header=document.source.header,
+            names=tuple(document.source.columns),
+            delimiter=document.source.delimiter,
+            quote=document.source.quote,
+        )
+
+
+def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Quality:
+    settings = document.quality
+    expectations = []
+    for index, expected in enumerate(settings.expectations):
+        with _at("quality", "expectations", index):
+            _known(expected.column, list(document.attributes), "expectation on")
+            expectation = Expectation(**expected.model_dump())
+            if expectation.has_bounds and not attributes[expected.column].is_number:
+                raise InputError(f"expectation on {expected.column!r}: bounds are for int64 and float64 attributes")
+            expectations.append(expectation)
+    with _at("quality", "row_count"):
+        if settings.row_count.at_least > settings.row_count.at_most:
+            raise InputError("quality.row_count: at_least is greater than at_most")
+    return Quality(settings.max_rejected_share, tuple(expectations), RowCount(**settings.row_count.model_dump()))
+
+
+def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> Derived:
     if name in attributes:
         raise InputError(f"derived attribute {name!r} has the name of another attribute")
     function = settings.diff or settings.history
@@ -232,41 +287,3 @@ def _derived_of(
 
 def _type_of(derived: Derived, attributes: dict[str, ValueType]) -> ValueType:
     return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]
-
-
-def _expectation_of(settings: ExpectationSettings, attributes: dict[str, ValueType], raw: set[str]) -> Expectation:
-    expectation = Expectation(**settings.model_dump())
-    if settings.column == TIMESTAMP:
-        raise InputError("expectation on 'timestamp': that it is there and inside the day is always expected")
-    if settings.column not in raw:
-        raise InputError(
-            f"expectation on {settings.column!r}: no attribute that is read; there are: {', '.join(sorted(raw))}"
-        )
-    if expectation.has_bounds and not attributes[settings.column].is_number:
-        raise InputError(f"expectation on {settings.column!r}: bounds are for int64 and float64 attributes")
-    return expectation
-
-
-def _line_of(path: Path, message: str) -> int:
-    """The first line whose key or value the message quotes, so that the error points into the file."""
-    root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-    scalars: list[tuple[int, str]] = []
-
-    def collect(node: yaml.Node) -> None:
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                collect(key)
-                collect(value)
-        elif isinstance(node, yaml.SequenceNode):
-            for item in node.value:
-                collect(item)
-        elif isinstance(node, yaml.ScalarNode):
-            scalars.append((node.start_mark.line + 1, str(node.value)))
-
-    if root is not None:
-        collect(root)
-    quoted = [(message.find(repr(text)), line) for line, text in scalars if repr(text) in message]
-    if quoted:
-        return min(quoted)[1]
-    named = [line for line, text in scalars if message.startswith(text) or f" {text} " in f" {message} "]
-    return named[0] if named else 1

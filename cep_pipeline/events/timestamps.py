@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,20 @@ def check_format(text: str) -> None:
         raise InputError(f"timestamp format {text!r} must have a date: %Y, %m and %d")
     if "%f" in directives and not text.endswith("%f"):
         raise InputError(f"timestamp format {text!r}: fractions of a second (%f) can only stand at the end")
+
+
+def check_timezone(name: str) -> None:
+    """Refuse a time zone that this machine does not know.
+
+    Raises
+    ------
+    InputError
+        It is no IANA name, or the time zone database is missing.
+    """
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InputError(f"unknown timezone {name!r}; use a name such as America/New_York") from error
 
 
 @dataclass(frozen=True)

@@ -186,9 +186,10 @@ def ingest_days(
         raise InputError("the days to ingest must be given once each, in order")
     if not days:
         return
-    importing = start_import()
     folder = DataDirectory(f"{str(scratch).rstrip('/')}/ingest-{uuid.uuid4().hex}", "scratch")
     work = _Ingestion(spark, schema, tuple(days), str(data_root), folder, run_rows, range_rows, progress)
+    work.find_files()
+    importing = start_import()
     try:
         work.parse()
         work.merge()
@@ -269,16 +270,20 @@ class _Ingestion:
 
     # -- raw files to runs -------------------------------------------------------------------------------------------
 
-    def parse(self) -> None:
-        """Find the files of the days, and read each once for all of them."""
+    def find_files(self) -> None:
+        """Find the files of the days."""
         source = _source(self.schema)
-        wanted: dict[SourceFile, set[date]] = {}
         for state in self.days:
             files, missing = files_of_day(source.paths, self.data_root, state.day)
             state.files, state.missing = tuple(files), tuple(missing)
-            for file in files:
-                wanted.setdefault(file, set()).add(state.day)
         self._check_missing_files()
+
+    def parse(self) -> None:
+        """Read each file once, for all of its days."""
+        wanted: dict[SourceFile, set[date]] = {}
+        for state in self.days:
+            for file in state.files:
+                wanted.setdefault(file, set()).add(state.day)
         tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
         outcomes = self._run(tasks, _parse_or_fingerprint, "parse", "reading raw files")
         by_file: dict[SourceFile, list[Parsed]] = {}

@@ -46,7 +46,13 @@ def test_templates_that_say_no_file_are_refused(template: str, reason: str) -> N
 
 
 def test_files_of_a_day_come_in_order_of_their_names(tmp_path: Path) -> None:
-    for name in ("2014-08-03/b.csv", "2014-08-03/a.csv", "2014-08-04/c.csv", "2014-08-03/deep/d.csv", "2014-08-03/e.txt"):
+    for name in (
+        "2014-08-03/b.csv",
+        "2014-08-03/a.csv",
+        "2014-08-04/c.csv",
+        "2014-08-03/deep/d.csv",
+        "2014-08-03/e.txt",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     files, missing = files_of_day([PathTemplate("{day:%Y-%m-%d}/*.csv"), PathTemplate("none.csv")], str(tmp_path), DAY)

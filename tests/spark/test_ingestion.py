@@ -1,0 +1,453 @@
+from __future__ import annotations
+
+import gzip
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cep_pipeline.errors import CepError, DataError, InputError
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.quality import FailedValidation
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.spark.ingestion import IngestResult, ingest_day, ingest_days
+from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA, events_columns
+from cep_pipeline.warehouse.warehouse import Warehouse
+from tests.events.raw import CHECKOUT, HEADER, SHARED, trades, write_gzip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MONDAY, TUESDAY, WEDNESDAY = (date(2013, 10, day) for day in (7, 8, 9))
+
+
+class Ingester:
+    """Ingests into a folder of its own and reads back what the results name."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.data = folder / "data"
+        self.data.mkdir()
+
+    def directory(self, table: str, day: date) -> DataDirectory:
+        return DataDirectory(str(self.folder / "warehouse" / table / f"day={day}"), "run-1")
+
+    def days(self, schema: StreamSchema, days: Sequence[date], **options: Any) -> list[IngestResult]:
+        return list(
+            ingest_days(
+                self.spark,
+                schema,
+                days,
+                options.pop("data", self.data),
+                events_directory=lambda day: self.directory("events", day),
+                quarantine_directory=lambda day: self.directory("quarantine", day),
+                scratch=self.folder / "scratch",
+                **options,
+            )
+        )
+
+    def day(self, schema: StreamSchema, day: date = MONDAY, **options: Any) -> IngestResult:
+        (result,) = self.days(schema, [day], **options)
+        return result
+
+    def published(self) -> list[Path]:
+        return sorted((self.folder / "warehouse").rglob("*.parquet"))
+
+    def scratch(self) -> list[Path]:
+        return sorted((self.folder / "scratch").rglob("*.parquet"))
+
+
+def events_of(*results: IngestResult) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path, partitioning=None) for r in results for path in r.events_files])
+
+
+def quarantine_of(*results: IngestResult) -> list[dict[str, Any]]:
+    paths = [path for result in results for path in result.quarantine_files]
+    return [row for path in paths for row in pq.read_table(path, partitioning=None).to_pylist()]
+
+
+@pytest.fixture
+def ingest(spark: SparkSession, tmp_path: Path) -> Ingester:
+    return Ingester(spark, tmp_path)
+
+
+def rows_of(day: date, count: int, seed: int, *, equal: int = 3) -> list[str]:
+    """Trades of a day in order of time, with equal instants and some rows equal to others."""
+    generator = random.Random(seed)
+    instant = datetime(day.year, day.month, day.day, 9, 30)
+    rows: list[str] = []
+    while len(rows) < count:
+        instant += timedelta(milliseconds=generator.choice([0, 0, 1, 40]))
+        row = f"{generator.choice(['SPY', 'BAC', 'IBM'])},{instant},{generator.randint(1, 999) / 8},{len(rows) % 7}\n"
+        rows += [row] * generator.choice([1, 1, equal])
+    return rows[:count]
+
+
+def write_day(ingest: Ingester, day: date, rows: Sequence[str], name: str = "trades.csv.gz") -> Path:
+    return write_gzip(ingest.data / str(day) / name, HEADER + "".join(rows))
+
+
+# -- generated twins of the three layouts ------------------------------------------------------------------------------
+
+
+def test_a_day_of_trades(ingest: Ingester) -> None:
+    schema = trades(ingest.folder)
+    rows = rows_of(MONDAY, 500, 1)
+    write_day(ingest, MONDAY, rows)
+    result = ingest.day(schema)
+    assert (result.status, result.events, result.rejected) == ("events", 500, 0)
+    (path,) = result.events_files
+    assert Path(path).name.startswith("run-1-00000-0-")
+    assert pq.read_schema(path).names == events_columns(schema).names
+    table = events_of(result)
+    assert table.schema.remove_metadata() == events_columns(schema)
+    assert table.column("price").to_pylist() == [float(row.split(",")[2]) for row in rows]
+    first = MONDAY.toordinal() * 2**40
+    assert table.column("seq").to_pylist() == list(range(first, first + 500))
+    assert set(table.column("day").to_pylist()) == {MONDAY}
+    assert table.column("timestamp")[0].as_py() == datetime.fromisoformat(rows[0].split(",")[1]).replace(
+        tzinfo=UTC
+    ) + timedelta(hours=4)
+    assert table.column("diff")[0].as_py() is None
+    assert len(table.column("past")[499].as_py()) == 3
+    assert result.validation["success"] is True
+    (raw_file,) = result.fingerprint.raw_files
+    assert (raw_file.name, raw_file.size) == (
+        "2013-10-07/trades.csv.gz",
+        (ingest.data / "2013-10-07/trades.csv.gz").stat().st_size,
+    )
+    assert result.fingerprint.carry_in == Carry().digest
+    assert ingest.scratch() == []
+
+
+def test_headerless_minute_bars_of_two_files(ingest: Ingester) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")
+    one = [f"MSFT,2008020109{minute:02},1,2,1,{minute + 1},10\n" for minute in range(20)]
+    two = [f"AAPL,2008020109{minute:02},1,2,1,{minute + 1},10\n" for minute in range(20)]
+    (ingest.data / "NASDAQ_MEDIUM.txt").write_text("".join(one) + "MSFT,2008020410100,1,1,1,1,1\n")
+    (ingest.data / "NASDAQ_AAPL_AMZN_GOOG.txt").write_text("".join(two))
+    schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.1))
+    result = ingest.day(schema, date(2008, 2, 1))
+    table = events_of(result)
+    # Equal instants are in order of the files' names.
+    assert table.column("ticker").to_pylist() == ["AAPL", "MSFT"] * 20
+    assert table.column("close_diff").to_pylist() == [None, None] + [1.0] * 38
+    assert table.column("close_history")[39].as_py() == [float(value) for value in range(1, 21)]
+    # A row without a usable time belongs to the first day that has a row.
+    (rejected,) = quarantine_of(result)
+    assert (rejected["day"], rejected["file"], rejected["line"]) == (date(2008, 2, 1), "NASDAQ_MEDIUM.txt", 21)
+
+
+def traffic_month(days: range, sensors: int = 3) -> pa.Table:
+    stamps, reports = [], []
+    for day in days:
+        for step in range(4):
+            for sensor in range(sensors):
+                stamps.append(datetime(2014, 8, day, step * 6))
+                reports.append(sensor)
+    count = len(stamps)
+    return pa.table(
+        {
+            "report_id": pa.array(reports, pa.int32()),
+            "timestamp": pa.array(stamps, pa.timestamp("ms")),
+            "status": pa.array(["OK"] * count),
+            "avg_speed": pa.array([index % 50 for index in range(count)], pa.int16()),
+            "vehicle_count": pa.array([1] * count, pa.int16()),
+            "avg_measured_time": pa.array([1] * count, pa.int32()),
+            "median_measured_time": pa.array([1] * count, pa.int32()),
+        }
+    )
+
+
+def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
+    month = traffic_month(range(1, 6))
+    again = month.take([0, 0, 15])
+    outside = month.slice(0, 1).set_column(1, "timestamp", pa.array([datetime(2014, 9, 1)], pa.timestamp("ms")))
+    pq.write_table(pa.concat_tables([month, again, outside]), ingest.data / "2014-08.parquet", row_group_size=7)
+    schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.5))
+    days = [date(2014, 8, day) for day in range(1, 7)]
+    results = ingest.days(schema, days, run_rows=20)
+    assert [result.events for result in results] == [12] * 5 + [0]
+    assert [result.rejected for result in results] == [3, 1, 0, 0, 0, 0]
+    assert [result.status for result in results] == ["events"] * 5 + ["empty"]
+    rejected = quarantine_of(*results)
+    assert [(row["day"].day, row["line"]) for row in rejected] == [(1, 61), (1, 62), (1, 64), (2, 63)]
+    assert rejected[0]["reason"].startswith(
+        "repeated key (report_id=0, timestamp=2014-07-31 22:00:00+00:00): first in "
+    )
+    assert rejected[0]["reason"].endswith("2014-08.parquet on line 1")
+    assert "outside the file's period, 2014-08-01 to 2014-08-31" in rejected[2]["reason"]
+    assert {(row["file"]) for row in rejected} == {"2014-08.parquet"}
+    # One day at a time gives the same files' contents.
+    carry: Any = {}
+    for result in results:
+        alone = ingest.day(schema, result.day, carry_in=carry)
+        carry = alone.carry_out
+        assert alone.carry_out == result.carry_out
+        assert alone.fingerprint == result.fingerprint
+        if result.events:
+            assert events_of(alone).equals(events_of(result))
+        assert quarantine_of(alone) == quarantine_of(result)
+
+
+def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
+    schema = trades(ingest.folder)
+    write_day(ingest, MONDAY, [*rows_of(MONDAY, 50, 1), "SPY,1\n"])
+    warehouse = Warehouse.open(ingest.folder / "tables")
+    tables = warehouse.stream(schema)
+    result = ingest_day(
+        ingest.spark,
+        schema,
+        MONDAY,
+        ingest.data,
+        events_directory=tables.events_directory(MONDAY, run_id="run-1"),
+        quarantine_directory=tables.quarantine_directory(MONDAY, run_id="run-1"),
+        scratch=ingest.folder / "scratch",
+        carry_in=tables.carry_in(MONDAY),
+    )
+    with tables.day_lease(MONDAY, run_id="run-1") as lease:
+        tables.publish_quarantine(MONDAY, result.quarantine_files, lease=lease, fingerprint=result.fingerprint)
+        tables.publish_events(
+            MONDAY,
+            result.events_files,
+            lease=lease,
+            fingerprint=result.fingerprint,
+            carry_out=result.carry_out,
+            counts={"rejected": result.rejected},
+        )
+    assert tables.read_events(MONDAY, MONDAY).equals(events_of(result).drop_columns(["day"]))
+    assert tables.read_quarantine().to_pylist() == quarantine_of(result)
+    assert tables.carry_in(TUESDAY) == result.carry_out
+    assert not tables.stale_days(schema=schema.digest)
+
+
+# -- order, cuts and carry ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [[], ["symbol", "timestamp", "price", "size"], ["symbol", "price", "size"]])
+def test_any_cut_into_files_runs_and_ranges_gives_the_same_day(ingest: Ingester, key: list[str]) -> None:
+    schema = trades(ingest.folder, key=key, quality={"max_rejected_share": 1})
+    rows = rows_of(MONDAY, 400, 2)
+    random.Random(3).shuffle(rows)
+    # The order of arrival is by file and line, so equal instants keep it.
+    parts = [rows[:150], rows[150:151], rows[151:]]
+    for number, part in enumerate(parts):
+        write_day(ingest, MONDAY, part, f"trades{number}.csv.gz")
+    cut = ingest.day(schema, run_rows=60, range_rows=50)
+    assert len(cut.events_files) > 1 or (key and "timestamp" not in key)
+    whole = ingest.day(schema)
+    assert events_of(cut).equals(events_of(whole))
+    assert quarantine_of(cut) == quarantine_of(whole)
+    expected, seen = [], set()
+    for arrival, row in enumerate(rows):
+        symbol, stamp, price, size = row.strip().split(",")
+        identity = {"symbol": symbol, "timestamp": stamp, "price": price, "size": size}
+        if key and tuple(identity[name] for name in key) in seen:
+            continue
+        seen.add(tuple(identity[name] for name in key))
+        expected.append((stamp if "." in stamp else f"{stamp}.000000", arrival, symbol, float(price)))
+    table = events_of(whole)
+    assert list(zip(table.column("symbol").to_pylist(), table.column("price").to_pylist(), strict=True)) == [
+        entry[2:] for entry in sorted(expected)
+    ]
+
+
+def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> None:
+    schema = trades(ingest.folder, on_missing="skip")
+    for day, count in ((MONDAY, 50), (WEDNESDAY, 60)):
+        write_day(ingest, day, rows_of(day, count, day.day))
+    together = ingest.days(schema, [MONDAY, TUESDAY, WEDNESDAY])
+    assert [result.status for result in together] == ["events", "skipped", "events"]
+    monday = ingest.day(schema, MONDAY)
+    wednesday = ingest.day(schema, WEDNESDAY, carry_in=monday.carry_out, earlier_row_counts=[monday.events])
+    assert events_of(*together).equals(events_of(monday, wednesday))
+    assert together[2].carry_out == wednesday.carry_out
+    assert together[2].fingerprint == wednesday.fingerprint
+    assert together[2].validation == wednesday.validation
+    assert events_of(wednesday).column("diff").null_count == 0
+
+
+# -- what is missing, empty, changed or broken -------------------------------------------------------------------------
+
+
+def test_missing_days(ingest: Ingester) -> None:
+    with pytest.raises(InputError, match=r"day 2013-10-07: no file .*/2013-10-07/trades\*\.csv\.gz.*on_missing"):
+        ingest.day(trades(ingest.folder))
+    empty = ingest.day(trades(ingest.folder, on_missing="empty"))
+    assert (empty.status, empty.events, empty.events_files) == ("empty", 0, ())
+    assert empty.notes[0].startswith("no file ")
+    skipped = ingest.day(trades(ingest.folder, on_missing="skip"), carry_in={"version": 1, "last_values": {}})
+    assert (skipped.status, skipped.validation) == ("skipped", {})
+
+
+def test_a_day_that_a_wider_file_does_not_hold_is_missing(ingest: Ingester) -> None:
+    source = {"format": "csv", "path": "all.csv"}
+    (ingest.data / "all.csv").write_text(HEADER + "".join(rows_of(MONDAY, 5, 1)))
+    assert ingest.day(trades(ingest.folder, source=source)).events == 5
+    with pytest.raises(InputError, match=r"day 2013-10-08: no row of this day in all\.csv"):
+        ingest.day(trades(ingest.folder, source=source), TUESDAY)
+
+
+@pytest.mark.parametrize("content", [b"", HEADER.encode()])
+def test_empty_files_are_days_without_events(ingest: Ingester, content: bytes) -> None:
+    write_gzip(ingest.data / str(MONDAY) / "trades.csv.gz", content)
+    result = ingest.day(trades(ingest.folder))
+    assert (result.status, result.events) == ("empty", 0)
+    assert result.notes == ("2013-10-07/trades.csv.gz: the file has no rows",)
+    assert len(result.fingerprint.raw_files) == 1
+
+
+def test_a_truncated_file_publishes_nothing(ingest: Ingester) -> None:
+    path = write_day(ingest, MONDAY, rows_of(MONDAY, 2000, 1))
+    path.write_bytes(path.read_bytes()[:-100])
+    write_day(ingest, TUESDAY, rows_of(TUESDAY, 10, 1))
+    with pytest.raises(InputError, match=r"2013-10-07/trades\.csv\.gz: the file is truncated or corrupt"):
+        ingest.days(trades(ingest.folder), [MONDAY, TUESDAY])
+    assert ingest.published() == []
+    assert ingest.scratch() == []
+
+
+def test_a_changed_header_is_explained(ingest: Ingester) -> None:
+    path = write_gzip(ingest.data / str(MONDAY) / "trades.csv.gz", "symbol,time,price,size\n")
+    with pytest.raises(InputError) as caught:
+        ingest.day(trades(ingest.folder))
+    assert all(text in str(caught.value) for text in (str(path), "'timestamp' is missing", "'time'"))
+
+
+def test_columns_that_are_not_listed_are_noted(ingest: Ingester) -> None:
+    write_gzip(ingest.data / str(MONDAY) / "trades.csv.gz", "_id,seq," + HEADER + "1,2," + rows_of(MONDAY, 1, 1)[0])
+    result = ingest.day(trades(ingest.folder))
+    assert result.events == 1
+    assert result.notes == ("2013-10-07/trades.csv.gz: columns that the schema does not list are left out: _id, seq",)
+
+
+def test_every_reason_reaches_the_quarantine_with_its_line(ingest: Ingester) -> None:
+    good = rows_of(MONDAY, 30, 1, equal=1)
+    good = [f"{row.rsplit(',', 1)[0]},{index + 100}\n" for index, row in enumerate(good)]
+    stamp = f"{MONDAY} 10:00:00"
+    bad = [
+        "SPY,1\n",
+        f"SPY,,1,1\nSPY,{TUESDAY} 00:00:00,1,1\n",
+        f",{stamp},1,1\n",
+        f"SPY,{stamp},x,1\n",
+        "SPY,never,1,1\n",
+        good[0],
+    ]
+    write_day(ingest, MONDAY, [*good, *bad])
+    result = ingest.day(trades(ingest.folder, key=["symbol", "timestamp", "size"]))
+    assert (result.events, result.rejected) == (30, 7)
+    rows = quarantine_of(result)
+    assert [row["line"] for row in rows] == [32, 33, 34, 35, 36, 37, 38]
+    assert [row["reason"].split(":")[0].split(" (")[0] for row in rows] == [
+        "unparsable row",
+        "missing timestamp",
+        "day 2013-10-08 is outside the file's period, 2013-10-07",
+        "missing event type",
+        "column 'price'",
+        "column 'timestamp'",
+        "repeated key",
+    ]
+    assert {row["day"] for row in rows} == {MONDAY}
+    assert rows[0]["raw"] == "SPY,1"
+    (path,) = result.quarantine_files
+    assert pq.read_schema(path).remove_metadata() == QUARANTINE_SCHEMA
+
+
+def test_too_many_rejected_rows_refuse_the_day(ingest: Ingester) -> None:
+    write_day(ingest, MONDAY, [*rows_of(MONDAY, 9, 1), "SPY,1\n"])
+    with pytest.raises(DataError, match=r"1 of 10 rows are rejected \(10\.00%\)(.|\n)*trades\.csv\.gz:11"):
+        ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.09}))
+    assert ingest.published() == []
+    assert ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.1})).rejected == 1
+
+
+def test_a_failed_expectation_refuses_the_day_after_the_days_before(ingest: Ingester) -> None:
+    write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
+    write_day(ingest, TUESDAY, [f"SPY,{TUESDAY} 10:00:00,0,1\n"])
+    write_day(ingest, WEDNESDAY, rows_of(WEDNESDAY, 10, 1))
+    finished = []
+    with pytest.raises(FailedValidation, match=r"2013-10-08(.|\n)*price") as caught:
+        for result in ingest_days(
+            ingest.spark,
+            trades(ingest.folder),
+            [MONDAY, TUESDAY, WEDNESDAY],
+            ingest.data,
+            events_directory=lambda day: ingest.directory("events", day),
+            quarantine_directory=lambda day: ingest.directory("quarantine", day),
+            scratch=ingest.folder / "scratch",
+        ):
+            finished.append(result.day)
+    assert finished == [MONDAY]
+    assert caught.value.document["success"] is False
+    assert {path.parent.name for path in ingest.published()} == {"day=2013-10-07"}
+
+
+def test_a_place_that_cannot_be_written_is_explained(ingest: Ingester) -> None:
+    write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
+    blocked = ingest.folder / "blocked"
+    blocked.write_text("a file where a folder should be")
+    with pytest.raises(CepError, match="blocked"):
+        ingest_day(
+            ingest.spark,
+            trades(ingest.folder),
+            MONDAY,
+            ingest.data,
+            events_directory=DataDirectory(str(blocked / "events"), "run"),
+            quarantine_directory=DataDirectory(str(blocked / "quarantine"), "run"),
+            scratch=ingest.folder / "scratch",
+        )
+    assert ingest.scratch() == []
+
+
+def test_a_row_count_far_from_the_median_is_a_warning(ingest: Ingester) -> None:
+    write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
+    result = ingest.day(trades(ingest.folder), earlier_row_counts=[1000, 1200])
+    (warning,) = result.warnings
+    assert "such as 10" in warning
+
+
+# -- the real data -----------------------------------------------------------------------------------------------------
+
+real = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not beside the checkout")
+
+
+@real
+def test_all_trades_of_a_real_day_are_events_equal_rows_too(ingest: Ingester) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "us_equity_trades.yaml")
+    result = ingest.day(schema, MONDAY, data=SHARED / "us_equity_trades")
+    assert (result.events, result.rejected, result.warnings) == (388_417, 0, ())
+    table = events_of(result)
+    with gzip.open(SHARED / "us_equity_trades" / "2013-10-07" / "trades.csv.gz", "rt") as lines:
+        prices = [float(line.split(",")[2]) for line in lines if not line.startswith('"symbol"')]
+    assert table.column("price").to_pylist() == prices
+    fields = list(schema.raw_attributes)
+    distinct = table.group_by(["timestamp", *fields]).aggregate([]).num_rows
+    assert 1 - distinct / 388_417 > 0.05
+
+
+@real
+def test_a_real_month_of_traffic_loses_exactly_its_duplicates(ingest: Ingester) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
+    days = [date(2014, 8, day) for day in range(1, 32)]
+    results = ingest.days(schema, days, data=SHARED / "aarhus_traffic")
+    assert sum(result.events for result in results) == 3_609_164 - 1_392
+    rejected = quarantine_of(*results)
+    assert len(rejected) == 1_392
+    assert all(row["reason"].startswith("repeated key (report_id=") for row in rejected)
+
+
+@real
+def test_the_real_minute_bars(ingest: Ingester) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")
+    result = ingest.day(schema, date(2008, 2, 1), data=SHARED / "nasdaq_minute_bars")
+    assert (result.events, result.rejected) == (1_652 + 1_365, 0)
+    assert len(events_of(result).column("ticker").unique()) == 7
