@@ -175,11 +175,11 @@ def test_matches_are_the_same(tables_of_airflow: StreamTables, tables_of_the_com
 
 
 def test_each_day_has_one_run_that_succeeded(tables_of_airflow: StreamTables) -> None:
-    runs = {run.day: run for run in tables_of_airflow.runs()}
+    # Beside the backfill Airflow schedules the day that ended last, for which there are no files.
+    runs = {run.day: run for run in tables_of_airflow.runs() if run.run_id.startswith("backfill__")}
     assert sorted(runs) == DAYS
     for day, run in runs.items():
         assert run.status == "succeeded"
-        assert run.run_id.startswith("backfill__")
         assert run.events == tables_of_airflow.read_events(day, day).num_rows
         assert run.plans == {"market": 1}
         assert run.validation is not None and run.validation["success"]
