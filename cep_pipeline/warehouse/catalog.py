@@ -16,6 +16,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpd
 from sqlalchemy.engine import Connection, Engine
 
 from cep_pipeline.warehouse.data_files import make_durable
+from cep_pipeline.warehouse.database import create_together
 
 CATALOG_NAME = "cep"
 
@@ -38,7 +39,7 @@ class WarehouseCatalog(SqlCatalog):
     def __init__(self, engine: Engine, location: str) -> None:
         MetastoreCatalog.__init__(self, CATALOG_NAME, warehouse=location)
         self.engine = engine
-        self._init_catalog()
+        create_together(self._init_catalog)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

@@ -14,7 +14,8 @@ reads after.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import sqlalchemy as sql
@@ -25,6 +26,7 @@ from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.layout import FORMAT_VERSION
 
 SQLITE_WAIT_S = 30.0
+_CREATE_ATTEMPTS = 10
 
 _metadata = sql.MetaData()
 
@@ -146,17 +148,25 @@ class Database:
             )
 
     def _create_tables(self) -> None:
-        if sql.inspect(self.engine).has_table(SETTINGS.name):
+        # A run that died while it made them may have left some.
+        if not _metadata.tables.keys() <= set(sql.inspect(self.engine).get_table_names()):
+            create_together(lambda: _metadata.create_all(self.engine))
+
+
+def create_together(create: Callable[[], None]) -> None:
+    """Create what is missing, though another process may create the same at the same time.
+
+    Whoever looks before and creates after the other finds it there already, and looks again.
+    """
+    for attempt in range(_CREATE_ATTEMPTS):
+        try:
+            create()
+        except (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError) as error:
+            if attempt == _CREATE_ATTEMPTS - 1 or "exists" not in str(error).lower():
+                raise
+            time.sleep(0.05 * (attempt + 1))
+        else:
             return
-        for last_try in (False, True):
-            try:
-                _metadata.create_all(self.engine)
-            except (exc.OperationalError, exc.ProgrammingError, exc.IntegrityError):
-                # Two processes that open a new warehouse at once both create; the second finds the first's tables.
-                if last_try or not sql.inspect(self.engine).has_table(SETTINGS.name):
-                    raise
-            else:
-                return
 
 
 def explain_database_error(name: str, error: exc.SQLAlchemyError) -> CepError:

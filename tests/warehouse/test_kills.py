@@ -1,4 +1,7 @@
-"""A publishing process is killed at every step of a publish and at random moments: each table is old or new."""
+"""A publishing process is killed at the steps of a publish and at random moments: each table is old or new.
+
+Every second step, and every one where the environment has CEP_LONG_TESTS.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
 
 EVENTS_A_DAY = 40
+STRIDE = 1 if os.environ.get("CEP_LONG_TESTS") else 2
 
 
 def open_later(location: Path | str, turn: int) -> StreamTables:
@@ -59,8 +63,9 @@ def publish_version(tables: StreamTables, version: float) -> None:
         )
 
 
-def kill_at_step(tables: StreamTables, step: int) -> None:
+def kill_at_step(step: int) -> None:
     """Let this process die just before its step-th file created, statement executed or transaction ended."""
+    import sqlalchemy.engine
     import sqlalchemy.event
     from pyiceberg.io.pyarrow import PyArrowFile
 
@@ -80,18 +85,17 @@ def kill_at_step(tables: StreamTables, step: int) -> None:
         return after_count
 
     PyArrowFile.create = counted(PyArrowFile.create)  # type: ignore[method-assign, assignment]
-    engine = tables.warehouse.database.engine
     for name in ("before_cursor_execute", "commit"):
-        sqlalchemy.event.listen(engine, name, count)
+        sqlalchemy.event.listen(sqlalchemy.engine.Engine, name, count)
 
 
 def _publish_and_die(location: str, turn: int, step: int) -> None:
     tables = open_later(location, turn)
-    kill_at_step(tables, step)
+    kill_at_step(step)
     publish_version(tables, float(turn))
 
 
-def test_a_kill_at_any_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> None:
+def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> None:
     location = tmp_path / "warehouse"
     publish_day(open_later(location, 0), TUESDAY, [5.0])
     published: float | None = None
@@ -111,11 +115,11 @@ def test_a_kill_at_any_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> Non
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-        step += 1
+        step += STRIDE
     # Kills came both before and after the commit of the events.
     assert set(outcomes[:-1]) == {False, True}
     assert outcomes[-1] is True
-    assert len(outcomes) > 20
+    assert len(outcomes) > 20 / STRIDE
 
 
 def _publish_for_ever(location: str, turn: int, started: Connection) -> None:
@@ -147,3 +151,24 @@ def test_a_kill_at_a_random_moment_leaves_one_whole_version(tmp_path: Path, seed
     tables = open_later(location, 9)
     publish_version(tables, 9000.0)
     assert version_of(tables) == 9000.0
+
+
+def _open_and_die(location: str, step: int) -> None:
+    kill_at_step(step)
+    open_later(location, 0)
+
+
+def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path) -> None:
+    for number, step in enumerate(range(0, 1000, 8 * STRIDE)):
+        location = tmp_path / f"warehouse-{number}"
+        process = CONTEXT.Process(target=_open_and_die, args=(str(location), step))
+        process.start()
+        process.join()
+        tables = open_later(location, 0)
+        publish_version(tables, 1.0)
+        assert version_of(tables) == 1.0
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+    assert process.exitcode == 0
+    assert number > 8 / STRIDE - 2
