@@ -1,0 +1,174 @@
+"""Runs over days: whatever the order, the repetition and the interruption, the same tables."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
+from tests.pipeline.project import DAYS, MONDAY, PATTERNS, ROWS, TUESDAY, WEDNESDAY, Project, published
+
+
+def ids(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return sorted((row["pattern"], row["match_id"]) for row in rows)
+
+
+def test_the_union_of_the_days_is_one_detection_over_all_of_them(project: Project) -> None:
+    outcome = project.run().run_days(DAYS)
+    tables = project.tables()
+    patterns = project.configuration.stream("ticks").pattern_set("all").patterns
+    whole = cep.detect(patterns, tables.read_events())
+    expected = [(name, match_id) for name, table in whole.items() for match_id in table["match_id"].to_pylist()]
+    assert len(expected) > 20
+    assert ids(published(tables)["matches"]) == sorted(expected)
+    assert any(
+        len({binding["seq"] >> 40 for binding in row["bindings"]}) > 1 for row in published(tables)["matches"]
+    ), "no match reaches over midnight: the test tests nothing"
+    counts = {name: sum(day.matches["all"][name] for day in outcome.days) for name in whole}
+    assert counts == {name: table.num_rows for name, table in whole.items()}
+
+
+def test_three_daily_runs_are_one_run_over_three_days(project: Project) -> None:
+    project.run(warehouse="together").run_days(DAYS)
+    for day in DAYS:
+        project.run(warehouse="apart").run_days([day])
+    assert published(project.tables("apart")) == published(project.tables("together"))
+
+
+@pytest.mark.parametrize("order", [order for order in permutations(range(3)) if order != (0, 1, 2)])
+def test_days_in_any_order_end_equal_once_stale_days_are_redone(project: Project, order: tuple[int, ...]) -> None:
+    project.run(warehouse="in_order").run_days(DAYS)
+    for number in order:
+        project.run().run_days([DAYS[number]])
+    stale = project.run().run_stale()
+    assert stale.days
+    assert published(project.tables()) == published(project.tables("in_order"))
+    assert project.run().run_stale().days == ()
+
+
+def test_a_second_run_has_nothing_to_do_and_a_redone_day_is_the_same(project: Project) -> None:
+    project.run().run_days(DAYS)
+    before = published(project.tables())
+    assert [day.status for day in project.run().run_days(DAYS).days] == ["fresh"] * 3
+    assert [day.status for day in project.run(redo=True).run_days([TUESDAY]).days] == ["done"]
+    assert published(project.tables()) == before
+    assert project.run().run_stale().days == ()
+
+
+def test_a_changed_raw_file_redoes_its_day_and_only_what_follows_from_it(project: Project) -> None:
+    project.run().run_days(DAYS)
+    # The last value of each kind stays, so that Tuesday's carry-out and with it Wednesday's events stay too.
+    project.write_day(TUESDAY, [ROWS[TUESDAY][0], *ROWS[TUESDAY][2:]])
+    outcome = project.run().run_days(DAYS)
+    assert (outcome.days[0].day, outcome.days[0].status) == (MONDAY, "fresh")
+    redone = {day.day: [step.name for step in day.steps] for day in outcome.days if day.status == "done"}
+    assert "ingest" in redone[TUESDAY]
+    assert WEDNESDAY not in redone or "ingest" not in redone[WEDNESDAY]
+    project.run(warehouse="anew").run_days(DAYS)
+    assert published(project.tables()) == published(project.tables("anew"))
+
+
+def test_a_changed_pattern_set_is_detected_again_over_the_events_that_are_there(project: Project) -> None:
+    project.run().run_days(DAYS)
+    events = project.tables().read_events()
+    (project.folder / "all.sase").write_text(PATTERNS.replace("a.diff > 1", "a.diff > 2"))
+    outcome = project.run().run_days(DAYS)
+    assert all("ingest" not in [step.name for step in day.steps] for day in outcome.days)
+    assert project.tables().read_events() == events
+    plan = project.tables().current_plan("all")
+    assert plan is not None and plan.version == 2 and "the pattern set has changed" in plan.reason
+    project.run(warehouse="anew").run_days(DAYS)
+    assert ids(published(project.tables())["matches"]) == ids(published(project.tables("anew"))["matches"])
+
+
+def test_later_days_use_the_plan_that_there_is(project: Project) -> None:
+    project.run().run_days(DAYS)
+    assert [record.version for record in project.tables().plans("all")] == [1]
+    assert {run.plans["all"] for run in project.tables().runs()} == {1}
+
+
+def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(project: Project) -> None:
+    project.run().run_days(DAYS)
+    before = published(project.tables())
+    project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,0"])
+    project.write_day(TUESDAY, [*ROWS[TUESDAY], "23:59:30,A,-5"])
+    with pytest.raises(DataError, match="2024-03-05"):
+        project.run(run_id="failing").run_days(DAYS)
+    after = published(project.tables())
+    assert len(after["events"]) == len(before["events"]) + 1
+    assert [e for e in after["events"] if e["seq"] >= TUESDAY.toordinal() << 40] == [
+        e for e in before["events"] if e["seq"] >= TUESDAY.toordinal() << 40
+    ]
+    records = {record.day: record for record in project.tables().runs() if record.run_id == "failing"}
+    assert records[MONDAY].status == "succeeded"
+    assert records[TUESDAY].status == "failed"
+    assert "failed validation" in records[TUESDAY].error and "-5" in records[TUESDAY].error
+    assert WEDNESDAY in records and records[WEDNESDAY].status == "failed"
+    project.write_day(TUESDAY)
+    project.run().run_days(DAYS)
+    project.run(warehouse="anew").run_days(DAYS)
+    assert published(project.tables()) == published(project.tables("anew"))
+
+
+def test_rejected_rows_are_published_with_their_reason(project: Project) -> None:
+    project.write_day(MONDAY, [*ROWS[MONDAY], "12:00:00,A,many", "24:00:00,A,1"])
+    outcome = project.run().run_days([MONDAY])
+    assert outcome.days[0].rejected == 2
+    rows = published(project.tables())["quarantine"]
+    assert [(row["file"], row["line"]) for row in rows] == [("2024-03-04.csv", 8), ("2024-03-04.csv", 9)]
+    assert "'many' is no int64" in str(rows[0]["reason"])
+
+
+def test_an_empty_day_is_published_and_looked_back_over(project: Project) -> None:
+    project.write_day(TUESDAY, [])
+    project.run().run_days(DAYS)
+    tables = project.tables()
+    assert [(record.day, record.events) for record in tables.days()] == [(MONDAY, 6), (TUESDAY, 0), (WEDNESDAY, 4)]
+    patterns = project.configuration.stream("ticks").pattern_set("all").patterns
+    whole = cep.detect(patterns, tables.read_events())
+    assert len(published(tables)["matches"]) == sum(table.num_rows for table in whole.values())
+
+
+def test_a_second_run_of_the_same_day_at_the_same_time_is_busy(project: Project) -> None:
+    with project.tables().day_lease(TUESDAY, run_id="other"), pytest.raises(BusyError, match="other"):
+        project.run().run_days(DAYS)
+    assert project.tables().days() == []
+    assert [day.status for day in project.run().run_days(DAYS).days] == ["done"] * 3
+
+
+def test_detection_alone_needs_published_events(project: Project) -> None:
+    with pytest.raises(InputError, match="no events are published"):
+        project.run(steps=frozenset({"detect"})).run_days([MONDAY])
+    project.run(steps=frozenset({"ingest"})).run_days([MONDAY])
+    assert project.tables().matches_days() == []
+    project.run(steps=frozenset({"detect"})).run_days([MONDAY])
+    assert [unit.final_day for unit in project.tables().matches_days()] == [MONDAY]
+
+
+def test_what_cannot_be_run_is_refused_before_anything_is_read(project: Project) -> None:
+    with pytest.raises(InputError, match="there is no step guess"):
+        project.run(steps=frozenset({"guess"})).run_days([MONDAY])
+    (project.folder / "all.sase").write_text("NAME n PATTERN SEQ(A a, ~B b, A c) WITHIN 1 hour")
+    with pytest.raises(UnsupportedPattern):
+        project.run().run_days([MONDAY])
+    assert project.tables().days() == []
+
+
+def test_a_missing_day_stops_the_run_and_says_what_to_do(project: Project) -> None:
+    (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
+    with pytest.raises(InputError, match="on_missing"):
+        project.run().run_days(DAYS)
+
+
+def test_matches_of_a_day_read_in_the_order_of_their_last_events(project: Project) -> None:
+    project.run().run_days(DAYS)
+    patterns = project.configuration.stream("ticks").pattern_set("all").patterns
+    whole = cep.detect(patterns, project.tables().read_events())
+    for name, table in whole.items():
+        read = project.tables().read_matches("all", pattern=name)
+        assert read["match_id"].to_pylist() == table["match_id"].to_pylist()
+        assert read["end_ts"].cast(pa.int64()).to_pylist() == table["end_ts"].cast(pa.int64()).to_pylist()
