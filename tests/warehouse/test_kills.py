@@ -1,7 +1,4 @@
-"""A publishing process is killed at the steps of a publish and at random moments: each table is old or new.
-
-Every second step, and every one where the environment has CEP_LONG_TESTS.
-"""
+"""A publishing process is killed at the steps of a publish and at random moments: each table is old or new."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
 
 EVENTS_A_DAY = 40
-STRIDE = 1 if os.environ.get("CEP_LONG_TESTS") else 2
 
 
 def open_later(location: Path | str, turn: int) -> StreamTables:
@@ -95,7 +91,8 @@ def _publish_and_die(location: str, turn: int, step: int) -> None:
     publish_version(tables, float(turn))
 
 
-def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.long), 2])
+def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path, stride: int) -> None:
     location = tmp_path / "warehouse"
     publish_day(open_later(location, 0), TUESDAY, [5.0])
     published: float | None = None
@@ -115,11 +112,11 @@ def test_a_kill_at_each_step_leaves_the_old_or_the_new_day(tmp_path: Path) -> No
         if process.exitcode == 0:
             break
         assert process.exitcode == -signal.SIGKILL
-        step += STRIDE
+        step += stride
     # Kills came both before and after the commit of the events.
     assert set(outcomes[:-1]) == {False, True}
     assert outcomes[-1] is True
-    assert len(outcomes) > 20 / STRIDE
+    assert len(outcomes) > 20 / stride
 
 
 def _publish_for_ever(location: str, turn: int, started: Connection) -> None:
@@ -158,8 +155,9 @@ def _open_and_die(location: str, step: int) -> None:
     open_later(location, 0)
 
 
-def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path) -> None:
-    for number, step in enumerate(range(0, 1000, 8 * STRIDE)):
+@pytest.mark.parametrize("stride", [pytest.param(2, marks=pytest.mark.long), 16])
+def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path, stride: int) -> None:
+    for number, step in enumerate(range(0, 1000, stride)):
         location = tmp_path / f"warehouse-{number}"
         process = CONTEXT.Process(target=_open_and_die, args=(str(location), step))
         process.start()
@@ -171,4 +169,4 @@ def test_a_warehouse_whose_making_was_killed_is_made_to_the_end(tmp_path: Path) 
             break
         assert process.exitcode == -signal.SIGKILL
     assert process.exitcode == 0
-    assert number > 8 / STRIDE - 2
+    assert number > 40 / stride
