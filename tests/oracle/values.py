@@ -144,7 +144,8 @@ def correlation(x: list[float | None], y: list[float | None]) -> float | None:
     if square == 0:
         return None
     covariance = sum(a * b for a, b in zip(deviations_x, deviations_y, strict=True))
-    return math.copysign(math.sqrt(covariance * covariance / square), covariance)
+    size = math.sqrt(covariance * covariance / square)
+    return -size if covariance < 0 else size
 
 
 def _deviations(numbers: list[float]) -> list[Fraction]:
