@@ -13,25 +13,30 @@ instruction where a CPU has it, and 3 to 5 times faster than LLVM's own substitu
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
-from itertools import count
+from functools import lru_cache
 
+from cep_pipeline.detection.fused.ir_text import WIDTH, FunctionText, offsets_table
 from cep_pipeline.detection.fused.shape import Constant, Operation, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.words import (
+    BETWEEN,
+    BUDGET,
+    CAPACITY,
+    COUNTERS,
+    FINISHED,
+    FIRST_OWNED,
+    INSIDE,
+    OUTER,
+    SCRATCH,
+    SCRATCH_STRIDE,
+    STATE,
+    argument_places,
+)
 from cep_pipeline.patterns.conditions import Comparator
 
-WIDTH = 16
-"""Doubles compared at a time: columns need as many readable elements behind their end."""
 OUTPUT_PADDING = 3 * WIDTH
 """Elements that the function may write behind the block's capacity."""
 ENTRY = "run"
 """Name of the generated function: one argument, the address of its words; it returns the number of matches."""
-
-# Places of the argument words before the arrays.
-STATE, COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, SCRATCH_STRIDE, FIRST_OWNED, HEADER = range(9)
-
-FINISHED, INSIDE, BETWEEN = 0, 1, 2
-"""First word of the state: nothing left (or not begun: then all state is 0), stopped inside, stopped between two
-iterations of the outermost loop."""
 
 _COMPARE = {
     Comparator.EQ: "oeq",
@@ -46,53 +51,23 @@ _DOUBLES = f"<{WIDTH} x double>"
 _BITS = f"<{WIDTH} x i1>"
 
 
-def argument_places(shape: Shape) -> dict[str, int]:
-    """First word of each group of arrays among the argument words, and `end`, their number.
-
-    `rows`, `out` and `prefix` have one array a level; `low` and `high` one for each bound, in the order of the levels;
-    then the columns and the constants.
-    """
-    levels = len(shape.levels)
-    lows = sum(len(level.lows) for level in shape.levels)
-    highs = sum(len(level.highs) for level in shape.levels)
-    places = {}
-    place = HEADER
-    for name, size in (
-        ("rows", levels),
-        ("out", levels),
-        ("prefix", levels),
-        ("low", lows),
-        ("high", highs),
-        ("column", shape.slots),
-        ("constant", shape.constants),
-    ):
-        places[name] = place
-        place += size
-    places["end"] = place
-    return places
-
-
 @lru_cache(maxsize=1024)
 def generate(shape: Shape) -> str:
     """The IR of a shape, as text: equal shapes give equal texts."""
     return _Function(shape).text()
 
 
-class _Function:
-    """One function in the making: lines of the current block, and the variables of the entry block."""
+class _Function(FunctionText):
+    """The function of one shape."""
 
     def __init__(self, shape: Shape) -> None:
+        super().__init__()
         self.shape = shape
         self.places = argument_places(shape)
         self.last = len(shape.levels) - 1
-        self._allocas: list[str] = []
-        self._lines: list[str] = []
-        self._names = count()
         self.index: list[str] = []  # place in its view of each bound level, i64
         self.row: list[str] = []  # what the output gets of each bound level, i32
         self.positions: list[tuple[str, str | None]] = []  # loop variables of each level behind the prefix
-
-    # -- text -------------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
         self._build()
@@ -109,67 +84,20 @@ class _Function:
                 f"declare {_DOUBLES} @llvm.sqrt.v{WIDTH}f64({_DOUBLES})",
                 f"define i64 @{ENTRY}(ptr noalias %words) {{",
                 "entry:",
-                *self._allocas,
+                *self.allocas,
                 "  br label %start",
                 "start:",
-                *self._lines,
+                *self.lines,
                 "}",
                 "",
             )
         )
-
-    def emit(self, line: str) -> None:
-        self._lines.append(f"  {line}")
-
-    def value(self, expression: str) -> str:
-        name = f"%v{next(self._names)}"
-        self.emit(f"{name} = {expression}")
-        return name
-
-    def label(self, hint: str) -> str:
-        return f"{hint}{next(self._names)}"
-
-    def begin(self, label: str) -> None:
-        self._lines.append(f"{label}:")
-
-    def variable(self, initial: str) -> str:
-        name = f"%a{next(self._names)}"
-        self._allocas.append(f"  {name} = alloca i64")
-        self.set(name, initial)
-        return name
-
-    def get(self, variable: str) -> str:
-        return self.value(f"load i64, ptr {variable}")
-
-    def set(self, variable: str, value: str) -> None:
-        self.emit(f"store i64 {value}, ptr {variable}")
-
-    def add_to(self, variable: str, value: str) -> None:
-        self.set(variable, self.value(f"add i64 {self.get(variable)}, {value}"))
-
-    def branch(self, condition: str, then: str, otherwise: str) -> None:
-        self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}")
-
-    def jump(self, label: str) -> None:
-        self.emit(f"br label %{label}")
 
     def word(self, place: int) -> str:
         return self.value(f"load i64, ptr {self.at('%words', str(place), 'i64')}")
 
     def pointer(self, place: int) -> str:
         return self.value(f"load ptr, ptr {self.at('%words', str(place), 'i64')}")
-
-    def at(self, base: str, index: str, kind: str) -> str:
-        return self.value(f"getelementptr {kind}, ptr {base}, i64 {index}")
-
-    def int32_at(self, base: str, index: str) -> str:
-        return self.value(f"load i32, ptr {self.at(base, index, 'i32')}, align 4")
-
-    def splat(self, value: str, kind: str, width: int) -> str:
-        one = self.value(f"insertelement <{width} x {kind}> poison, {kind} {value}, i32 0")
-        return self.value(
-            f"shufflevector <{width} x {kind}> {one}, <{width} x {kind}> poison, <{width} x i32> zeroinitializer"
-        )
 
     # -- the loops --------------------------------------------------------------------------------------------------
 
@@ -521,14 +449,3 @@ class _Function:
             return inside
         bits = self.value(f"zext i{WIDTH} {self.value(f'bitcast {_BITS} {passed} to i{WIDTH}')} to i32")
         return self.value(f"and i32 {bits}, {inside}")
-
-
-@cache
-def offsets_table() -> str:
-    """`@offsets`: for each mask of 8 bits the places of its bits, then zeros."""
-    entries = []
-    for mask in range(256):
-        places = [bit for bit in range(8) if mask >> bit & 1]
-        places += [0] * (8 - len(places))
-        entries.append("<8 x i8> <" + ", ".join(f"i8 {place}" for place in places) + ">")
-    return f"@offsets = internal constant [256 x <8 x i8>] [{', '.join(entries)}], align 64"

@@ -11,23 +11,21 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused import machine
-from cep_pipeline.detection.fused.generator import (
+from cep_pipeline.detection.fused.generator import ENTRY, OUTPUT_PADDING, generate
+from cep_pipeline.detection.fused.ir_text import WIDTH
+from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.fused.words import (
     BUDGET,
     CAPACITY,
     COUNTERS,
-    ENTRY,
     FINISHED,
     FIRST_OWNED,
     OUTER,
-    OUTPUT_PADDING,
     SCRATCH,
     SCRATCH_STRIDE,
     STATE,
-    WIDTH,
     argument_places,
-    generate,
 )
-from cep_pipeline.detection.fused.shape import Shape
 
 CANDIDATES_A_CALL = 1 << 31
 """Candidates tested before a call returns, block full or not, so that a run can be interrupted."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused import machine
-from cep_pipeline.detection.fused.generator import WIDTH, offsets_table
+from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.workspace import uninitialized
 
 PADDING = WIDTH
