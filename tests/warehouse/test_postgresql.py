@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -79,8 +80,6 @@ def catalog(server: str, request: pytest.FixtureRequest) -> str:
 
 
 def open_tables(location: Path | str, catalog: str, ahead_s: float = 0.0) -> StreamTables:
-    import time
-
     return Warehouse.open(location, catalog, clock=lambda: time.time() + ahead_s).stream(Trades())
 
 
@@ -117,6 +116,7 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     paths = write_events(tables, MONDAY, [2.0], run_id="slow")
     with later.day_lease(MONDAY, run_id="quick"), pytest.raises(BusyError, match="no longer holds"):
         tables.publish_events(MONDAY, paths, lease=slow, fingerprint=fingerprint, carry_out={})
+    slow.release()
     with tables.plan_lease("demo", run_id="run") as lease:
         tables.record_plan("demo", {}, lease=lease, explain="", reason="first", pattern_set_version="v1")
     with pytest.raises(BusyError):
