@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from cep_pipeline.errors import CepError
 
 _RAISED = re.compile(r"cep_pipeline\.errors\.\w+: (.*)")
-_EXCEPTION = re.compile(r"\w[\w.]*(Error|Exception)\b")
+_EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
 
 
 @contextmanager
@@ -22,11 +22,12 @@ def explain_failures(what: str) -> Iterator[None]:
         What the job does, for the message.
     """
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         yield
-    except Py4JJavaError as error:
-        raise CepError(f"{what}: {reason_of(str(error.java_exception))}") from error
+    except (Py4JJavaError, PySparkException) as error:
+        raise CepError(f"{what}: {reason_of(str(error))}") from error
 
 
 def reason_of(text: str) -> str:
@@ -37,9 +38,10 @@ def reason_of(text: str) -> str:
     >>> reason_of("org.apache.spark.SparkException: Job aborted: Traceback:\\nOSError: [Errno 5] Input/output error")
     'OSError: [Errno 5] Input/output error'
     """
+    text = text.partition("JVM stacktrace:")[0]
     raised = _RAISED.search(text)
     if raised:
         return raised[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if _EXCEPTION.match(line)]
+    named = [match[1] for line in lines if (match := _EXCEPTION.match(line))]
     return named[-1] if named else lines[0] if lines else "the Spark job failed"

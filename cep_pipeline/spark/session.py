@@ -6,15 +6,20 @@ import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.spark.failures import reason_of
 from cep_pipeline.spark.java import java_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
+_MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+_DRIVER_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL_MASTER = re.compile(r"local(\[|$)|local-cluster|spark://(127\.0\.0\.1|localhost)[:/]?")
 
 
@@ -33,14 +38,18 @@ def spark_session(
     Raises
     ------
     InputError
-        There is no Java, or the master cannot be reached or understood.
+        There is no Java, or the master is none that Spark knows.
+    CepError
+        Spark does not start, such as when the master cannot be reached.
     """
+    if master is not None and not _MASTER.fullmatch(master):
+        raise InputError(f"Spark master {master!r} is not known; use local[N], spark://HOST:PORT, k8s://URL or yarn")
     if not _is_submitted():
         # Under spark-submit the JVM runs already.
         os.environ.update(java_environment())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     settings = {
@@ -56,21 +65,18 @@ def spark_session(
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     settings |= dict(properties or {})
+    settings[_DRIVER_OPTIONS] = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {settings.get(_DRIVER_OPTIONS, '')}"
     builder = SparkSession.builder.appName(app_name).config(map=settings)
     if not submitted:
         builder = builder.master(master or "local[*]")
     try:
         return builder.getOrCreate()
-    except PySparkException as error:
-        raise InputError(f"Spark does not start with master {master!r}: {error}") from error
-    except Exception as error:
-        raise CepError(f"Spark does not start with master {master!r}: {_first_line(error)}") from error
+    except Py4JError as error:
+        raise CepError(
+            f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "
+            "runs, can be reached from here, and that this machine has memory and ports left"
+        ) from error
 
 
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ or "PYSPARK_SUBMIT_ARGS" in os.environ
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else repr(error))

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.spark import java
+from cep_pipeline.spark.failures import explain_failures, reason_of
+from cep_pipeline.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_no_java_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nonexistent/java")
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    monkeypatch.setattr(java, "_packaged_java", lambda: None)
+    java._java_environment.cache_clear()
+    with pytest.raises(InputError, match="Spark needs Java 17 or newer"):
+        spark_session("local[1]")
+    java._java_environment.cache_clear()
+
+
+@pytest.mark.parametrize("master", ["locale[2]", "", "spark:/host", "local["])
+def test_a_wrong_master_is_refused(master: str) -> None:
+    with pytest.raises(InputError, match="is not known"):
+        spark_session(master)
+
+
+def test_the_session_runs_this_interpreter_quietly(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.driver.host") == "127.0.0.1"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    import sys
+
+    found = spark.sparkContext.parallelize([0], 1).map(lambda _: sys.executable).collect()
+    assert found == [sys.executable]
+
+
+def test_the_failure_of_a_job_says_why(spark: SparkSession) -> None:
+    def fail(_: int) -> None:
+        raise OSError("the cable is cut")
+
+    with pytest.raises(CepError, match="counting: OSError: the cable is cut"), explain_failures("counting"):
+        spark.sparkContext.parallelize([0], 1).map(fail).collect()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "An error occurred:\n: java.lang.IllegalStateException: stopped\n\tat a.b(C:1)",
+            "java.lang.IllegalStateException: stopped",
+        ),
+        ("x\ncep_pipeline.errors.CepError: writing /a: the disk is full\n\tat y", "writing /a: the disk is full"),
+        ("nothing known", "nothing known"),
+        ("", "the Spark job failed"),
+    ],
+)
+def test_the_line_that_says_why(text: str, reason: str) -> None:
+    assert reason_of(text) == reason
