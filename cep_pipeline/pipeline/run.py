@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.quality import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.days import raw_files
 from cep_pipeline.pipeline.steps import (
@@ -30,7 +31,7 @@ from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cep_pipeline.spark.ingestion import IngestResult
+    from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.warehouse.fingerprints import RawFile
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -256,7 +257,7 @@ class PipelineRun:
         earlier = [record.events for record in self.tables.days() if record.day < first]
         spark = self.session()
         begin = time.perf_counter()
-        with self.observer.step(f"ingest {_span(list(by_day))}"):
+        with self.observer.step(f"ingest {_span(list(by_day))}") as progress:
             try:
                 for result in ingest_days(
                     spark,
@@ -268,10 +269,14 @@ class PipelineRun:
                     scratch=f"{self.tables.warehouse.location}/scratch",
                     carry_in=self.tables.carry_in(first),
                     earlier_row_counts=earlier,
+                    progress=progress,
                 ):
                     outcomes[result.day] = self._publish(by_day[result.day], result, time.perf_counter() - begin)
                     begin = time.perf_counter()
             except CepError as error:
+                failing = by_day.get(next((day for day in sorted(by_day) if day not in outcomes), first))
+                if failing is not None and isinstance(error, FailedValidation):
+                    failing.validation = error.document
                 return error
         return None
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cep_pipeline.detection.prepared import Boundary
-    from cep_pipeline.spark.ingestion import IngestResult
+    from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

@@ -1,8 +1,8 @@
-"""Raw files of some days to files of events and rejected rows that are ready to be published.
+"""Raw files of some days to staged days: checked, in order, each key once, validated.
 
-Four steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
-validation; derived attributes, seq and the files that are published. Spark distributes all but the third. What a day
-carries to the next is known after the second, so that days run in parallel although each depends on the one before.
+Three steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
+validation. Spark distributes the first two. What a day carries to the next is known after the second, so that days run
+in parallel although each depends on the one before.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.fs as pafs
 
-from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.carry import Carry
+from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.parquet_rows import ParquetRows
 from cep_pipeline.events.parts import (
     RUN_ROWS,
@@ -33,24 +32,20 @@ from cep_pipeline.events.parts import (
     read_run,
 )
 from cep_pipeline.events.paths import SourceFile, files_of_day
-from cep_pipeline.events.preprocessing import carry_lengths
-from cep_pipeline.events.quality import check_rejected_share, start_import, validate, validated_columns
-from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.settling import (
-    RANGE_ROWS,
-    FinishTask,
-    MergeTask,
-    QuarantineTask,
-    Settled,
-    finish_range,
-    merge_runs,
-    merge_tasks,
-    write_quarantine,
+from cep_pipeline.events.quality import (
+    FailedValidation,
+    check_rejected_share,
+    start_import,
+    validate,
+    validated_columns,
 )
-from cep_pipeline.spark.failures import explain_failures
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.settling import RANGE_ROWS, MergeTask, Settled, merge_runs, merge_tasks
+from cep_pipeline.events.staged import StagedDay
+from cep_pipeline.spark.preprocessing import IngestResult, preprocess_days
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.warehouse.data_files import DataDirectory, open_filesystem
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, RawFile
+from cep_pipeline.warehouse.fingerprints import RawFile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,46 +53,6 @@ if TYPE_CHECKING:
 _EXAMPLES = 5
 Task = TypeVar("Task")
 Outcome = TypeVar("Outcome")
-
-
-@dataclass(frozen=True)
-class IngestResult:
-    """What the raw files of a day became; nothing of it is published yet.
-
-    Parameters
-    ----------
-    day
-        The day.
-    status
-        `events`; `empty`: a day to publish without events; `skipped`: a day without files that is not published.
-    events_files, quarantine_files
-        Paths that successful attempts returned, to be handed to the warehouse.
-    events, rejected
-        Numbers of rows.
-    notes, warnings
-        Sentences for a person: what was left out, and what validation warns of.
-    validation
-        Its result document, JSON; empty for a skipped day.
-    carry_out
-        What the next day carries in, JSON.
-    fingerprint
-        What the events were made from.
-    seconds
-        Step -> wall-clock seconds, of all days that were ingested together.
-    """
-
-    day: date
-    status: Literal["events", "empty", "skipped"]
-    events_files: tuple[str, ...]
-    quarantine_files: tuple[str, ...]
-    events: int
-    rejected: int
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    validation: Mapping[str, Any]
-    carry_out: Mapping[str, Any]
-    fingerprint: EventsFingerprint
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def ingest_day(
@@ -182,26 +137,96 @@ def ingest_days(
     -----
     Memory is bounded by `run_rows` and `range_rows` events a task, whatever the size of files and days.
     """
+    folder = new_scratch(scratch)
+    try:
+        staged = stage_days(
+            spark,
+            schema,
+            days,
+            data_root,
+            scratch=folder,
+            earlier_row_counts=earlier_row_counts,
+            run_rows=run_rows,
+            range_rows=range_rows,
+            progress=progress,
+        )
+        yield from preprocess_days(
+            spark,
+            schema,
+            [day for day in staged if not day.failure],
+            events_directory=events_directory,
+            quarantine_directory=quarantine_directory,
+            carry_in=carry_in,
+            progress=progress,
+        )
+        for day in staged:
+            day.require()
+    finally:
+        remove_scratch(folder)
+
+
+def new_scratch(parent: str | Path) -> str:
+    """A folder of its own for the files of one ingestion, below a folder or URI that all workers reach."""
+    return f"{str(parent).rstrip('/')}/ingest-{uuid.uuid4().hex}"
+
+
+def remove_scratch(location: str) -> None:
+    """Remove the files of an ingestion; nothing happens where there are none."""
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        shutil.rmtree(path, ignore_errors=True)
+    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        filesystem.delete_dir(path)
+
+
+def stage_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    days: Sequence[date],
+    data_root: str | Path,
+    *,
+    scratch: str,
+    earlier_row_counts: Sequence[int] = (),
+    run_rows: int = RUN_ROWS,
+    range_rows: int = RANGE_ROWS,
+    progress: Progress | None = None,
+) -> list[StagedDay]:
+    """Read, check, order and validate days; their events stay in `scratch` until they are preprocessed.
+
+    Parameters
+    ----------
+    days
+        Ascending.
+    data_root
+        The folder or URI under which the source's paths lie.
+    scratch
+        Made by `new_scratch`, and removed by whoever made it.
+    earlier_row_counts, run_rows, range_rows, progress
+        As in `ingest_days`.
+
+    Returns
+    -------
+    list of StagedDay
+        One for each day, in order, up to the first that fails validation: that one says why, and is the last.
+
+    Raises
+    ------
+    InputError
+        A missing day (`on_missing: error`), a file that is truncated, corrupt or lacks a column.
+    """
     if list(days) != sorted(set(days)):
         raise InputError("the days to ingest must be given once each, in order")
     if not days:
-        return
-    folder = DataDirectory(f"{str(scratch).rstrip('/')}/ingest-{uuid.uuid4().hex}", "scratch")
-    work = _Ingestion(spark, schema, tuple(days), str(data_root), folder, run_rows, range_rows, progress)
+        return []
+    directory = DataDirectory(scratch, "scratch")
+    work = _Ingestion(spark, schema, tuple(days), str(data_root), directory, run_rows, range_rows, progress)
     work.find_files()
     importing = start_import()
-    try:
-        work.parse()
-        work.merge()
-        with work.timed("import"):
-            importing.result()
-        carry = Carry.from_json(carry_in or {})
-        failure = work.settle(carry, earlier_row_counts)
-        yield from work.finish(events_directory, quarantine_directory)
-        if failure is not None:
-            raise failure
-    finally:
-        _remove(folder.location)
+    work.parse()
+    work.merge()
+    with work.timed("import"):
+        importing.result()
+    return work.validate(earlier_row_counts)
 
 
 @dataclass
@@ -217,9 +242,8 @@ class _Day:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     validation: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
     skipped: bool = False
-    carry_in: Carry = field(default_factory=Carry)
-    carry_out: Carry = field(default_factory=Carry)
 
     @property
     def events(self) -> int:
@@ -254,7 +278,6 @@ class _Ingestion:
         self.days = [_Day(day) for day in days]
         self.raw_files: dict[str, RawFile] = {}
         self.seconds: dict[str, float] = {}
-        self._ready = 0
 
     def timed(self, step: str) -> _Timer:
         return _Timer(self.seconds, step)
@@ -263,7 +286,7 @@ class _Ingestion:
         self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
     ) -> list[Outcome]:
         what = f"{self.schema.name}: {doing}"
-        with self.timed(step), explain_failures(what):
+        with self.timed(step):
             return run_tasks(
                 self.spark, partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
             )
@@ -380,27 +403,27 @@ class _Ingestion:
             state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
             state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
 
-    # -- validation and carry ----------------------------------------------------------------------------------------
+    # -- validation --------------------------------------------------------------------------------------------------
 
-    def settle(self, carry_in: Carry, earlier_row_counts: Sequence[int]) -> CepError | None:
-        """Validate the days in order and carry from each to the next; returns why the first day that fails does."""
+    def validate(self, earlier_row_counts: Sequence[int]) -> list[StagedDay]:
+        """Validate the days in order, up to the first that fails."""
         counts = list(earlier_row_counts)
-        lengths = carry_lengths(self.schema)
-        carry = carry_in
+        reached: list[_Day] = []
         with self.timed("validate"):
             for state in self.days:
-                if not state.skipped:
-                    try:
-                        self._validate(state, counts)
-                    except CepError as error:
-                        return error
-                    counts.append(state.events)
-                state.carry_in = carry
-                for settled in state.settled:
-                    carry = carry.followed_by(settled.last_values, lengths)
-                state.carry_out = carry
-                self._ready += 1
-        return None
+                reached.append(state)
+                if state.skipped:
+                    continue
+                try:
+                    self._validate(state, counts)
+                except FailedValidation as error:
+                    state.failure, state.validation = str(error), error.document
+                    break
+                except DataError as error:
+                    state.failure = str(error)
+                    break
+                counts.append(state.events)
+        return [self._staged(state) for state in reached]
 
     def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
         examples = [example for rows in state.rejected for example in rows.examples][:_EXAMPLES]
@@ -415,47 +438,18 @@ class _Ingestion:
         validation.require(self.schema.name)
         state.validation, state.warnings = validation.document, validation.warnings
 
-    # -- files to publish --------------------------------------------------------------------------------------------
-
-    def finish(
-        self, events_directory: Callable[[date], DataDirectory], quarantine_directory: Callable[[date], DataDirectory]
-    ) -> list[IngestResult]:
-        """Write the files of the days that passed validation."""
-        ready = self.days[: self._ready]
-        finish: list[FinishTask] = []
-        quarantine: list[QuarantineTask] = []
-        lengths = carry_lengths(self.schema)
-        for state in ready:
-            position, carry = 0, state.carry_in
-            for settled in state.settled:
-                directory = events_directory(state.day)
-                finish.append(FinishTask(self.schema, settled, position, carry, directory))
-                position += settled.rows
-                carry = carry.followed_by(settled.last_values, lengths)
-            if state.rejected:
-                directory = quarantine_directory(state.day)
-                quarantine.append(QuarantineTask(state.day, state.rejected, directory))
-        tasks: list[FinishTask | QuarantineTask] = [*finish, *quarantine]
-        paths = self._run(tasks, _write, "write", "writing events")
-        written = list(zip(tasks, paths, strict=True))
-        return [self._result(state, written) for state in ready]
-
-    def _result(self, state: _Day, written: Sequence[tuple[FinishTask | QuarantineTask, str]]) -> IngestResult:
-        events_files = tuple(p for t, p in written if isinstance(t, FinishTask) and t.settled.day == state.day)
-        quarantine_files = tuple(p for t, p in written if isinstance(t, QuarantineTask) and t.day == state.day)
-        files = tuple(self.raw_files[file.name] for file in state.files)
-        return IngestResult(
+    def _staged(self, state: _Day) -> StagedDay:
+        return StagedDay(
             day=state.day,
-            status="skipped" if state.skipped else "events" if state.events else "empty",
-            events_files=events_files,
-            quarantine_files=quarantine_files,
-            events=state.events,
-            rejected=state.rejected_rows,
+            files=tuple(self.raw_files[file.name] for file in state.files),
+            schema=self.schema.digest,
+            settled=state.settled,
+            rejected=state.rejected,
             notes=tuple(dict.fromkeys(state.notes)),
             warnings=state.warnings,
             validation=state.validation,
-            carry_out=state.carry_out.to_json(),
-            fingerprint=EventsFingerprint(files, self.schema.digest, state.carry_in.digest),
+            failure=state.failure,
+            skipped=state.skipped,
             seconds=dict(self.seconds),
         )
 
@@ -484,21 +478,7 @@ def _parse_or_fingerprint(task: ParseTask | SourceFile, number: int, attempt: in
     return fingerprint_file(task) if isinstance(task, SourceFile) else parse_file(task, number, attempt)
 
 
-def _write(task: FinishTask | QuarantineTask, number: int, attempt: int) -> str:
-    return (
-        finish_range(task, number, attempt) if isinstance(task, FinishTask) else write_quarantine(task, number, attempt)
-    )
-
-
 def _source(schema: StreamSchema) -> Any:
     if schema.source is None:
         raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
     return schema.source
-
-
-def _remove(location: str) -> None:
-    filesystem, path = open_filesystem(location)
-    if isinstance(filesystem, pafs.LocalFileSystem):
-        shutil.rmtree(path, ignore_errors=True)
-    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
-        filesystem.delete_dir(path)

@@ -107,6 +107,7 @@ def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(proj
     assert records[MONDAY].status == "succeeded"
     assert records[TUESDAY].status == "failed"
     assert "failed validation" in records[TUESDAY].error and "-5" in records[TUESDAY].error
+    assert records[TUESDAY].validation is not None and records[TUESDAY].validation["success"] is False
     assert WEDNESDAY in records and records[WEDNESDAY].status == "failed"
     project.write_day(TUESDAY)
     project.run().run_days(DAYS)

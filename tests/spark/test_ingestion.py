@@ -16,7 +16,8 @@ from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.quality import FailedValidation
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.ingestion import IngestResult, ingest_day, ingest_days
+from cep_pipeline.spark.ingestion import ingest_day, ingest_days
+from cep_pipeline.spark.preprocessing import IngestResult
 from cep_pipeline.warehouse.data_files import DataDirectory
 from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA, events_columns
 from cep_pipeline.warehouse.warehouse import Warehouse

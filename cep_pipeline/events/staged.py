@@ -1,0 +1,124 @@
+"""A day between ingestion and preprocessing: checked and validated events in scratch files, nothing published yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any, Literal
+
+from cep_pipeline.errors import DataError
+from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.parts import RejectedRows
+from cep_pipeline.events.quality import FailedValidation
+from cep_pipeline.events.settling import Settled
+from cep_pipeline.warehouse.fingerprints import RawFile
+
+Status = Literal["events", "empty", "skipped"]
+
+
+@dataclass(frozen=True)
+class StagedDay:
+    """What the raw files of a day became before anything is derived.
+
+    Parameters
+    ----------
+    day
+        The day.
+    files
+        The raw files that it was made from.
+    schema
+        Digest of the stream schema that it was made by.
+    settled
+        Accepted events in ranges of time, in order.
+    rejected
+        The other rows.
+    notes, warnings
+        Sentences for a person: what was left out, and what validation warns of.
+    validation
+        Result document of the validation, JSON; empty for a skipped day.
+    failure
+        Why the day may not be published, or empty.
+    skipped
+        A day without files that is not published.
+    seconds
+        Step -> wall-clock seconds, of all days that were ingested together.
+    """
+
+    day: date
+    files: tuple[RawFile, ...]
+    schema: str
+    settled: tuple[Settled, ...] = ()
+    rejected: tuple[RejectedRows, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+    skipped: bool = False
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def events(self) -> int:
+        """Number of accepted events."""
+        return sum(settled.rows for settled in self.settled)
+
+    @property
+    def rejected_rows(self) -> int:
+        """Number of rejected rows."""
+        return sum(rows.rows for rows in self.rejected)
+
+    @property
+    def status(self) -> Status:
+        """`events`; `empty`: a day to publish without events; `skipped`: a day that is not published."""
+        return "skipped" if self.skipped else "events" if self.events else "empty"
+
+    def require(self) -> None:
+        """Refuse the day if it failed validation.
+
+        Raises
+        ------
+        DataError
+            Too many rejected rows, or, as `FailedValidation`, a failed critical expectation.
+        """
+        if self.failure:
+            raise FailedValidation(self.failure, self.validation) if self.validation else DataError(self.failure)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`: what one task hands to the next."""
+        return {
+            "day": self.day.isoformat(),
+            "files": [[file.name, file.size, file.sha256] for file in self.files],
+            "schema": self.schema,
+            "settled": [[part.path, part.rows, part.last_values.to_json()] for part in self.settled],
+            "rejected": [
+                [rows.day.isoformat() if rows.day else None, rows.path, rows.file, rows.rows, list(rows.examples)]
+                for rows in self.rejected
+            ],
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "validation": dict(self.validation),
+            "failure": self.failure,
+            "skipped": self.skipped,
+            "seconds": dict(self.seconds),
+        }
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
+        """Read the JSON form."""
+        day = date.fromisoformat(content["day"])
+        return cls(
+            day=day,
+            files=tuple(RawFile(*file) for file in content["files"]),
+            schema=content["schema"],
+            settled=tuple(Settled(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
+            rejected=tuple(
+                RejectedRows(date.fromisoformat(of) if of else None, path, file, rows, tuple(map(tuple, examples)))
+                for of, path, file, rows, examples in content["rejected"]
+            ),
+            notes=tuple(content["notes"]),
+            warnings=tuple(content["warnings"]),
+            validation=content["validation"],
+            failure=content["failure"],
+            skipped=content["skipped"],
+            seconds=content["seconds"],
+        )
