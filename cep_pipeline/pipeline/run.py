@@ -157,12 +157,19 @@ class PipelineRun:
         """Redo stale days, the earliest first, until no day (of `days`, if given) is stale."""
         begin = time.perf_counter()
         outcomes: list[DayOutcome] = []
+        tried: set[tuple[date, tuple[StaleDay, ...]]] = set()
         while True:
             published = [record.day for record in self.tables.days()]
-            stale = self._stale([day for day in published if days is None or day in days])
+            stale = {
+                day: items
+                for day, items in self._stale([day for day in published if days is None or day in days]).items()
+                if (day, tuple(items)) not in tried
+            }
             if not stale:
                 return self._outcome(outcomes, begin)
             first = min(stale)
+            # What redoing does not mend, such as a day whose files are gone, stays stale and is not tried again.
+            tried.add((first, tuple(stale[first])))
             outcomes += self._run_batch([first], stale)
 
     def _outcome(self, outcomes: Sequence[DayOutcome], begin: float) -> RunOutcome:
@@ -181,7 +188,7 @@ class PipelineRun:
             schema=self.stream.schema.digest,
             pattern_sets={pattern_set.name: pattern_set.version for pattern_set in self.pattern_sets},
         ):
-            if stale.day in days and (stale.step == "detect" or "ingest" in self.steps):
+            if stale.day in days and stale.step in self.steps:
                 found.setdefault(stale.day, []).append(stale)
         return found
 

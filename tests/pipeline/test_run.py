@@ -108,7 +108,7 @@ def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(proj
     assert records[TUESDAY].status == "failed"
     assert "failed validation" in records[TUESDAY].error and "-5" in records[TUESDAY].error
     assert records[TUESDAY].validation is not None and records[TUESDAY].validation["success"] is False
-    assert WEDNESDAY in records and records[WEDNESDAY].status == "failed"
+    assert WEDNESDAY not in records, "the day after it has nothing to do as long as Tuesday is as it was"
     project.write_day(TUESDAY)
     project.run().run_days(DAYS)
     project.run(warehouse="anew").run_days(DAYS)
@@ -173,3 +173,20 @@ def test_matches_of_a_day_read_in_the_order_of_their_last_events(project: Projec
         read = project.tables().read_matches("all", pattern=name)
         assert read["match_id"].to_pylist() == table["match_id"].to_pylist()
         assert read["end_ts"].cast(pa.int64()).to_pylist() == table["end_ts"].cast(pa.int64()).to_pylist()
+
+
+def test_what_redoing_does_not_mend_stays_stale_and_the_run_ends(project: Project) -> None:
+    schema = (project.folder / "ticks.yaml").read_text()
+    (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
+    project.run().run_days(DAYS)
+    (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
+    outcome = project.run().run_stale()
+    assert [(day.day, day.status) for day in outcome.days] == [(TUESDAY, "skipped")]
+    assert [record.day for record in project.tables().days()] == list(DAYS)
+
+
+def test_stale_matches_are_left_alone_by_a_run_that_only_ingests(project: Project) -> None:
+    project.run().run_days(DAYS)
+    (project.folder / "all.sase").write_text(PATTERNS.replace("a.diff > 1", "a.diff > 2"))
+    assert project.run(steps=frozenset({"ingest"})).run_stale().days == ()
+    assert len(project.run(steps=frozenset({"detect"})).run_stale().days) == 3
