@@ -95,7 +95,8 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
     Returns
     -------
     Array
-        int32, one for each row of `view`. A row without a key gets bounds that leave no range: nothing agrees with it.
+        int32, one for each row of `view`. A row without a key gets 0, which as upper bound leaves no range: nothing
+        agrees with it.
     """
     clock = "row" if bound.by_row else "time"
 
@@ -108,12 +109,9 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         if keyed.identity == view.identity:
             return ends
         if keyed.places is not None:
-            nowhere = len(candidates) if bound.low else 0
-            spread = np.full(len(keyed.in_stream_order), nowhere, np.int32)
+            spread = np.zeros(len(keyed.in_stream_order), np.int32)
             spread[keyed.places] = ends
             ends = spread
         return ends if view.places is None else ends[view.places]
 
-    return events.derive(
-        ("ends", clock, bound.delta, bound.low, keyed.identity, candidates.identity, view.identity), make
-    )
+    return events.derive(("ends", clock, bound.delta, keyed.identity, candidates.identity, view.identity), make)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cep_pipeline.detection.fused.ir_text import WIDTH, FunctionText, offsets_table
-from cep_pipeline.detection.fused.shape import Constant, Operation, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
+from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
+from cep_pipeline.detection.fused.shape import Shape, Term
 from cep_pipeline.detection.fused.words import (
     BETWEEN,
     BUDGET,
@@ -31,24 +32,11 @@ from cep_pipeline.detection.fused.words import (
     STATE,
     argument_places,
 )
-from cep_pipeline.patterns.conditions import Comparator
 
 OUTPUT_PADDING = 3 * WIDTH
 """Elements that the function may write behind the block's capacity."""
 ENTRY = "run"
 """Name of the generated function: one argument, the address of its words; it returns the number of matches."""
-
-_COMPARE = {
-    Comparator.EQ: "oeq",
-    Comparator.NE: "one",
-    Comparator.LT: "olt",
-    Comparator.LE: "ole",
-    Comparator.GT: "ogt",
-    Comparator.GE: "oge",
-}
-_BINARY = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
-_DOUBLES = f"<{WIDTH} x double>"
-_BITS = f"<{WIDTH} x i1>"
 
 
 @lru_cache(maxsize=1024)
@@ -57,16 +45,12 @@ def generate(shape: Shape) -> str:
     return _Function(shape).text()
 
 
-class _Function(FunctionText):
+class _Function(ComparingText):
     """The function of one shape."""
 
     def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.shape = shape
+        super().__init__(shape)
         self.places = argument_places(shape)
-        self.last = len(shape.levels) - 1
-        self.index: list[str] = []  # place in its view of each bound level, i64
-        self.row: list[str] = []  # what the output gets of each bound level, i32
         self.positions: list[tuple[str, str | None]] = []  # loop variables of each level behind the prefix
 
     def text(self) -> str:
@@ -80,8 +64,8 @@ class _Function(FunctionText):
                 "declare i32 @llvm.smax.i32(i32, i32)",
                 "declare double @llvm.fabs.f64(double)",
                 "declare double @llvm.sqrt.f64(double)",
-                f"declare {_DOUBLES} @llvm.fabs.v{WIDTH}f64({_DOUBLES})",
-                f"declare {_DOUBLES} @llvm.sqrt.v{WIDTH}f64({_DOUBLES})",
+                f"declare {DOUBLES} @llvm.fabs.v{WIDTH}f64({DOUBLES})",
+                f"declare {DOUBLES} @llvm.sqrt.v{WIDTH}f64({DOUBLES})",
                 f"define i64 @{ENTRY}(ptr noalias %words) {{",
                 "entry:",
                 *self.allocas,
@@ -193,7 +177,7 @@ class _Function(FunctionText):
         self.add_to(self.work, width)
         base = self.value(f"mul i64 {self.stride}, {level}")
         if spec.tests:
-            splats = self._splats(level)
+            splats = self.splats(level)
             selected = self.variable(base)
             self._chunks(level, start, end, splats, self.scratch, selected, bounded=False)
             found = self.get(selected)
@@ -239,7 +223,7 @@ class _Function(FunctionText):
         first = self.value(f"select i1 {resumed}, i64 {from_state}, i64 {start}")
         self.set(self.resuming, "0")
         before = self.get(self.matches)
-        splats = self._splats(level)
+        splats = self.splats(level)
         stopped = self._chunks(level, first, end, splats, self.out[level], self.matches, bounded=True)
         seen = self.value(f"call i64 @llvm.smin.i64(i64 {self.get(stopped)}, i64 {end})")
         width = self.value(f"sub i64 {seen}, {first}")
@@ -277,7 +261,7 @@ class _Function(FunctionText):
             more = self.value(f"and i1 {more}, {free}")
         self.branch(more, body, over)
         self.begin(body)
-        mask = self._mask(level, here, end, splats)
+        mask = self.mask(level, here, end, splats)
         self._compress(mask, here, target, filled)
         self.set(place, self.value(f"add i64 {here}, {WIDTH}"))
         self.jump(head)
@@ -351,101 +335,3 @@ class _Function(FunctionText):
 
     def _save(self, place: int, value: str | int) -> None:
         self.emit(f"store i64 {value}, ptr {self.at(self.state, str(place), 'i64')}")
-
-    # -- the tests --------------------------------------------------------------------------------------------------
-
-    def _splats(self, level: int) -> dict[Term, str]:
-        """What the tests of a level read of earlier levels only, computed once and spread over a vector."""
-        splats: dict[Term, str] = {}
-        for conjunct in self.shape.levels[level].tests:
-            for alternative in conjunct:
-                for test in alternative:
-                    for side in (test.left, test.right):
-                        self._splat_terms(side, level, splats)
-        if level == self.last and self.shape.owned_slot is not None:
-            latest = self.row[0]
-            for row in self.row[1:]:
-                latest = self.value(f"call i32 @llvm.smax.i32(i32 {latest}, i32 {row})")
-            wide = self.value(f"sext i32 {latest} to i64")
-            owned = self.value(f"icmp sge i64 {wide}, {self.first_owned}")
-            least = self.value(f"sitofp i64 {self.first_owned} to double")
-            self.least_row = self.splat(self.value(f"select i1 {owned}, double -1.0, double {least}"), "double", WIDTH)
-        return splats
-
-    def _splat_terms(self, term: Term, level: int, splats: dict[Term, str]) -> None:
-        if term in splats:
-            return
-        if all(slot.level < level for slot in slots_of(term)):
-            splats[term] = self.splat(self._scalar(term), "double", WIDTH)
-        elif isinstance(term, Operation):
-            for operand in term.operands:
-                self._splat_terms(operand, level, splats)
-
-    def _scalar(self, term: Term) -> str:
-        match term:
-            case Slot(level, slot):
-                at = self.at(self.columns[slot], self.index[level], "double")
-                return self.value(f"load double, ptr {at}, align 8")
-            case Constant(index):
-                return self.constants[index]
-            case Operation(operator, operands):
-                return self._operate(operator, [self._scalar(operand) for operand in operands], "double", "f64")
-
-    def _vector(self, term: Term, here: str, splats: dict[Term, str]) -> str:
-        if term in splats:
-            return splats[term]
-        match term:
-            case Slot(_, slot):
-                at = self.at(self.columns[slot], here, "double")
-                return self.value(f"load {_DOUBLES}, ptr {at}, align 8")
-            case Operation(operator, operands):
-                values = [self._vector(operand, here, splats) for operand in operands]
-                return self._operate(operator, values, _DOUBLES, f"v{WIDTH}f64")
-            case Constant():
-                raise AssertionError("constants are spread before the loop")
-
-    def _operate(self, operator: str, values: list[str], kind: str, suffix: str) -> str:
-        if operator == "negative":
-            return self.value(f"fneg {kind} {values[0]}")
-        if operator in ("abs", "sqrt"):
-            name = "fabs" if operator == "abs" else "sqrt"
-            return self.value(f"call {kind} @llvm.{name}.{suffix}({kind} {values[0]})")
-        result = self.value(f"{_BINARY[operator]} {kind} {values[0]}, {values[1]}")
-        if operator != "/":
-            return result
-        nan, zero = "0x7FF8000000000000", "0.0"
-        if kind == "double":
-            undefined = self.value(f"fcmp oeq double {values[1]}, {zero}")
-            return self.value(f"select i1 {undefined}, double {nan}, double {result}")
-        undefined = self.value(f"fcmp oeq {kind} {values[1]}, zeroinitializer")
-        nans = "<" + ", ".join([f"double {nan}"] * WIDTH) + ">"
-        return self.value(f"select {_BITS} {undefined}, {kind} {nans}, {kind} {result}")
-
-    def _mask(self, level: int, here: str, end: str, splats: dict[Term, str]) -> str:
-        """Bits of the 16 places from `here` that pass all tests and lie before `end`, i32."""
-        passed = ""
-        loaded: dict[Test, str] = {}
-        for conjunct in self.shape.levels[level].tests:
-            holds = ""
-            for alternative in conjunct:
-                together = ""
-                for test in alternative:
-                    if test not in loaded:
-                        left, right = (self._vector(side, here, splats) for side in (test.left, test.right))
-                        loaded[test] = self.value(f"fcmp {_COMPARE[test.comparator]} {_DOUBLES} {left}, {right}")
-                    together = self.value(f"and {_BITS} {together}, {loaded[test]}") if together else loaded[test]
-                holds = self.value(f"or {_BITS} {holds}, {together}") if holds else together
-            passed = self.value(f"and {_BITS} {passed}, {holds}") if passed else holds
-        if level == self.last and self.shape.owned_slot is not None:
-            at = self.at(self.columns[self.shape.owned_slot], here, "double")
-            rows = self.value(f"load {_DOUBLES}, ptr {at}, align 8")
-            owned = self.value(f"fcmp oge {_DOUBLES} {rows}, {self.least_row}")
-            passed = self.value(f"and {_BITS} {passed}, {owned}") if passed else owned
-        left = self.value(f"sub i64 {end}, {here}")
-        left = self.value(f"call i64 @llvm.smin.i64(i64 {left}, i64 {WIDTH})")
-        ones = self.value(f"shl i32 1, {self.value(f'trunc i64 {left} to i32')}")
-        inside = self.value(f"sub i32 {ones}, 1")
-        if not passed:
-            return inside
-        bits = self.value(f"zext i{WIDTH} {self.value(f'bitcast {_BITS} {passed} to i{WIDTH}')} to i32")
-        return self.value(f"and i32 {bits}, {inside}")

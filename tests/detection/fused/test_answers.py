@@ -89,6 +89,19 @@ def test_every_order_gives_the_same_matches(structure: str, ties: str) -> None:
             assert found(pattern, events, [order], block_rows=7) == answer, (condition, order)
 
 
+@pytest.mark.parametrize("ties", ["ARRIVAL", "STRICT", "ANY"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_a_slice_between_events_of_one_time_owns_by_the_stream_order(structure: str, ties: str) -> None:
+    pattern = pattern_of(f"PATTERN {structure} WITHIN 2 seconds TIES {ties}")
+    events = prepare(pattern, events_table(TIED))
+    answer = expected(pattern, events.table)
+    points = boundaries_of(events)
+    for order in (["a", "b", "c"], ["c", "b", "a"]) if len(pattern.operands) == 3 else (["b", "d", "a", "c"],):
+        for place, owned in enumerate(pairwise([*points, None])):
+            mine = [match for match in answer if max(row for _, row in match) == place]
+            assert found(pattern, events, [order], owned) == mine
+
+
 @pytest.mark.parametrize(
     "condition",
     [
