@@ -154,9 +154,12 @@ def estimate_day(
 
 
 def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
-    """The day's published statistics of a pattern set, None where there are none."""
+    """The day's published statistics of a pattern set, None where there are none, or only of other patterns."""
     content = work.tables.read_statistics(pattern_set.name, work.day)
-    return None if content is None else StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
+    if content is None:
+        return None
+    snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
+    return snapshot if snapshot.covers(pattern_set.patterns) else None
 
 
 def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> PlanRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -158,6 +158,15 @@ class StatisticsSnapshot:
                 f"{pattern.name!r}); estimate them again with this pattern among the patterns"
             )
         return self._rates[leaf.key]
+
+    def covers(self, patterns: Iterable[Pattern]) -> bool:
+        """Whether the rates of all leaves of the patterns are known, so that they can be planned."""
+        return all(
+            leaf_of(pattern, clause, variable.name).key in self._rates
+            for pattern in patterns
+            for clause in pattern.clauses
+            for variable in (*clause.positive, *clause.negated)
+        )
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
