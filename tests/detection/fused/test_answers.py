@@ -162,6 +162,23 @@ def test_conditions_on_edge_values(condition: str) -> None:
     assert found(pattern, events, [("b", "a")], block_rows=5) == answer
 
 
+@pytest.mark.parametrize(
+    "condition", ["a.x * b.x > a.id * b.id", "a.x * b.x - a.id * b.id = 1", "a.x * b.x * b.x != 0"]
+)
+def test_arithmetic_that_float64_would_round(condition: str) -> None:
+    """Every value is exact in float64, but products are not, and some exceed int64, which makes them null."""
+    large = [2**27 + 1, 2**27 - 1, 2**27, 2**32, 2**32 + 1, 94_906_267, 0, 1]
+    stream = [
+        {"timestamp": place, "kind": "AB"[place % 2], "x": large[place % 8], "id": large[(place * 3 + place // 8) % 8]}
+        for place in range(48)
+    ]
+    table = events_table(stream)
+    pattern = pattern_of(f"PATTERN AND(A a, B b) WHERE {condition} WITHIN 1 day")
+    answer = expected(pattern, table)
+    assert answer
+    assert found(pattern, prepare(pattern, table)) == answer
+
+
 def test_conditions_over_three_variables_filter_between_stages() -> None:
     stream = [
         {
