@@ -81,8 +81,8 @@ def expression_values(expression: Expression, source: ColumnSource, rows: Rows) 
     """
     count = bindings_of(rows)
     result = _evaluate(expression, source, rows)
-    if len(result) == count:
-        return result
+    if len(result) == count and (result.valid is None or len(result.valid) == count):
+        return result  # a constant that is null leaves a mask of one
     valid = None if result.valid is None else np.broadcast_to(result.valid, count)
     return Column(result.type, np.broadcast_to(result.values, count), valid, result.dictionary)
 

@@ -47,7 +47,7 @@ def test_slices_between_all_events_own_every_match_once(
 
 
 TIED = [
-    {"timestamp": second * 1_000_000, "kind": kind, "x": (7 * place) % 5, "y": float(place % 4), "id": place % 2}
+    {"timestamp": second * 1_000_000, "kind": kind, "x": (7 * place) % 3, "y": float(place % 4), "id": place % 2}
     for place, (second, kind) in enumerate(
         zip(
             [0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 5, 5, 5],
@@ -70,6 +70,8 @@ CONDITIONS = [
     "",
     "WHERE a.x < b.x",
     "WHERE [id]",
+    "WHERE [id, x]",
+    "WHERE [id] AND a.x = b.x AND c.x = b.x",
     "WHERE a.x = b.id",
     "WHERE a.id = b.id AND b.x = c.x AND a.y <= c.y",
     "WHERE a.x + b.x > c.x OR b.y = 2",
