@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -20,6 +20,7 @@ from cep_pipeline.errors import CepError, DataError, InputError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+log = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
@@ -70,21 +71,25 @@ def failures_explained() -> Iterator[None]:
 
 
 def run_step(step: str, stream: str, timezone: str) -> None:
-    """Run a step of the pipeline for the day of the current run, in the process of the task.
+    """Run a step that needs no Spark for the day of the current run, in the process of the task.
 
     Parameters
     ----------
     step
-        validate, plan or publish: `cep_pipeline.pipeline.steps` has a function of this name and `_day`.
+        A key of `cep_pipeline.pipeline.tasks.PLAIN_TASKS`.
     stream, timezone
         The stream, and its time zone.
     """
+    # Imported here: parsing a DAG file must not load what only its tasks need.
+    from cep_pipeline.pipeline.tasks import PLAIN_TASKS, DayTask
+
     context = get_current_context()
     day = business_day(context, timezone)
-    # Imported here: parsing a DAG file must not load what only its tasks need.
-    steps = import_module("cep_pipeline.pipeline.steps")
+    chosen = context["params"].get("pattern_set")
     with failures_explained():
-        getattr(steps, f"{step}_day")(configuration_path(), stream, day, context["run_id"])
+        notes = PLAIN_TASKS[step](DayTask(configuration_path(), stream, day, context["run_id"], chosen))
+    for note in notes or ():
+        log.warning("%s", note)
 
 
 class SparkJob(SparkSubmitOperator):

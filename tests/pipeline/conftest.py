@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.project import Project, make_project
-from tests.spark.conftest import spark as spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

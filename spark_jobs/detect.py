@@ -1,0 +1,10 @@
+"""Detect the matches that become final on a day."""
+
+from __future__ import annotations
+
+import sys
+
+from cep_pipeline.pipeline.spark_job import run_spark_job
+
+if __name__ == "__main__":
+    sys.exit(run_spark_job("detect", __doc__))

@@ -1,0 +1,92 @@
+"""The steps as a scheduler runs them end in the tables of `cep run`."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.pipeline.tasks import (
+    DayTask,
+    detect,
+    estimate_statistics,
+    ingest,
+    plan,
+    preprocess,
+    publish,
+    validate,
+)
+from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
+
+
+def day_task(project: Project, day: date) -> DayTask:
+    return DayTask(project.folder / "pipeline.yaml", "ticks", day, f"scheduled__{day}T00:00:00+00:00")
+
+
+def run_day(project: Project, day: date, *, twice: bool = False) -> None:
+    """All steps of a day, each once or, as after a retry, twice."""
+    task = day_task(project, day)
+    for step in (ingest, validate, preprocess, estimate_statistics, plan, detect):
+        for _ in range(1 + twice):
+            if step in (validate, plan):
+                step(task)  # type: ignore[call-arg]
+            else:
+                step(task, project.spark)  # type: ignore[call-arg]
+    publish(task)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_scheduled_days_give_the_tables_of_one_run(project: Project, twice: bool) -> None:
+    for day in DAYS:
+        run_day(project, day, twice=twice)
+    project.run(warehouse="run").run_days(DAYS)
+    assert published(project.tables()) == published(project.tables("run"))
+    assert project.run().run_stale().days == ()
+    records = {record.day: record for record in project.tables().runs()}
+    assert {record.status for record in records.values()} == {"succeeded"}
+    by_run = {record.day: record for record in project.tables("run").runs()}
+    for day in DAYS:
+        assert (records[day].events, records[day].rejected) == (by_run[day].events, by_run[day].rejected)
+        assert records[day].matches == by_run[day].matches
+        assert records[day].validation == by_run[day].validation
+        assert "detect all" in [step.name for step in records[day].steps]
+    assert list((project.folder / "warehouse" / "scratch").glob("*")) == []
+
+
+def test_a_day_that_fails_validation_is_stopped_before_anything_is_published(project: Project) -> None:
+    project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
+    task = day_task(project, MONDAY)
+    ingest(task, project.spark)
+    with pytest.raises(DataError, match="failed validation"):
+        validate(task)
+    with pytest.raises(DataError):
+        preprocess(task, project.spark)
+    assert project.tables().days() == []
+    (record,) = project.tables().runs()
+    assert record.status == "failed" and record.validation is not None and not record.validation["success"]
+
+
+def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project) -> None:
+    schema = (project.folder / "ticks.yaml").read_text()
+    (project.folder / "ticks.yaml").write_text(schema + "on_missing: skip\n")
+    (project.folder / "raw" / f"{TUESDAY}.csv").unlink()
+    run_day(project, TUESDAY)
+    assert project.tables().days() == []
+    (record,) = project.tables().runs()
+    assert (record.status, record.events) == ("succeeded", None)
+
+
+def test_a_step_without_the_one_before_says_so(project: Project) -> None:
+    with pytest.raises(InputError, match="run the day again from the step ingest"):
+        validate(day_task(project, MONDAY))
+
+
+def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
+    task = day_task(project, MONDAY)
+    ingest(task, project.spark)
+    schema = (project.folder / "ticks.yaml").read_text()
+    (project.folder / "ticks.yaml").write_text(schema.replace("{diff: {of: x}}", "{history: {of: x, length: 2}}"))
+    (project.folder / "all.sase").write_text("NAME n PATTERN A a WITHIN 1 second")
+    with pytest.raises(InputError, match="ingest it again"):
+        preprocess(task, project.spark)
