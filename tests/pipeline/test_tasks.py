@@ -86,7 +86,8 @@ def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> Non
     task = day_task(project, MONDAY)
     ingest(task, project.spark)
     schema = (project.folder / "ticks.yaml").read_text()
-    (project.folder / "ticks.yaml").write_text(schema.replace("{diff: {of: x}}", "{history: {of: x, length: 2}}"))
-    (project.folder / "all.sase").write_text("NAME n PATTERN A a WITHIN 1 second")
+    (project.folder / "ticks.yaml").write_text(
+        schema.replace("derived: {", "derived: {last: {history: {of: x, length: 2}}, ")
+    )
     with pytest.raises(InputError, match="ingest it again"):
         preprocess(task, project.spark)
