@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
 from cep_pipeline.errors import InputError
 
@@ -26,6 +27,15 @@ class Day(click.ParamType[date]):
             return date.fromisoformat(value)
         except ValueError:
             self.fail(f"{value!r} is no day; write it as 2013-10-07", param, ctx)
+
+
+def output_console() -> Console:
+    """Where a command prints its tables: as wide as the terminal, or wide enough for a file or a pipe."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+
+
+PIPE_WIDTH = 160
 
 
 def configuration_options(command: Command) -> Command:

@@ -12,7 +12,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, parse_parameters, pattern_file_options
+from cep_pipeline.cli.options import (
+    Command,
+    Day,
+    configuration_options,
+    output_console,
+    parse_parameters,
+    pattern_file_options,
+)
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +85,7 @@ class _Asked:
         )
 
 
-def _what_options(command):  # type: ignore[no-untyped-def]
+def _what_options(command: Command) -> Command:
     """Of what: files (without a warehouse), or a day of a configured stream."""
     command = click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")(command)
     command = click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")(
@@ -179,7 +186,7 @@ def statistics(as_json: bool, **options: object) -> None:
     if as_json:
         click.echo(json.dumps(snapshot.to_json(), indent=1))
         return
-    console = Console()
+    console = output_console()
     span = "no events"
     if snapshot.start_us is not None and snapshot.end_us is not None:
         first, last = (datetime.fromtimestamp(us / 1e6, UTC) for us in (snapshot.start_us, snapshot.end_us))

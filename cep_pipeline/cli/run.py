@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options
+from cep_pipeline.cli.options import Day, configuration_options, output_console
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _print_summary(
     tables: StreamTables,
     outcome: RunOutcome,
 ) -> None:
-    console = Console(width=max(100, Console().width) if not Console().is_terminal else None)
+    console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")

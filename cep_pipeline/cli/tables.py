@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options
+from cep_pipeline.cli.options import Day, configuration_options, output_console
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.schema import SEQ_PER_DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +66,7 @@ def matches(
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     tables = warehouse.open_stream(name)
     first, last = (day, day) if day else (first, last)
-    console = Console()
+    console = output_console()
     if count:
         shown = Table("day", "pattern", "matches", title=f"{name}: matches of pattern set {pattern_set}")
         shown.columns[2].justify = "right"
@@ -84,21 +85,29 @@ def matches(
     if not found.num_rows:
         console.print("no matches; `cep status` shows which days are published")
         return
-    shown = Table("day", "pattern", "first event", "last event", "events (variable: seq)", "returns")
+    shown = Table("pattern", "from (UTC)", "to", "events of the day", "returns")
     for row in found.to_pylist():
         shown.add_row(
-            row["final_day"].isoformat(),
             row["pattern"],
             _moment(row["start_ts"]),
-            _moment(row["end_ts"]),
-            ", ".join(f"{binding['variable']}: {binding['seq']}" for binding in row["bindings"]),
+            _moment(row["end_ts"], since=row["start_ts"]),
+            ", ".join(_binding(binding, row["final_day"]) for binding in row["bindings"]),
             _returns(row["returns"]),
         )
     console.print(shown)
+    console.print("an event is its variable and its position in its day; --out FILE writes seqs and match ids")
 
 
-def _moment(value: Any) -> str:
-    return str(value.isoformat(sep=" ", timespec="milliseconds")).removesuffix("+00:00")
+def _moment(value: datetime, since: datetime | None = None) -> str:
+    text = value.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
+    return text.partition(" ")[2] if since is not None and since.date() == value.date() else text
+
+
+def _binding(binding: dict[str, Any], final_day: date) -> str:
+    """A variable and the position of its event in its day, which is named where it is not the match's."""
+    ordinal, position = divmod(binding["seq"], SEQ_PER_DAY)
+    day = "" if ordinal == final_day.toordinal() else f"{date.fromordinal(ordinal)}/"
+    return f"{binding['variable']} {day}{position}"
 
 
 def _returns(text: str | None) -> str:
@@ -148,7 +157,7 @@ def status(config: Path, stream: str | None, data: Path | None, run_limit: int) 
     from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
-    console = Console()
+    console = output_console()
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
     if not names:
@@ -244,7 +253,7 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
     configuration = Configuration.load(config)
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
-    console = Console()
+    console = output_console()
     for table, done in report.by_table.items():
         console.print(f"{table}: " + ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in done.items()))
     console.print(

@@ -20,8 +20,8 @@ from cep_pipeline.events.paths import UNBOUNDED, open_raw
 from cep_pipeline.events.preprocessing import derive
 from cep_pipeline.events.rejection import Rejected
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
-from cep_pipeline.events.settling import FILE, SEQ_PER_DAY, first_of_each_key
+from cep_pipeline.events.schema import SEQ, SEQ_PER_DAY, TIMESTAMP, StreamSchema
+from cep_pipeline.events.settling import FILE, first_of_each_key
 from cep_pipeline.events.source import Source
 
 _EXAMPLES = 3

@@ -28,6 +28,8 @@ TIMESTAMP = "timestamp"
 SEQ = "seq"
 ORDER_COLUMNS: Mapping[str, ValueType] = {TIMESTAMP: ValueType.INT64, SEQ: ValueType.INT64}
 """The columns that order a stream; patterns reference them like attributes, as int64."""
+SEQ_PER_DAY = 1 << 40
+"""The seq of a published event is its day's ordinal times this, plus its position in the day."""
 ON_MISSING = ("error", "empty", "skip")
 
 ARROW_TYPES: Mapping[ValueType, pa.DataType] = {

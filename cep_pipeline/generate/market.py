@@ -220,7 +220,8 @@ class Market:
         log_move += own - before[stock]
         bounce = rng.integers(-1, 2, len(stock))  # between bid and ask
         cents = np.rint(opening[stock] * 100 * np.exp(log_move)).astype(np.int64) + bounce
-        return np.maximum(cents, 1)
+        positive: Integers = np.maximum(cents, 1)
+        return positive
 
 
 def _random(seed: int, *purpose: int) -> np.random.Generator:

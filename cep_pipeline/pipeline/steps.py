@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import look_back_us
-from cep_pipeline.events.settling import SEQ_PER_DAY
+from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.planning import Plan
