@@ -20,7 +20,6 @@ help:  ## This list
 
 run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of trades; ends with a summary
 	@$(BIN)/cep generate --missing-only
-	@$(BIN)/cep generate --missing-only
 	@$(BIN)/cep run $(ARGS)
 
 test: $(SETUP)  ## Run the tests and the examples of the docstrings
