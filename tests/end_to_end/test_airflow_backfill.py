@@ -29,17 +29,16 @@ FIRST = date(2025, 1, 6)
 DAYS = [FIRST + timedelta(days=k) for k in range(3)]
 BACKFILL_S = 600
 
-# Windows across midnight are there in other tests; what matters here is that both ways are the same.
 PATTERNS = """
 NAME rising
 PATTERN SEQ(SPY a, BAC b, SPY c)
 WHERE a.price < c.price AND b.diff > 0
-WITHIN 2 seconds
+WITHIN 2 seconds;
 
 NAME together
 PATTERN AND(AIG a, IBM b)
 WHERE a.size = b.size
-WITHIN 5 seconds
+WITHIN 5 seconds;
 """
 
 
@@ -72,24 +71,36 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def java_that_starts_fast() -> Iterator[None]:
+def environment() -> Iterator[None]:
+    """What the processes of this module get: a Java that starts fast, and no runs but those of the backfill."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        patch.setenv("AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE", "False")
         yield
 
 
 @pytest.fixture(scope="module")
-def tables_of_the_command(folder: Path, java_that_starts_fast: None) -> StreamTables:
+def command(folder: Path, environment: None) -> Iterator[subprocess.Popen[str]]:
+    """`cep run` over the days, running while Airflow starts."""
     configuration = write_pipeline(folder, "command")
-    command = [sys.executable, "-m", "cep_pipeline.cli", "run", "--config", str(configuration)]
     days = ["--from", DAYS[0].isoformat(), "--to", DAYS[-1].isoformat()]
-    done = subprocess.run([*command, "--stream", STREAM, *days], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    arguments = ["-m", "cep_pipeline.cli", "run", "--config", str(configuration), "--stream", STREAM, *days]
+    with subprocess.Popen(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def tables_of_the_command(folder: Path, command: subprocess.Popen[str]) -> StreamTables:
+    said, _ = command.communicate()
+    assert command.returncode == 0, said
     return Warehouse.open(folder / "warehouse_command").open_stream(STREAM)
 
 
 @pytest.fixture(scope="module")
-def airflow(folder: Path, java_that_starts_fast: None) -> Iterator[Any]:
+def airflow(folder: Path, command: subprocess.Popen[str]) -> Iterator[Any]:
     """An Airflow of its own, started and stopped by the script behind `make airflow`, after the backfill."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(CHECKOUT / "scripts"))
@@ -175,11 +186,11 @@ def test_matches_are_the_same(tables_of_airflow: StreamTables, tables_of_the_com
 
 
 def test_each_day_has_one_run_that_succeeded(tables_of_airflow: StreamTables) -> None:
-    # Beside the backfill Airflow schedules the day that ended last, for which there are no files.
-    runs = {run.day: run for run in tables_of_airflow.runs() if run.run_id.startswith("backfill__")}
+    runs = {run.day: run for run in tables_of_airflow.runs()}
     assert sorted(runs) == DAYS
     for day, run in runs.items():
         assert run.status == "succeeded"
+        assert run.run_id.startswith("backfill__")
         assert run.events == tables_of_airflow.read_events(day, day).num_rows
         assert run.plans == {"market": 1}
         assert run.validation is not None and run.validation["success"]
