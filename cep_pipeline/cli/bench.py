@@ -31,6 +31,11 @@ def bench(names: tuple[str, ...], events: tuple[str, ...], repetitions: int, mas
                   and DuckDB's bucketed join (where duckdb is installed); all must find the same matches
       ingestion   generated raw days to published events, start-up and imports aside
 
+    \b
+    Examples:
+      cep bench
+      cep bench detection --events 1000000 --repetitions 3 --out benchmarks.md
+
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
     from cep_pipeline.benchmarks.report import machine

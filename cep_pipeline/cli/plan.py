@@ -181,7 +181,15 @@ def explain(
 @_what_options
 @click.option("--json", "as_json", is_flag=True, help="The snapshot as JSON.")
 def statistics(as_json: bool, **options: object) -> None:
-    """Show the arrival rates and selectivities that plans are made from, and what each number rests on."""
+    """Show the arrival rates and selectivities that plans are made from, and what each number rests on.
+
+    \b
+    Examples:
+      cep statistics                                    of the latest day that has some
+      cep statistics --stream us_equity_trades --day 2013-10-07
+      cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
+                     --events 2013-10-07/trades.csv.gz
+    """
     _, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
     if as_json:
         click.echo(json.dumps(snapshot.to_json(), indent=1))

@@ -151,7 +151,13 @@ def write_table(table: pa.Table, path: Path) -> None:
 @click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
 def status(config: Path, stream: str | None, data: Path | None, run_limit: int) -> None:
-    """Show the published days, which of them are stale and why, the current plans, and the latest runs."""
+    """Show the published days, which of them are stale and why, the current plans, and the latest runs.
+
+    \b
+    Examples:
+      cep status
+      cep status --stream us_equity_trades --data DIR --runs 50
+    """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.days import find_stale_days
     from cep_pipeline.warehouse import Warehouse
@@ -244,7 +250,13 @@ def _print_runs(console: Console, runs: list[RunRecord]) -> None:
     help="Snapshots younger than this are kept.",
 )
 def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: float) -> None:
-    """Expire old snapshots and remove files that no snapshot names (of failed and killed runs)."""
+    """Expire old snapshots and remove files that no snapshot names (of failed and killed runs).
+
+    \b
+    Examples:
+      cep maintain
+      cep maintain --grace-hours 1 --keep-days 0      free what can be freed now
+    """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse import Warehouse
 
@@ -255,7 +267,8 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
     report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
     console = output_console()
     for table, done in report.by_table.items():
-        console.print(f"{table}: " + ", ".join(f"{number:,} {what.replace('_', ' ')}" for what, number in done.items()))
+        if any(done.values()):
+            console.print(f"{table}: " + ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in done.items()))
     console.print(
         f"removed {report.removed_files:,} files ({report.removed_bytes / 1e6:,.1f} MB), "
         f"expired {report.expired_snapshots:,} snapshots"

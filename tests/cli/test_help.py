@@ -1,0 +1,74 @@
+"""Help: every command teaches itself, at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.cli import COMMANDS
+from tests.cli.command_line import cep, cep_process, run_python
+
+HEAVY = ("great_expectations", "numba", "pandas", "pyiceberg", "pyspark", "sqlalchemy")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_an_example(command: str, tmp_path: Path) -> None:
+    done = cep(command, "--help", folder=tmp_path)
+    assert (done.code, done.errors) == (0, "")
+    assert f"cep {command}" in done.output.partition("Example")[2], "there is no example of the command"
+    options = done.output.partition("Options:")[2]
+    assert options and all(line.split(maxsplit=2)[1:] for line in options.splitlines() if line.startswith("  -"))
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("-h",), ()])
+def test_the_command_itself_lists_all_commands_and_a_first_session(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = cep_process(*arguments, folder=tmp_path)
+    text = done.output + done.errors
+    assert "Traceback" not in text
+    assert all(f"  {command} " in text for command in COMMANDS)
+    for line in ("cep generate", "cep run", "cep matches", "cep status", "Exit codes: 0 done, 2 wrong"):
+        assert line in text
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = """
+import sys
+from cep_pipeline.cli import COMMANDS, main
+for arguments in [[], *([command] for command in COMMANDS)]:
+    sys.argv = ["cep", *arguments, "--help"]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, (arguments, stop.code)
+print("imported:", *sorted({name.partition(".")[0] for name in sys.modules}))
+"""
+    done = run_python(code, folder=tmp_path)
+    assert done.code == 0, done.errors
+    imported = done.output.rpartition("imported:")[2].split()
+    assert "click" in imported
+    assert [name for name in HEAVY if name in imported] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("rum",), "rum"),
+        (("run", "--dya", "2024-03-04"), "--day"),
+        (("run", "--day", "4.3.2024"), "write it as 2013-10-07"),
+        (("detect", "--schema", "x.yaml"), "--patterns"),
+        (("matches", "--limit", "0"), "--limit"),
+        (("generate", "--stocks", "3"), "--stocks"),
+        (("bench", "everything"), "detection"),
+    ],
+)
+def test_wrong_arguments_are_told_with_exit_code_2(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = cep(*arguments, folder=tmp_path)
+    assert done.code == 2
+    assert words in done.errors
+    assert done.output == ""
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    done = cep("--version", folder=tmp_path)
+    assert (done.code, done.output) == (0, "cep, version 0.1.0\n")
