@@ -1,0 +1,212 @@
+"""The commands at work: what they print and write, on a small published project and on generated files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+import cep_pipeline as cep_package
+from tests.cli.command_line import CHECKOUT, Done, cep, cep_process
+from tests.pipeline.project import DAYS, MONDAY, Project, published
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATTERNS = CHECKOUT / "patterns" / "generated_trades.sase"
+SCHEMA = CHECKOUT / "streams" / "generated_trades.yaml"
+
+
+@pytest.fixture(scope="module")
+def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A generated day of trades, in its raw layout."""
+    folder = tmp_path_factory.mktemp("trades")
+    made = cep("generate", "--days", "1", "--stocks", "4", "--events-per-day", "4000", "--out", "raw", folder=folder)
+    assert (made.code, made.output) == (0, "")
+    assert "2025-01-06: 3,9" in made.errors and "raw/2025-01-06/trades.csv.gz" in made.errors
+    return folder
+
+
+def over_files(folder: Path) -> list[str | Path]:
+    return ["--patterns", PATTERNS, "--schema", SCHEMA, "--events", folder / "raw/2025-01-06/trades.csv.gz"]
+
+
+def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple[Project, Done]) -> None:
+    project, done = published_project
+    steps = [line for line in done.errors.splitlines() if not line.startswith(("WARNING", "Setting", "To adjust"))]
+    assert steps[:2] == ["start Spark", "ingest 3 days, 2024-03-04 to 2024-03-06"]
+    assert "2024-03-06: detect all" in steps
+    tables = project.tables()
+    for record in tables.days():
+        assert f"{record.day} │ {record.events:>6}" in done.output
+    matches = published(tables)["matches"]
+    for name in ("rising", "pairs", "jumps"):
+        assert f"{sum(row['pattern'] == name for row in matches)} │" in line_with(done.output, f"│ {name} ", last=True)
+    assert "plan 1 of all: dp_left_deep, cost throughput" in done.output
+    assert "b, a, c (swapping two neighbours)" in done.output
+    for word in ("rejected", "runner-up", "tables in warehouse", "cep matches --stream ticks", "all of it took"):
+        assert word in done.output
+
+
+def line_with(text: str, words: str, *, last: bool = False) -> str:
+    lines = [line for line in text.splitlines() if words in line]
+    assert lines, f"no line with {words!r} in\n{text}"
+    return lines[-1 if last else 0]
+
+
+def test_a_second_run_says_that_there_was_nothing_to_do(project: Project) -> None:
+    done = cep("run", "--from", "2024-03-04", "--to", "2024-03-06", folder=project.folder)
+    assert done.code == 0
+    assert "3 days had nothing to do (--redo does them again)" in done.output
+    assert "start Spark" not in done.errors
+
+
+def test_a_day_can_be_redone_and_stale_days_are_none(project: Project) -> None:
+    done = cep("run", "--day", "2024-03-05", "--redo", "--run-id", "again", folder=project.folder)
+    assert done.code == 0
+    assert "run again" in done.output
+    assert cep("run", "--stale", folder=project.folder).code == 0
+    assert {run.day for run in project.tables().runs() if run.run_id == "again"} == {DAYS[1]}
+
+
+def test_matches_are_shown_counted_and_written(project: Project) -> None:
+    all_matches = published(project.tables())["matches"]
+    shown = cep("matches", "--day", "2024-03-04", "--pattern", "rising", folder=project.folder)
+    wanted = [m for m in all_matches if m["final_day"] == MONDAY and m["pattern"] == "rising"]
+    assert shown.code == 0 and wanted
+    assert sum("│ rising" in line for line in shown.output.splitlines()) == len(wanted)
+    assert "step = " in shown.output
+
+    counted = cep("matches", "--count", folder=project.folder)
+    for day in DAYS:
+        number = sum(m["final_day"] == day and m["pattern"] == "pairs" for m in all_matches)
+        line = next(line for line in counted.output.splitlines() if str(day) in line and "pairs" in line)
+        assert line.split("│")[3].strip() == str(number)
+
+    for ending in (".parquet", ".csv", ".json"):
+        written = cep("matches", "--out", f"found{ending}", folder=project.folder)
+        assert f"{len(all_matches)} matches written to found{ending}" in written.output
+    assert pq.read_table(project.folder / "found.parquet").to_pylist() == all_matches
+    rows = [json.loads(line) for line in (project.folder / "found.json").read_text().splitlines()]
+    assert [row["match_id"] for row in rows] == [row["match_id"] for row in all_matches]
+    lines = (project.folder / "found.csv").read_text().splitlines()
+    assert len(lines) == len(all_matches) + 1 and "match_id" in lines[0]
+
+
+def test_a_question_without_matches_is_answered(project: Project) -> None:
+    done = cep("matches", "--day", "2024-03-01", folder=project.folder)
+    assert (done.code, done.output) == (0, "no matches; `cep status` shows which days are published\n")
+
+
+def test_status_shows_days_plan_runs_and_what_is_stale(project: Project) -> None:
+    done = cep("status", folder=project.folder)
+    assert done.code == 0
+    for record in project.tables().days():
+        assert f"│ {record.day} │ {record.events:>6} │" in done.output
+    assert "plan of all: version 1" in done.output and "succeeded" in done.output
+    assert "stale days" not in done.output
+    project.write_day(MONDAY, ["00:00:00,A,1"])
+    with project.tables().day_lease(DAYS[2], run_id="running"):
+        stale = cep("status", "--runs", "0", folder=project.folder)
+    assert "1 stale days; `cep run --stale` redoes them" in stale.output
+    assert "2024-03-04.csv" in line_with(stale.output, "2024-03-04")
+    assert "held: ticks day:2024-03-06 by run running" in stale.output
+    assert "succeeded" not in stale.output
+
+
+def test_status_of_an_empty_warehouse_says_how_to_begin(project: Project) -> None:
+    configuration = (project.folder / "pipeline.yaml").read_text()
+    (project.folder / "pipeline.yaml").write_text(configuration + "warehouse: {location: other}\n")
+    done = cep("status", folder=project.folder)
+    assert done.code == 0
+    assert done.output.endswith("other; begin with `cep run`\n")
+
+
+def test_explain_and_statistics_of_what_is_published(project: Project) -> None:
+    explained = cep("explain", folder=project.folder)
+    assert explained.code == 0
+    assert explained.output.startswith("version 1 (current) of pattern set all, made ")
+    assert "because: first plan of the pattern set, by the statistics of 2024-03-04" in explained.output
+    assert "pattern rising: skip_till_any_match within 1 h, runs on fused" in explained.output
+    statistics = cep("statistics", "--day", "2024-03-05", folder=project.folder)
+    assert statistics.code == 0
+    assert "stream ticks: 6 events, 2024-03-05 05:00:00 to" in statistics.output
+    snapshot = json.loads(cep("statistics", "--day", "2024-03-05", "--json", folder=project.folder).output)
+    assert snapshot == project.tables().read_statistics("all", DAYS[1])
+    planned = cep("plan", "--planner", "trivial", "--day", "2024-03-04", folder=project.folder)
+    assert planned.code == 0 and "planner trivial, cost throughput" in planned.output
+    assert len(project.tables().plans("all")) == 1, "cep plan leaves the current plan alone"
+
+
+def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
+    import os
+    import time
+
+    orphan = Path(project.tables().events_directory(MONDAY, run_id="dead").file(0))
+    orphan.write_bytes(b"half a file")
+    young = cep("maintain", folder=project.folder)
+    assert young.code == 0 and "removed 0 files" in young.output and orphan.exists()
+    os.utime(orphan, (time.time() - 90_000,) * 2)
+    old = cep("maintain", folder=project.folder)
+    assert old.code == 0 and not orphan.exists()
+    assert "ticks.events: removed files 1" in old.output
+    assert "removed 1 files" in old.output
+
+
+def test_detect_over_files_by_a_written_plan(trades: Path) -> None:
+    planned = cep("plan", *over_files(trades), "--planner", "greedy", "--out", "plan.json", folder=trades)
+    assert planned.code == 0
+    assert "planner greedy" in planned.output and "written to plan.json" in planned.errors
+    assert cep("explain", "--plan", "plan.json", folder=trades).output.startswith("plan ")
+
+    found = cep("detect", *over_files(trades), "--plan", "plan.json", "--out", "found.parquet", folder=trades)
+    assert found.code == 0, found.errors
+    assert "events, 0 rows rejected" in found.errors
+    table = pq.read_table(trades / "found.parquet")
+    counted = cep("detect", *over_files(trades), "--output", "count", "--out", "counts.json", folder=trades)
+    assert counted.code == 0
+    counts = {
+        row["pattern"]: int(row["count"]) for row in map(json.loads, (trades / "counts.json").read_text().splitlines())
+    }
+    names = [p.name for p in cep_package.parse_patterns(PATTERNS.read_text(), cep_package.StreamSchema.load(SCHEMA))]
+    assert list(counts) == names
+    assert sum(counts.values()) > 100
+    assert {name: table["pattern"].to_pylist().count(name) for name in names} == counts
+
+
+def test_generated_days_are_run_from_raw_files_to_matches(trades: Path, tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "pipeline.yaml").write_text(
+        f"streams:\n  generated_trades:\n    schema: {SCHEMA}\n    data: nowhere\n    pattern_sets:\n"
+        f"      market: {{file: {PATTERNS}}}\n"
+    )
+    done = cep("run", "--data", trades / "raw", "--master", "local[2]", folder=tmp_path)
+    assert done.code == 0, done.errors
+    counted = cep("detect", *over_files(trades), "--output", "count", "--out", "counts.json", folder=tmp_path)
+    assert counted.code == 0
+    for line in (tmp_path / "counts.json").read_text().splitlines():
+        row = json.loads(line)
+        shown = line_with(done.output.rpartition("matches of pattern set market")[2], f"│ {row['pattern']} ")
+        assert shown.split("│")[2].strip().replace(",", "") == row["count"]
+
+
+def test_statistics_of_files(trades: Path) -> None:
+    done = cep("statistics", *over_files(trades), folder=trades)
+    assert done.code == 0
+    assert "stream generated_trades: 3,9" in done.output
+    assert "SPY where x.diff <= -0.05" in done.output
+    half = cep("statistics", "--patterns", PATTERNS, folder=trades)
+    assert half.code == 2
+    assert "--patterns, --schema and --events belong together" in half.error
+
+
+def test_generate_makes_the_same_bytes_and_leaves_made_days_alone(trades: Path, tmp_path: Path) -> None:
+    first = trades / "raw/2025-01-06/trades.csv.gz"
+    arguments = ["--days", "1", "--stocks", "4", "--events-per-day", "4000", "--out", tmp_path]
+    done = cep_process("generate", *arguments, folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert (tmp_path / "2025-01-06/trades.csv.gz").read_bytes() == first.read_bytes()
+    again = cep("generate", *arguments, "--missing-only", folder=tmp_path)
+    assert again.code == 0 and "1 days were there already" in again.errors
