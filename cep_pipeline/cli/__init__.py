@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from importlib import import_module
 
 import click
@@ -57,8 +58,17 @@ def cli() -> None:
     """
 
 
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: object = None, line: object = None
+) -> None:
+    """A warning as a user reads it; the line of code that raised it says nothing to them."""
+    if issubclass(category, UserWarning):
+        click.echo(f"warning: {message}", err=True)
+
+
 def main() -> None:
     """Run the command line; an explained failure ends with its exit code and without a traceback."""
+    warnings.showwarning = _show_warning
     try:
         cli(standalone_mode=False)
     except CepError as error:
