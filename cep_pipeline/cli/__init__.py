@@ -58,9 +58,7 @@ def cli() -> None:
     """
 
 
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: object = None, line: object = None
-) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
     """A warning as a user reads it; the line of code that raised it says nothing to them."""
     if issubclass(category, UserWarning):
         click.echo(f"warning: {message}", err=True)
