@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from math import exp, log
@@ -15,6 +15,9 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
 from cep_pipeline.detection.extent import columns_needed
+from cep_pipeline.detection.fused import compile_shapes, shapes_of
+from cep_pipeline.detection.fused.machine import adopt
+from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanism import NodeCounts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -26,7 +29,10 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 @dataclass(frozen=True)
 class DetectionJob:
-    """What all tasks of one detection share: the patterns and their plan, and under what the matches are published."""
+    """What all tasks of one detection share: the patterns and their plan, and under what the matches are published.
+
+    `code` is the kernels' object code that the driver compiled; a task whose CPU is another compiles its own.
+    """
 
     patterns: tuple[Pattern, ...]
     plan: Plan
@@ -35,6 +41,7 @@ class DetectionJob:
     final_day: date
     directory: DataDirectory
     mechanism: str | None = None
+    code: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -68,7 +75,7 @@ def detect_slices(
     UnsupportedPattern
         No mechanism runs a pattern; nothing has been read.
     """
-    choose_mechanisms(job.patterns, job.mechanism)
+    job = replace(job, code=compiled_kernels(job))
     results = run_tasks(
         spark,
         partial(_detect, job),
@@ -88,8 +95,21 @@ def detect_slices(
     )
 
 
+def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
+    """Object code of the kernels that the job's plan needs, compiled once for all tasks."""
+    mechanisms = choose_mechanisms(job.patterns, job.mechanism)
+    shapes: set[Shape] = set()
+    for pattern in job.patterns:
+        if mechanisms[pattern.name] == "fused":
+            orders = (plan.order for plan in job.plan.for_pattern(pattern.name).clauses)
+            for clause, order in zip(pattern.clauses, orders, strict=True):
+                shapes |= shapes_of(pattern, clause, order)
+    return compile_shapes(shapes)
+
+
 def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> DetectedSlice:
     number, slice_ = task
+    adopt(job.code)
     events = slice_.read(columns_needed(job.patterns))
     path: str | None = None
     constants = {
