@@ -65,12 +65,18 @@ def matches(
         raise InputError(f"{config}: stream {name!r} has no pattern sets")
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     tables = warehouse.open_stream(name)
+    units = tables.matches_days()
+    _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
+    if pattern is not None:
+        _check_name(
+            "pattern", pattern, {key for unit in units if unit.pattern_set == pattern_set for key in unit.counts}
+        )
     first, last = (day, day) if day else (first, last)
     console = output_console()
     if count:
         shown = Table("day", "pattern", "matches", title=f"{name}: matches of pattern set {pattern_set}")
         shown.columns[2].justify = "right"
-        for unit in tables.matches_days(pattern_set):
+        for unit in (unit for unit in units if unit.pattern_set == pattern_set):
             if (first is None or first <= unit.final_day) and (last is None or unit.final_day <= last):
                 for pattern_name, number in unit.counts.items():
                     if pattern in (None, pattern_name):
@@ -96,6 +102,14 @@ def matches(
         )
     console.print(shown)
     console.print("an event is its variable and its position in its day; --out FILE writes seqs and match ids")
+
+
+def _check_name(what: str, name: str, known: set[str]) -> None:
+    """Refuse a name under which nothing is published, rather than answer that it has no matches."""
+    if known and name not in known:
+        raise InputError(
+            f"no matches of a {what} {name!r} are published; there are those of: {', '.join(sorted(known))}"
+        )
 
 
 def _moment(value: datetime, since: datetime | None = None) -> str:

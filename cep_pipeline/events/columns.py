@@ -23,7 +23,7 @@ def find_columns(path: str, present: Sequence[str], listed: Sequence[str]) -> No
             )
         if column not in present:
             close = get_close_matches(column, present, n=1) or [n for n in present if n.lower() == column.lower()]
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            hint = f"; did you mean {close[0]!r}?" if close else "."
             raise InputError(
                 f"{path}: column {column!r} is missing; the file has: {', '.join(map(repr, present))}{hint} "
                 "If the delivery has changed, name the new column in the stream schema"

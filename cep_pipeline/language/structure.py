@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cep_pipeline.errors import PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.scope import Scope
@@ -94,7 +96,8 @@ class StructureParser:
         types = self.schema.types
         if types is not None and token.value not in types and token.value != self.schema.base_type:
             known = [*types, *([self.schema.base_type] if self.schema.base_type else [])]
-            raise self._error(f"unknown type {token.value!r}{did_you_mean(token.value, known)}", token)
+            hint = did_you_mean(token.value, known) or f"; the schema lists: {_some(known)}"
+            raise self._error(f"unknown type {token.value!r}{hint}", token)
         return token
 
     def _variable(self) -> Token:
@@ -110,3 +113,13 @@ class StructureParser:
 
     def _error(self, message: str, place: Token) -> PatternError:
         return self.cursor.error(message, place.span)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names of a list that may be long."""
+    return ", ".join(names[:_NAMES_SHOWN]) + (
+        f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    )
+
+
+_NAMES_SHOWN = 8

@@ -249,7 +249,7 @@ class PipelineRun:
             except BaseException as error:
                 for day, work in works.items():
                     if day not in outcomes or outcomes[day].steps == ():
-                        self._record(work, "failed", started, outcomes.get(day), error=str(error) or repr(error))
+                        self._record_failure(work, started, outcomes.get(day), error)
                 raise
         return [outcomes[day] for day in batch]
 
@@ -332,6 +332,15 @@ class PipelineRun:
         if snapshot is None or not snapshot.events:  # nothing to plan by, and nothing to detect
             return current_plan(work, pattern_set)
         return plan_day(work, pattern_set, snapshot)
+
+    def _record_failure(
+        self, work: DayWork, started: datetime, outcome: DayOutcome | None, error: BaseException
+    ) -> None:
+        """Record that a day failed; where that fails too (a full disk), the first error is the one to show."""
+        try:
+            self._record(work, "failed", started, outcome, error=str(error) or repr(error))
+        except CepError as second:
+            self.observer.note(f"{work.day}: that the day failed could not be recorded: {second}")
 
     def _record(
         self,

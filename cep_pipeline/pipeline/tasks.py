@@ -10,6 +10,7 @@ be repeated; the folder goes with the last one.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from cep_pipeline.warehouse.records import RunRecord, RunStatus, RunStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
 
 STAGED, STEPS, DETECTED = "staged", "steps", "detected"
 
@@ -224,7 +227,10 @@ def _work(
         try:
             yield work, handover, pattern_sets
         except CepError as error:
-            _record(work, "failed", handover, error=str(error))
+            try:
+                _record(work, "failed", handover, error=str(error))
+            except CepError as second:  # a full disk, say: the first error is the one to show
+                logger.warning("%s: that the day failed could not be recorded: %s", task.day, second)
             raise
         if step != "publish":
             before = handover.read(STEPS)

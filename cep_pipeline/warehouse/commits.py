@@ -247,7 +247,7 @@ def commit(
     beside: Callable[[int], Sequence[Beside]],
 ) -> int:
     """Commit a change with what stands beside it, anew after every conflict; returns the snapshot's id."""
-    what = f"committing to {stream}.{table_name}"
+    what = f"committing to {stream}.{table_name} of the warehouse {catalog.properties['warehouse']}"
     for _ in patient_attempts(f"{stream}.{table_name}"):
         with storage_errors(what):
             table = catalog.load_table((stream, table_name))
