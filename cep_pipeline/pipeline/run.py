@@ -280,6 +280,9 @@ class PipelineRun:
                 ):
                     outcomes[result.day] = self._publish(by_day[result.day], result, time.perf_counter() - begin)
                     begin = time.perf_counter()
+                    if result.day == max(by_day):  # the seconds are of all days together
+                        for name, seconds in result.seconds.items():
+                            self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
             except CepError as error:
                 failing = by_day.get(next((day for day in sorted(by_day) if day not in outcomes), first))
                 if failing is not None and isinstance(error, FailedValidation):
@@ -290,7 +293,6 @@ class PipelineRun:
     def _publish(self, work: DayWork, result: IngestResult, seconds: float) -> DayOutcome:
         for text in (*result.notes, *result.warnings):
             self.observer.note(f"{result.day}: {text}")
-        self.ingest_seconds = dict(result.seconds)
         work.steps.append(RunStep("ingest", seconds, {"events": result.events, "rejected": result.rejected}))
         work.validation = result.validation
         if result.status == "skipped":
