@@ -250,6 +250,17 @@ def test_an_atom_without_variables_is_one_truth() -> None:
     assert conjunct_holds(Conjunct((constant,)), table, {"a": np.zeros(0, np.int32)}).tolist() == []
 
 
+def test_a_null_constant_makes_every_value_null() -> None:
+    table = TableColumns(events_table([{"timestamp": i, "x": i} for i in range(3)]))
+    undefined = Arithmetic("/", Literal(1, INT), Literal(0, INT), FLOAT)
+    total = Arithmetic("+", Reference("a", "x", Element.ONLY, INT), undefined, FLOAT)
+    column = expression_values(total, table, {"a": np.arange(3)})
+    assert column.valid is not None
+    assert column.valid.tolist() == [False] * 3
+    holds = Comparison(Comparator.NE, total, Literal(0, INT))
+    assert conjunct_holds(Conjunct((holds,)), table, {"a": np.arange(3)}).tolist() == [False] * 3
+
+
 def test_no_bindings_give_no_values() -> None:
     table = TableColumns(events_table([]))
     none = {"a": np.zeros(0, np.int32), "b": np.zeros(0, np.int32)}
