@@ -26,12 +26,6 @@ FIXED_FIELDS = (
 )
 MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
 """Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
-PARQUET_OPTIONS = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "use_dictionary": ["pattern", "bindings.list.element.variable"],
-}
-"""How to write matches with `pyarrow.parquet.ParquetWriter`: ids and seqs have no dictionary that would pay."""
 BATCH_ROWS = 1 << 17
 """Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -18,13 +18,13 @@ from cep_pipeline.detection.extent import columns_needed
 from cep_pipeline.detection.fused import compile_shapes, shapes_of
 from cep_pipeline.detection.fused.machine import adopt
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.mechanism import NodeCounts
+from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.spark.slicing import RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
-from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,15 @@ def detect_slices(
         progress=progress,
     )
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
+    counters = Counters()
     for result in results:
         matches.update(result.matches)
+        for node in result.nodes:
+            counters.count(node)
     return Detected(
         files=tuple(result.path for result in results if result.path is not None),
         matches=dict(matches),
-        nodes=sum_nodes(node for result in results for node in result.nodes),
+        nodes=tuple(counters.nodes.values()),
         slices=len(results),
         events_read=sum(result.events for result in results),
     )
@@ -124,7 +127,7 @@ def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> Detecte
             nonlocal path, writer
             if writer is None:  # a slice without a match writes no file
                 path = job.directory.file(number, attempt)
-                writer = stack.enter_context(open_data_file(path, MATCHES_SCHEMA))
+                writer = stack.enter_context(open_data_file(path, MATCHES_SCHEMA, dictionaries=REPEATING_IN_MATCHES))
             columns = [
                 pa.repeat(pa.scalar(constants[field.name], field.type), batch.num_rows)
                 if field.name in constants
@@ -135,26 +138,6 @@ def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> Detecte
 
         result = detect_slice(job.patterns, job.plan, events, (slice_.start, slice_.end), sink, job.mechanism)
     return DetectedSlice(path, result.matches, result.metrics.nodes, events.num_rows)
-
-
-def sum_nodes(nodes: Iterable[NodeCounts]) -> tuple[NodeCounts, ...]:
-    """Add up the counts of the same plan nodes; peaks are the largest of any slice."""
-    total: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = {}
-    for node in nodes:
-        key = (node.pattern, node.clause, node.node)
-        seen = total.get(key)
-        total[key] = (
-            node
-            if seen is None
-            else NodeCounts(
-                *key,
-                candidates=seen.candidates + node.candidates,
-                passes=seen.passes + node.passes,
-                created=seen.created + node.created,
-                peak=max(seen.peak, node.peak),
-            )
-        )
-    return tuple(total.values())
 
 
 class WorkEstimate:

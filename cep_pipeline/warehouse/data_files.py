@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,7 +118,9 @@ def explain_storage_error(what: str, error: OSError) -> CepError:
 
 
 @contextmanager
-def open_data_file(path: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+def open_data_file(
+    path: str, schema: pa.Schema, *, dictionaries: Sequence[str] | None = None
+) -> Iterator[pq.ParquetWriter]:
     """Open a Parquet file for writing batch after batch, with the settings of the warehouse.
 
     Parameters
@@ -127,6 +129,8 @@ def open_data_file(path: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         From `DataDirectory.file`.
     schema
         Columns of the table, without dictionaries (`TableLayout.schema`).
+    dictionaries
+        The columns whose values repeat, so that a dictionary in the file pays; None: all are tried.
 
     Raises
     ------
@@ -138,7 +142,15 @@ def open_data_file(path: str, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     filesystem, inner = open_filesystem(path)
     with (
         storage_errors(f"writing {path}"),
-        pq.ParquetWriter(inner, schema, filesystem=filesystem, compression="zstd", store_schema=False) as writer,
+        pq.ParquetWriter(
+            inner,
+            schema,
+            filesystem=filesystem,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=True if dictionaries is None else list(dictionaries),
+            store_schema=False,
+        ) as writer,
     ):
         yield writer
 

@@ -56,6 +56,9 @@ MATCHES_SCHEMA = pa.schema(
 )
 """Matches: the row of the language page, with `returns` as JSON text, and what it was published under."""
 
+REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
+"""Columns of matches that gain from a dictionary; ids and seqs do not."""
+
 STATISTICS_SCHEMA = pa.schema(
     [
         ("pattern_set", pa.string()),

@@ -17,7 +17,6 @@ from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.matches import (
     BINDINGS,
     MANY_PATTERNS,
-    PARQUET_OPTIONS,
     matches_schema,
     write_matches,
 )
@@ -212,7 +211,7 @@ def test_batches_are_bounded_and_in_order(monkeypatch: pytest.MonkeyPatch) -> No
 def test_written_to_parquet_and_read_back(tmp_path: Any) -> None:
     pattern = returning("a.x")
     path = tmp_path / "matches.parquet"
-    with pq.ParquetWriter(path, MANY_PATTERNS, **PARQUET_OPTIONS) as writer:
+    with pq.ParquetWriter(path, MANY_PATTERNS) as writer:
         write_matches(pattern, [block_of(pattern.clauses[0], MATCHES)], prepared(), writer.write_batch)
     table = pq.read_table(path)
     assert table.column("bindings").type.value_type.field("variable").type == BINDINGS.value_type.field("variable").type
