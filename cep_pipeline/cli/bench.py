@@ -41,7 +41,10 @@ def bench(names: tuple[str, ...], events: tuple[str, ...], repetitions: int, mas
     from cep_pipeline.benchmarks.report import machine
 
     console = Console(stderr=True)
-    sections = [f"# Benchmarks\n\n{machine()}; medians of {repetitions} runs, spread = (max - min) / median."]
+    sections = [
+        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. Medians of {repetitions} runs of each engine in turn; "
+        "spread = (max - min) / median; ratios are medians of the ratios of runs that followed each other."
+    ]
     chosen = names or BENCHMARKS
     if "detection" in chosen:
         from cep_pipeline.benchmarks.detection import compare_detection, detection_table
