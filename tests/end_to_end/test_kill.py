@@ -1,0 +1,189 @@
+"""`cep run` is killed at many moments: every table and day is as it was or new, and a rerun makes all of it new."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipeline.project import DAYS, PIPELINE, ROWS, Project, let_leases_run_out, make_project
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from pyspark.sql import SparkSession
+
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+CHECKOUT = Path(__file__).parents[2]
+Published = dict[tuple[str, "date"], Any]
+"""(table, day) -> its rows, in the order in which they are read."""
+
+VERSIONS = {
+    "old": {day: [*rows, "12:34:56,A,nothing"] for day, rows in ROWS.items()},
+    "new": {
+        day: [rows[0].rpartition(",")[0] + ",2", *rows[1:], "nowhen,B,1", "23:59:58,A,9"] for day, rows in ROWS.items()
+    },
+}
+"""Two deliveries of the raw files that differ in the events, the rejected rows and the matches of every day."""
+
+
+def read(tables: StreamTables) -> Published:
+    found: Published = {}
+    for day in DAYS:
+        found["events", day] = tables.read_events(day, day).to_pylist()
+        found["quarantine", day] = tables.read_quarantine(day, day).to_pylist()
+        found["matches", day] = tables.read_matches("all", day, day).to_pylist()
+        found["statistics", day] = tables.read_statistics("all", day)
+    return found
+
+
+@dataclass
+class Deliveries:
+    """The project with the tables of undisturbed runs over each of its deliveries."""
+
+    project: Project
+    undisturbed: dict[str, Published]
+
+    def deliver(self, version: str) -> None:
+        for day, rows in VERSIONS[version].items():
+            self.project.write_day(day, rows)
+
+
+@pytest.fixture(scope="module")
+def deliveries(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Deliveries:
+    made = Deliveries(make_project(tmp_path_factory.mktemp("killed"), spark), {})
+    quick_start = "properties: {spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}"
+    (made.project.folder / "pipeline.yaml").write_text(PIPELINE.replace("spark: {", f"spark: {{{quick_start}, "))
+    for version in VERSIONS:
+        made.deliver(version)
+        made.project.run(warehouse=version).run_days(DAYS)
+        made.undisturbed[version] = read(made.project.tables(version))
+    for unit, rows in made.undisturbed["old"].items():
+        assert rows != made.undisturbed["new"][unit], f"{unit} is the same in both: the test would see no mix"
+    return made
+
+
+class RunningCep:
+    """A `cep run` over all days in a process group of its own, with its JVM."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = (folder / "cep.log").open("w+")
+        self.warehouse = folder / "warehouse"
+        self._before = self._files()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "cep_pipeline.cli", "run", "--master", "local[2]"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+
+    def _files(self) -> set[Path]:
+        return set(self.warehouse.rglob("*.*"))
+
+    def wait_for_new_files(self, pattern: str, count: int) -> bool:
+        """Wait until there are so many new files below the warehouse; False if the run ends before."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            ended = self.process.poll() is not None
+            if sum(file.match(pattern) for file in self._files() - self._before) >= count:
+                return True
+            if ended:
+                return False
+            time.sleep(0.002)
+        raise AssertionError(f"no new {pattern} after two minutes: {self.log()}")
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def log(self) -> str:
+        self._log.seek(0)
+        return self._log.read()
+
+
+def check_kill(
+    deliveries: Deliveries, warehouse_of: str, to: str, moment: tuple[str, int], delay_s: float = 0.0
+) -> bool:
+    """Run over a new delivery, kill the run at a moment, check what it left, and run again.
+
+    Returns whether the run was still alive when it was killed.
+    """
+    project = deliveries.project
+    old, new = deliveries.undisturbed[warehouse_of], deliveries.undisturbed[to]
+    tables = project.tables()
+    assert read(tables) == old
+    deliveries.deliver(to)
+    run = RunningCep(project.folder)
+    try:
+        reached = run.wait_for_new_files(*moment)
+        time.sleep(delay_s)
+        killed = run.process.poll() is None
+    finally:
+        run.kill()
+    assert reached, f"the run ended before {moment}: {run.log()}"
+    left = read(tables)
+    for unit, rows in left.items():
+        assert rows in (old[unit], new[unit]), f"{unit} is neither as before nor new after a kill at {moment}"
+    assert killed or left == new
+
+    let_leases_run_out(run.warehouse)
+    project.run().run_days(DAYS)
+    project.run().run_stale()
+    assert read(tables) == new
+    return killed
+
+
+MOMENTS = {
+    "reading raw files": ("scratch/*/*.parquet", 1),
+    "writing events": ("events/data/*/*.parquet", 2),
+    "publishing the first day of events": ("events/metadata/*.metadata.json", 1),
+    "publishing statistics": ("statistics/metadata/*.metadata.json", 1),
+    "writing matches": ("matches/data/*/*/*.parquet", 1),
+    "publishing the second day of matches": ("matches/metadata/*.metadata.json", 2),
+}
+"""Moments in a run: so many new files of a kind in the warehouse."""
+
+
+@pytest.fixture(scope="module")
+def turns(deliveries: Deliveries) -> Iterator[tuple[str, str]]:
+    """From which delivery to which the next killed run leads, to and fro."""
+    deliveries.deliver("old")
+    deliveries.project.run().run_days(DAYS)
+
+    def to_and_fro() -> Iterator[tuple[str, str]]:
+        while True:
+            yield "old", "new"
+            yield "new", "old"
+
+    return to_and_fro()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(name, marks=pytest.mark.long if name == "publishing statistics" else ()) for name in MOMENTS],
+)
+def test_a_killed_run_leaves_each_table_and_day_old_or_new(
+    deliveries: Deliveries, turns: Iterator[tuple[str, str]], moment: str
+) -> None:
+    before, after = next(turns)
+    assert check_kill(deliveries, before, after, MOMENTS[moment]), "the run had ended before it was killed"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20))
+def test_a_run_killed_at_a_random_moment(deliveries: Deliveries, turns: Iterator[tuple[str, str]], seed: int) -> None:
+    chance = random.Random(seed)
+    before, after = next(turns)
+    check_kill(deliveries, before, after, chance.choice(list(MOMENTS.values())), chance.uniform(0.0, 1.5))
