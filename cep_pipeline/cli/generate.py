@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from cep_pipeline.cli.options import Day
+from cep_pipeline.cli.options import Day, counted
 
 FIRST_DAY = date(2025, 1, 6)
 
@@ -108,4 +108,4 @@ def generate(
             progress=done,
         )
     if len(missing) < len(wanted):
-        console.print(f"{len(wanted) - len(missing)} days were there already")
+        console.print(f"there already: {counted(len(wanted) - len(missing), 'day')}")

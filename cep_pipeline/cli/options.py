@@ -38,6 +38,18 @@ def output_console() -> Console:
 PIPE_WIDTH = 160
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> counted(1, "stale day"), counted(1200, "file")
+    ('1 stale day', '1,200 files')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{number:,} {noun}{ending}"
+
+
 def configuration_options(command: Command) -> Command:
     """`--config` and `--stream`."""
     for option in (

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, output_console
+from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _print_summary(
                 shown.add_row(name, f"{number:,}")
             console.print(shown)
     if fresh:
-        console.print(f"{fresh} days had nothing to do (--redo does them again)")
+        console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
     if outcome.ingest_seconds:
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in outcome.ingest_seconds.items())
         console.print(f"ingest: {parts}")

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, output_console
+from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import SEQ_PER_DAY
 
@@ -86,7 +86,7 @@ def matches(
     found = tables.read_matches(pattern_set, first, last, pattern=pattern, limit=None if out else limit)
     if out:
         write_table(found, out)
-        console.print(f"{found.num_rows:,} matches written to {out}")
+        console.print(f"{counted(found.num_rows, 'match')} written to {out}")
         return
     if not found.num_rows:
         console.print("no matches; `cep status` shows which days are published")
@@ -225,7 +225,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
         )
     console.print(shown)
     if stale:
-        console.print(f"{len({item.day for item in stale})} stale days; `cep run --stale` redoes them")
+        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
 
 
 def _print_runs(console: Console, runs: list[RunRecord]) -> None:
@@ -284,6 +284,6 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
         if any(done.values()):
             console.print(f"{table}: " + ", ".join(f"{what.replace('_', ' ')} {n:,}" for what, n in done.items()))
     console.print(
-        f"removed {report.removed_files:,} files ({report.removed_bytes / 1e6:,.1f} MB), "
-        f"expired {report.expired_snapshots:,} snapshots"
+        f"removed {counted(report.removed_files, 'file')} ({report.removed_bytes / 1e6:,.1f} MB), "
+        f"expired {counted(report.expired_snapshots, 'snapshot')}"
     )
