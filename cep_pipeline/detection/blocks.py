@@ -1,4 +1,4 @@
-"""Blocks of matches of fixed width: what a kernel hands to everything behind it."""
+"""Blocks of matches, of fixed and of variable width: what a mechanism hands to everything behind it."""
 
 from __future__ import annotations
 
@@ -43,3 +43,45 @@ class MatchBlock:
                 rows: Array = self.rows[position]
                 return rows
         raise KeyError(variable)
+
+
+@dataclass(frozen=True, eq=False)
+class ListBlock:
+    """Matches of one clause with Kleene variables, each of which binds a list of events.
+
+    Attributes
+    ----------
+    clause
+        The clause that the matches satisfy.
+    offsets
+        int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`.
+    rows, variables
+        int32, shape (elements,): each element's row in the events table, and its variable as an index into
+        `clause.positive`. Variables are in pattern order, the elements of one in stream order.
+    """
+
+    clause: Clause
+    offsets: Array
+    rows: Array
+    variables: Array
+
+    def __post_init__(self) -> None:
+        if len(self.offsets) == 0 or int(self.offsets[-1]) != len(self.rows) or len(self.rows) != len(self.variables):
+            raise ValueError(
+                f"a block of clause {self.clause.index} needs offsets up to its {len(self.rows)} rows and as many "
+                f"variables, not {len(self.variables)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, block: MatchBlock) -> ListBlock:
+        """Matches of fixed width in this form."""
+        width, count = block.rows.shape
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        variables = np.tile(np.arange(width, dtype=np.int32), count)
+        return cls(block.clause, offsets, np.ascontiguousarray(block.rows.T).reshape(-1), variables)
+
+
+Block = MatchBlock | ListBlock

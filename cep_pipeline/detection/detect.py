@@ -10,7 +10,7 @@ from typing import Literal, overload
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Metrics, Orders, Owned
@@ -244,12 +244,12 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, s
 
 def _parts(
     pattern: Pattern, mechanism: str, plan: Plan, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[list[MatchBlock]]:
+) -> Iterator[list[Block]]:
     orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
     return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
 
 
-def _count_table(pattern: Pattern, parts: Iterable[list[MatchBlock]], events: PreparedEvents) -> pa.Table:
+def _count_table(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
     count = 0
     for blocks in parts:
         if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -38,7 +39,7 @@ def matches_schema(pattern: Pattern) -> pa.Schema:
 
 def write_matches(
     pattern: Pattern,
-    blocks: Iterable[MatchBlock],
+    blocks: Iterable[Block],
     events: PreparedEvents,
     sink: Callable[[pa.RecordBatch], object],
     *,
@@ -75,7 +76,7 @@ def write_matches(
 
 
 def _batches(
-    pattern: Pattern, ordered: OrderedMatches, events: PreparedEvents, *, typed: bool
+    pattern: Pattern, ordered: OrderedMatches | OrderedLists, events: PreparedEvents, *, typed: bool
 ) -> Iterator[pa.RecordBatch]:
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else MANY_PATTERNS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -122,4 +122,4 @@ class Mechanism:
     """
 
     check: Callable[[Pattern], None]
-    find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[MatchBlock]]
+    find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.list_ordering import OrderedLists, order_lists
 from cep_pipeline.patterns.normal_form import Variable
 
 ABSENT = np.int32(-1)
@@ -110,13 +111,14 @@ def _place(form: Sequence[Variable], name: str) -> int:
     return next((place for place, variable in enumerate(form) if variable.name == name), -1)
 
 
-def order_matches(blocks: Iterable[MatchBlock], seqs: Array) -> OrderedMatches:
+def order_matches(blocks: Iterable[Block], seqs: Array) -> OrderedMatches | OrderedLists:
     """Bring all matches of a pattern over one slice into the page's order, equal bindings once.
 
     Parameters
     ----------
     blocks
-        Blocks of one or more clauses of one pattern, at least one block.
+        Blocks of one or more clauses of one pattern, at least one block. Where one is of variable width, the result
+        is too.
     seqs
         The seq of each event, int64, in stream order.
 
@@ -124,7 +126,11 @@ def order_matches(blocks: Iterable[MatchBlock], seqs: Array) -> OrderedMatches:
     -----
     Time O(n log n); memory two 64-bit integers a match at most beside the rows.
     """
-    forms, form, rows = _joined(list(blocks))
+    blocks = list(blocks)
+    fixed = [block for block in blocks if not isinstance(block, ListBlock)]
+    if len(fixed) < len(blocks):
+        return order_lists(blocks, seqs)
+    forms, form, rows = _joined(fixed)
     if not len(seqs) or (np.diff(seqs) > 0).all():
         place = rows
     else:  # seqs that do not grow with time: lists compare by seq all the same

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
-from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
@@ -27,7 +27,7 @@ def matches_in_parts(
     owned: Owned,
     counters: Counters,
     limit: int | None = None,
-) -> Iterator[list[MatchBlock]]:
+) -> Iterator[list[Block]]:
     """The owned matches of a pattern, part after part of the slice.
 
     Parameters
@@ -39,7 +39,7 @@ def matches_in_parts(
 
     Yields
     ------
-    list of MatchBlock
+    list of Block
         All matches of one part. Every match of a later part comes after every match of an earlier one.
     """
     limit = MATCHES_AT_ONCE if limit is None else limit
@@ -74,9 +74,9 @@ def _point(events: PreparedEvents, row: int) -> Boundary:
     return int(events.timestamps[row]), int(events.seqs[row])
 
 
-def _up_to(blocks: Iterable[MatchBlock], limit: int | None) -> list[MatchBlock] | None:
+def _up_to(blocks: Iterable[Block], limit: int | None) -> list[Block] | None:
     """All blocks, or None as soon as they have more matches than the limit."""
-    found: list[MatchBlock] = []
+    found: list[Block] = []
     matches = 0
     for block in blocks:
         matches += len(block)

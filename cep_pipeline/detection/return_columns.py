@@ -11,9 +11,11 @@ import pyarrow.compute as pc
 
 from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.evaluate import expression_values
+from cep_pipeline.detection.kleene.lists import Bound, Lists, values_over_lists
+from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.ordering import OrderedMatches
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.pattern import Pattern
 
 RETURN_TYPES = {
@@ -26,8 +28,11 @@ RETURN_TYPES = {
 """Arrow type of a RETURN column by the type of its expression."""
 
 
-def return_arrays(pattern: Pattern, matches: OrderedMatches, events: PreparedEvents) -> list[pa.Array]:
+def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> list[pa.Array]:
     """One array for each RETURN item; null where a match's branch lacks a variable of the item."""
+    if isinstance(matches, OrderedLists):
+        kleene = frozenset(operand.variable for operand in pattern.operands if operand.kleene)
+        return [_array_over_lists(item.expression, matches, kleene, events) for item in pattern.returns]
     return [_return_array(item.expression, matches, events) for item in pattern.returns]
 
 
@@ -41,10 +46,51 @@ def _return_array(expression: Expression, matches: OrderedMatches, events: Prepa
         if present is not None:
             bound = present if bound is None else bound & present
     if isinstance(expression, Reference) and expression.type is ValueType.FLOAT64_LIST:
-        taken = pa.array(rows[expression.variable], mask=None if bound is None else ~bound)
-        lists = events.table.column(expression.attribute).take(taken).combine_chunks()
-        return _one_chunk(lists).cast(RETURN_TYPES[expression.type])
+        return _list_attribute(expression.attribute, rows[expression.variable], bound, events)
     return _to_arrow(expression_values(expression, events, rows), bound)
+
+
+def _array_over_lists(
+    expression: Expression, matches: OrderedLists, kleene: frozenset[str], events: PreparedEvents
+) -> pa.Array:
+    """An item's values where variables bind lists; evaluated only for the matches that bind all its variables."""
+    names = sorted(variables_of(expression))
+    if any(name not in matches.names for name in names):
+        return pa.nulls(len(matches), RETURN_TYPES[expression.type])
+    spans = {name: matches.spans_of(name) for name in names}
+    present = np.ones(len(matches), dtype=bool)
+    for _, lengths in spans.values():
+        present &= lengths > 0
+    bound: dict[str, Array | Lists] = {}
+    for name, (starts, lengths) in spans.items():
+        lists = Lists(starts[present], lengths[present], matches.bound_rows)
+        bound[name] = lists if name in kleene else lists.firsts()
+    count = int(present.sum())
+    if expression.type is ValueType.FLOAT64_LIST:  # no expression makes lists but those that refer to one event
+        assert isinstance(expression, Reference | Aggregate)
+        array = _list_attribute(expression.attribute, _event_of(expression, bound), None, events)
+    else:
+        array = _to_arrow(values_over_lists(expression, events, bound, count), None)
+    if count == len(matches):
+        return array
+    places = np.cumsum(present) - 1
+    return array.take(pa.array(places, pa.int64(), mask=~present))
+
+
+def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
+    """The row of the one event that a reference, or the aggregate first or last, means in each match."""
+    value = bound[node.variable]
+    if not isinstance(value, Lists):
+        return value
+    last = node.element is Element.LAST if isinstance(node, Reference) else node.function == "last"
+    return value.lasts() if last else value.firsts()
+
+
+def _list_attribute(attribute: str, rows: Array, bound: Array | None, events: PreparedEvents) -> pa.Array:
+    """A list attribute of events, as it is."""
+    taken = pa.array(rows, mask=None if bound is None else ~bound)
+    lists = events.table.column(attribute).take(taken).combine_chunks()
+    return _one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
 
 
 def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:

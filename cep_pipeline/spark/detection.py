@@ -18,6 +18,7 @@ from cep_pipeline.detection.extent import columns_needed
 from cep_pipeline.detection.fused import compile_shapes, shapes_of
 from cep_pipeline.detection.fused.machine import adopt
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.kleene.skeleton import skeleton_of, skeleton_order
 from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -106,7 +107,7 @@ def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
         if mechanisms[pattern.name] == "fused":
             orders = (plan.order for plan in job.plan.for_pattern(pattern.name).clauses)
             for clause, order in zip(pattern.clauses, orders, strict=True):
-                shapes |= shapes_of(pattern, clause, order)
+                shapes |= shapes_of(pattern, skeleton_of(clause), skeleton_order(clause, order))
     return compile_shapes(shapes)
 
 

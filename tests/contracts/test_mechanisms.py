@@ -53,10 +53,27 @@ def is_of_single_positive_events(pattern: Pattern) -> bool:
     )
 
 
-MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {"fused": is_of_single_positive_events}
+def binds_lists_or_only_single_events(pattern: Pattern) -> bool:
+    """Any structure under skip_till_any_match in a time window, with negation where a branch has Kleene closure."""
+    return (
+        all(not clause.negated or any(v.kleene for v in clause.positive) for clause in pattern.clauses)
+        and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+        and pattern.window.time_us is not None
+        and pattern.output is Output.ALL
+        and pattern.consume is Consume.NONE
+    )
+
+
+MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
+    "fused": lambda pattern: is_of_single_positive_events(pattern) or binds_lists_or_only_single_events(pattern)
+}
 """The patterns that a mechanism must run."""
 DRAWN: Mapping[str, Sequence[Features]] = {
-    "fused": (FIRST_SLICE, replace(FIRST_SLICE, nested=True, max_condition_variables=3))
+    "fused": (
+        FIRST_SLICE,
+        replace(FIRST_SLICE, nested=True, max_condition_variables=3),
+        replace(FIRST_SLICE, nested=True, kleene=True, max_operands=3, max_condition_variables=3),
+    )
 }
 """What random statements that a mechanism must run may use: one of these."""
 

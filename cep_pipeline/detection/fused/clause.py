@@ -90,7 +90,7 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
 
     Data that float64 does not hold exactly may give others, which are compiled where they are met.
     """
-    if len(clause.positive) == 1:
+    if len(clause.positive) < 2:
         return frozenset()
     attributes = dict(pattern.attributes)
     fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]

@@ -119,7 +119,7 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
     if attributes is not None:
 
         def codes_of_rows() -> tuple[Array, int]:
-            codes, groups = events.derive(("column codes", attributes), lambda: _codes_of_columns(events, attributes))
+            codes, groups = agreement_codes(events, attributes)
             return codes[view.rows], groups
 
         return keyed_view(events, view, attributes, codes_of_rows)
@@ -144,6 +144,11 @@ def _shared_attributes(key: Key) -> tuple[str, ...] | None:
     ]
     names = tuple(name for name in chosen[0] if name is not None)
     return names if all(attributes == names for attributes in chosen) else None
+
+
+def agreement_codes(events: PreparedEvents, attributes: tuple[str, ...]) -> tuple[Array, int]:
+    """int32, one for each event: equal where all attributes are, -1 where one is null or NaN; and their number."""
+    return events.derive(("column codes", attributes), lambda: _codes_of_columns(events, attributes))
 
 
 def _codes_of_columns(events: PreparedEvents, attributes: tuple[str, ...]) -> tuple[Array, int]:

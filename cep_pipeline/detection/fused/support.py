@@ -12,11 +12,9 @@ def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the fused mechanism does not run, in words; None if it runs the pattern."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return f"the strategy {pattern.strategy.value}"
-    for operand in pattern.operands:
-        if operand.negated:
-            return f"negation ('{operand.variable}')"
-        if operand.kleene:
-            return f"Kleene closure ('{operand.variable}')"
+    for clause in pattern.clauses:
+        if clause.negated and not any(variable.kleene for variable in clause.positive):
+            return f"negation ('{clause.negated[0].name}')"
     if pattern.window.time_us is None:
         return "a count window"
     if pattern.output is not Output.ALL:

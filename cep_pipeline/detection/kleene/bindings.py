@@ -1,0 +1,169 @@
+"""Partial matches over lists, many at once, and the rules over two events that each new event must obey."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import ListBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.keys import agreement_codes
+from cep_pipeline.detection.fused.views import clock_of
+from cep_pipeline.detection.kleene.lists import Bound, Lists, ranges, take
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern, Ties
+
+LONGEST_WINDOW = 2**61
+"""Longer windows reach over every slice there can be; a clock and this do not overflow int64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bindings:
+    """Partial matches of one clause that bind the same variables.
+
+    Attributes
+    ----------
+    bound
+        Variable -> its row for each partial match, or its list.
+    first, last
+        Shape (n,): the first and the last row of each partial match, which has an event at least.
+    """
+
+    bound: Bound
+    first: Array
+    last: Array
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def take(self, places: Array) -> Bindings:
+        """Some of the partial matches, or some several times."""
+        return Bindings(take(self.bound, places), self.first[places], self.last[places])
+
+    def between(self, start: int, stop: int) -> Bindings:
+        """A run of the partial matches."""
+        return self.take(np.arange(start, stop))
+
+    def first_of(self, name: str) -> Array:
+        """The first row of a variable."""
+        value = self.bound[name]
+        return value.firsts() if isinstance(value, Lists) else value
+
+    def last_of(self, name: str) -> Array:
+        """The last row of a variable."""
+        value = self.bound[name]
+        return value.lasts() if isinstance(value, Lists) else value
+
+    def with_list(self, name: str, lists: Lists) -> Bindings:
+        """The partial matches with one more variable."""
+        first = np.minimum(self.first, lists.firsts())
+        return Bindings({**self.bound, name: lists}, first, np.maximum(self.last, lists.lasts()))
+
+    def block(self, clause: Clause) -> ListBlock:
+        """The partial matches, now complete, as a block."""
+        parts: list[tuple[Array, Array]] = []
+        ones = np.ones(len(self), np.int64)
+        for variable in clause.positive:
+            value = self.bound[variable.name]
+            parts.append((value.lengths, value.flat()) if isinstance(value, Lists) else (ones, value))
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(np.sum([lengths for lengths, _ in parts], axis=0), out=offsets[1:])
+        rows = np.empty(int(offsets[-1]), np.int32)
+        variables = np.empty(int(offsets[-1]), np.int32)
+        at = offsets[:-1].copy()
+        for index, (lengths, elements) in enumerate(parts):
+            places = ranges(at, lengths)
+            rows[places] = elements
+            variables[places] = index
+            at += lengths
+        return ListBlock(clause, offsets, rows, variables)
+
+
+class Rules:
+    """The rules of one clause over two events: distinct events, order and ties, window, agreement."""
+
+    def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
+        assert pattern.window.time_us is not None
+        self.pattern, self.clause, self.events = pattern, clause, events
+        self.window_us = min(pattern.window.time_us, LONGEST_WINDOW)
+        self.clock = clock_of(events)
+        self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
+
+    def share_events(self, one: Variable, other: Variable) -> bool:
+        """Whether an event may have the types of both variables."""
+        return one.event_type == other.event_type or self.events.base_type in (one.event_type, other.event_type)
+
+    def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
+        """The rows from which, and before which, an event is in the window of each partial match that has events."""
+        earliest = self.clock[bindings.last] - self.window_us
+        latest = self.clock[bindings.first] + self.window_us
+        return np.searchsorted(self.clock, earliest, "left"), np.searchsorted(self.clock, latest, "right")
+
+    def rows_after(self, rows: Array) -> Array:
+        """The first row that comes after each of some events; under TIES ANY they themselves may too."""
+        match self.pattern.ties:
+            case Ties.ARRIVAL:
+                return rows.astype(np.int64) + 1
+            case Ties.STRICT:
+                return np.searchsorted(self.clock, self.clock[rows], "right")
+            case Ties.ANY:
+                return np.searchsorted(self.clock, self.clock[rows], "left")
+
+    def rows_ahead(self, rows: Array) -> Array:
+        """The row that ends those which come before each of some events."""
+        match self.pattern.ties:
+            case Ties.ARRIVAL:
+                return rows.astype(np.int64)
+            case Ties.STRICT:
+                return np.searchsorted(self.clock, self.clock[rows], "left")
+            case Ties.ANY:
+                return np.searchsorted(self.clock, self.clock[rows], "right")
+
+    def places(
+        self, leaf: Array, bindings: Bindings, variable: Variable, start: Array, stop: Array
+    ) -> tuple[Array, Array]:
+        """The places in a leaf of the candidates of a variable for each partial match: a range each.
+
+        Parameters
+        ----------
+        leaf
+            Rows of the variable's candidates, ascending.
+        start, stop
+            The rows from which, and before which, the candidates lie, whatever the order says.
+        """
+        for name in bindings.bound:
+            if (name, variable.name) in self.clause.precedence:
+                start = np.maximum(start, self.rows_after(bindings.last_of(name)))
+            if (variable.name, name) in self.clause.precedence:
+                stop = np.minimum(stop, self.rows_ahead(bindings.first_of(name)))
+        begin = np.searchsorted(leaf, start, "left")
+        return begin, np.maximum(np.searchsorted(leaf, stop, "left"), begin)
+
+    def distinct_and_agreeing(
+        self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
+    ) -> Array:
+        """Whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with them.
+
+        Parameters
+        ----------
+        partial
+            Ascending places in `bindings`, all of which have an event.
+        skip
+            A variable of which no candidate can be an event.
+        """
+        keep = np.ones(len(rows), dtype=bool)
+        for name, value in bindings.bound.items():
+            if name == skip or not self.share_events(self.clause.by_name[name], variable):
+                continue
+            if isinstance(value, Lists):
+                owner = np.repeat(np.arange(len(bindings), dtype=np.int64), value.lengths)
+                size = len(self.events)
+                keep &= ~np.isin(partial * size + rows, owner * size + value.flat())
+            else:
+                keep &= value[partial] != rows
+        if self.agreement is not None:
+            code = self.agreement[rows]
+            keep &= (code >= 0) & (code == self.agreement[bindings.first][partial])
+        return keep

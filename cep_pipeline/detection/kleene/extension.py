@@ -1,0 +1,226 @@
+"""Partial matches extended by the lists of one Kleene variable: every non-empty sub-list of its candidates.
+
+Lists grow by one element a step, all partial matches of a piece together, depth first where they become many. A list
+that breaks a condition which every longer list would break too is not grown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.lists import Lists, Uses, holds_over_lists, pieces, ranges, take
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.normal_form import Clause, Variable
+
+CANDIDATES_AT_ONCE = 1 << 18
+"""Candidates of partial matches, or next elements of lists, that are held at once."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """The conjuncts over a Kleene variable and variables bound before it, by when they can be decided.
+
+    Attributes
+    ----------
+    leaf
+        On one event alone: they choose the variable's candidates.
+    elements
+        On one element, and variables bound before.
+    adjacent
+        On an element and the one before it, and variables bound before.
+    growing
+        Other ones that a longer list cannot make true again.
+    whole
+        Those that need the whole list.
+    """
+
+    leaf: tuple[Conjunct, ...]
+    elements: tuple[Conjunct, ...]
+    adjacent: tuple[Conjunct, ...]
+    growing: tuple[Conjunct, ...]
+    whole: tuple[Conjunct, ...]
+
+    @classmethod
+    def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> Conditions:
+        """The conditions of a variable, where others are bound already."""
+        found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
+        for conjunct in clause.conjuncts:
+            if variable not in conjunct.variables or not conjunct.variables <= bound | {variable}:
+                continue
+            uses = Uses.of(conjunct)
+            kinds = uses.kinds[variable]
+            if kinds == {Element.EACH}:
+                found["leaf" if conjunct.variables == {variable} else "elements"].append(conjunct)
+            elif kinds <= {Element.CURRENT, Element.PREVIOUS}:
+                found["adjacent"].append(conjunct)
+            else:
+                found["whole" if variable in uses.whole else "growing"].append(conjunct)
+        return cls(**{kind: tuple(conjuncts) for kind, conjuncts in found.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The candidates of a Kleene variable for each of some partial matches.
+
+    Attributes
+    ----------
+    bindings
+        The partial matches.
+    anchors
+        The first element of each list, where that is chosen already.
+    offsets, rows
+        Partial match m has the candidates `rows[offsets[m] : offsets[m + 1]]`, ascending: for its list, or for the
+        elements behind its anchor.
+    """
+
+    bindings: Bindings
+    anchors: Array | None
+    offsets: Array
+    rows: Array
+
+    def __len__(self) -> int:
+        return len(self.bindings)
+
+
+class Extension:
+    """How partial matches of a clause are extended by one Kleene variable."""
+
+    def __init__(self, rules: Rules, variable: Variable, bound: frozenset[str], first_row: int, end_row: int) -> None:
+        """Candidates have rows in [first_row, end_row)."""
+        self.rules, self.variable, self.name = rules, variable, variable.name
+        self.conditions = Conditions.of(rules.clause, variable.name, bound)
+        leaf = rules.events.leaf_rows(variable.event_type)
+        leaf = leaf[np.searchsorted(leaf, first_row) : np.searchsorted(leaf, end_row)]
+        for conjunct in self.conditions.leaf:
+            leaf = leaf[
+                holds_over_lists(conjunct, rules.events, {self.name: _as_lists(leaf[:, np.newaxis])}, len(leaf))
+            ]
+        self.leaf = leaf
+        self.tested = self.passed = 0
+
+    def extended(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Bindings]:
+        """The partial matches with every list that obeys the rules and conditions, in pieces of bounded size.
+
+        Parameters
+        ----------
+        anchors
+            The first element of each list, as a row; it is an event of the partial match already.
+        """
+        for candidates in self.candidates(bindings, anchors):
+            for owner, chains in self._lists(candidates):
+                self.tested += len(owner)
+                found = candidates.bindings.take(owner).with_list(self.name, _as_lists(chains))
+                found = self._that_hold(found, self.conditions.whole)
+                self.passed += len(found)
+                if len(found):
+                    yield found
+
+    def candidates(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Candidates]:
+        """The candidates of the partial matches, in pieces of bounded size."""
+        begin, end = self.rules.rows_in_window(bindings)
+        if anchors is not None:
+            begin = np.maximum(begin, anchors + 1)
+        begin, end = self.rules.places(self.leaf, bindings, self.variable, begin, end)
+        for start, stop in pieces(end - begin + 1, CANDIDATES_AT_ONCE):
+            part = bindings.between(start, stop)
+            sizes = (end - begin)[start:stop]
+            owner = np.repeat(np.arange(stop - start, dtype=np.int64), sizes)
+            rows = self.leaf[ranges(begin[start:stop], sizes)]
+            keep = self.rules.distinct_and_agreeing(part, self.variable, owner, rows)
+            owner, rows = owner[keep], rows[keep]
+            for conjunct in self.conditions.elements:
+                bound = {**take(part.bound, owner), self.name: _as_lists(rows[:, np.newaxis])}
+                keep = holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+                owner, rows = owner[keep], rows[keep]
+            offsets = np.zeros(stop - start + 1, np.int64)
+            np.cumsum(np.bincount(owner, minlength=stop - start), out=offsets[1:])
+            yield Candidates(part, None if anchors is None else anchors[start:stop], offsets, rows)
+
+    def steps(self, candidates: Candidates, owner: Array, chosen: Array) -> Array:
+        """Whether each candidate may follow an element directly, by the conditions on adjacent elements.
+
+        Parameters
+        ----------
+        owner
+            The partial match of each pair of elements.
+        chosen
+            Rows, shape (n, 2): the element and the candidate.
+        """
+        holds = np.ones(len(owner), dtype=bool)
+        if self.conditions.adjacent:
+            bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chosen)}
+            for conjunct in self.conditions.adjacent:
+                holds &= holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+        return holds
+
+    def _lists(self, candidates: Candidates) -> Iterator[tuple[Array, Array]]:
+        """(partial match of each list, lists as rows of shape (n, length)): all that may become a match."""
+        if candidates.anchors is None:
+            sizes = np.diff(candidates.offsets)
+            owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
+            following, chains = np.arange(1, len(owner) + 1), candidates.rows[:, np.newaxis]
+        else:
+            owner = np.arange(len(candidates), dtype=np.int64)
+            following, chains = candidates.offsets[:-1], candidates.anchors[:, np.newaxis]
+        waiting = []
+        first = self._growing(candidates, owner, following, chains)
+        if len(first[0]):
+            yield first[0], first[2]
+            waiting.append(first)
+        while waiting:
+            owner, following, chains = waiting.pop()
+            sizes = candidates.offsets[owner + 1] - following
+            cuts = [stop for _, stop in pieces(sizes, CANDIDATES_AT_ONCE)]
+            if len(cuts) > 1:
+                rest = slice(cuts[0], None)
+                waiting.append((owner[rest], following[rest], chains[rest]))
+                owner, following, chains, sizes = (part[: cuts[0]] for part in (owner, following, chains, sizes))
+            grown = self._grown(candidates, owner, following, chains, sizes)
+            if len(grown[0]):
+                yield grown[0], grown[2]
+                waiting.append(grown)
+
+    def _grown(
+        self, candidates: Candidates, owner: Array, following: Array, chains: Array, sizes: Array
+    ) -> tuple[Array, Array, Array]:
+        """Each list with each candidate behind it."""
+        grows = np.repeat(np.arange(len(owner)), sizes)
+        places = ranges(following, sizes)
+        rows = candidates.rows[places]
+        clock = self.rules.clock
+        keep = clock[rows] - clock[chains[grows, 0]] <= self.rules.window_us
+        grows, places, rows = grows[keep], places[keep], rows[keep]
+        keep = self.steps(candidates, owner[grows], np.stack((chains[grows, -1], rows), axis=1))
+        grows, places, rows = grows[keep], places[keep], rows[keep]
+        longer = np.concatenate((chains[grows], rows[:, np.newaxis]), axis=1)
+        return self._growing(candidates, owner[grows], places + 1, longer)
+
+    def _growing(
+        self, candidates: Candidates, owner: Array, following: Array, chains: Array
+    ) -> tuple[Array, Array, Array]:
+        """The lists whose conditions hold that do not wait for the whole list."""
+        for conjunct in self.conditions.growing:
+            bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chains)}
+            keep = holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+            owner, following, chains = owner[keep], following[keep], chains[keep]
+        return owner, following, chains
+
+    def _that_hold(self, bindings: Bindings, conjuncts: tuple[Conjunct, ...]) -> Bindings:
+        for conjunct in conjuncts:
+            holds = holds_over_lists(conjunct, self.rules.events, bindings.bound, len(bindings))
+            if not holds.all():
+                bindings = bindings.take(np.flatnonzero(holds))
+        return bindings
+
+
+def _as_lists(chains: Array) -> Lists:
+    """Lists of one length, as rows of shape (n, length)."""
+    count, length = chains.shape
+    starts = np.arange(0, count * length, length, dtype=np.int64)
+    return Lists(starts, np.full(count, length, np.int64), np.ascontiguousarray(chains).reshape(-1))

@@ -1,0 +1,158 @@
+"""Run one clause with Kleene variables over one slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import ListBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun, LevelCount
+from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.extension import Extension
+from cep_pipeline.detection.kleene.negation import unrejected, waits_for_window
+from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
+from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.errors import PlanError
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+
+
+class KleeneRun:
+    """One run of a clause with Kleene variables over a slice: iterate over it once for its blocks of matches.
+
+    Parameters
+    ----------
+    pattern, clause
+        A pattern that the fused mechanism runs, and one of its clauses.
+    order
+        Names of the clause's positive variables in plan order. The single variables are bound first, in this order,
+        then the Kleene variables.
+    events
+        The slice's own events, and those before it that its matches reach back to.
+    owned
+        The slice [start, end): the matches that become final in it are wanted. None: open.
+
+    Raises
+    ------
+    PlanError
+        `order` is no order of the clause's positive variables.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        order: Sequence[str],
+        events: PreparedEvents,
+        owned: tuple[Boundary | None, Boundary | None] = (None, None),
+    ) -> None:
+        names = [variable.name for variable in clause.positive]
+        if sorted(order) != sorted(names):
+            raise PlanError(
+                f"pattern {pattern.name!r}: the plan orders {', '.join(order)}, but clause {clause.index} binds "
+                f"{', '.join(names)}: plan the pattern again"
+            )
+        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
+        self.rules = Rules(pattern, clause, events)
+        self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
+        self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
+        self.look_back_row = 0
+        if owned[0] is not None:
+            earliest = owned[0][0] - self.rules.window_us
+            self.look_back_row = int(np.searchsorted(events.timestamps, max(earliest, -(2**63))))
+        self._counts: list[LevelCount] = []
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The variables in the order in which they are bound."""
+        return (*self.singles, *self.lists)
+
+    @property
+    def counts(self) -> tuple[LevelCount, ...]:
+        """What was tried and passed for each variable in that order, once the run is over."""
+        return tuple(self._counts)
+
+    def __iter__(self) -> Iterator[ListBlock]:
+        extensions = self.extensions()
+        skeleton = self._skeleton_run() if self.singles else None
+        for bindings, anchors in self.skeletons(skeleton, extensions):
+            for complete in _extended(bindings, anchors, extensions):
+                found = unrejected(self.rules, self._owned(complete))
+                if len(found):
+                    yield found.block(self.clause)
+        self._counts = list(skeleton.counts) if skeleton is not None else []
+        self._counts += [LevelCount(e.name, e.tested, e.passed) for e in extensions]
+
+    def extensions(self) -> list[Extension]:
+        """How each Kleene variable is bound, in order."""
+        bound = frozenset(self.singles)
+        extensions = []
+        for name in self.lists:
+            variable = self.clause.by_name[name]
+            extensions.append(Extension(self.rules, variable, bound, self.look_back_row, self.end_row))
+            bound |= {name}
+        return extensions
+
+    def skeletons(
+        self, skeleton: ClauseRun | None, extensions: list[Extension]
+    ) -> Iterator[tuple[Bindings, Array | None]]:
+        """Partial matches of the single variables; without any, each event that may begin the first list."""
+        if any(not len(extension.leaf) for extension in extensions):
+            return
+        if skeleton is None:
+            if not self._constants_hold():
+                return
+            leaf = extensions[0].leaf
+            for start in range(0, len(leaf), BLOCK_ROWS):
+                rows = leaf[start : start + BLOCK_ROWS]
+                yield Bindings({}, rows, rows), rows
+            return
+        for block in skeleton:
+            bound = {variable.name: rows for variable, rows in zip(block.clause.positive, block.rows, strict=True)}
+            yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
+
+    def _skeleton_run(self) -> ClauseRun:
+        """The kernel's run over the single variables: their events may all lie before the slice."""
+        start = self.look_back_row
+        point = (int(self.events.timestamps[start]), int(self.events.seqs[start])) if start < len(self.events) else None
+        if point is None:
+            point = self.owned[0]
+        owned = (point if self.look_back_row else None, self.owned[1])
+        return ClauseRun(self.pattern, skeleton_of(self.clause), self.singles, self.events, owned, BLOCK_ROWS)
+
+    def _constants_hold(self) -> bool:
+        """Whether the conditions without variables hold."""
+        return all(
+            any(atom_holds(atom, self.events, {}).all() for atom in conjunct.atoms)
+            for conjunct in self.clause.conjuncts
+            if not conjunct.variables
+        )
+
+    def _owned(self, bindings: Bindings) -> Bindings:
+        """The complete matches that become final in the slice."""
+        start, end = self.owned
+        if start is None and end is None:
+            return bindings
+        if waits_for_window(self.rules):  # final once no event can be in the window of the first one any more
+            final = self.events.timestamps[bindings.first] + self.rules.window_us
+            keep = np.ones(len(bindings), dtype=bool)
+            if start is not None:
+                keep &= final >= start[0]
+            if end is not None:
+                keep &= final < end[0]
+        else:
+            keep = (bindings.last >= self.first_row) & (bindings.last < self.end_row)
+        return bindings if keep.all() else bindings.take(np.flatnonzero(keep))
+
+
+def _extended(bindings: Bindings, anchors: Array | None, extensions: list[Extension]) -> Iterator[Bindings]:
+    if not extensions:
+        yield bindings
+        return
+    first, *others = extensions
+    for found in first.extended(bindings, anchors):
+        yield from _extended(found, None, others)

@@ -1,0 +1,42 @@
+"""The skeleton of a clause: what is left of it without Kleene closure and negation, which the kernel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cep_pipeline.patterns.normal_form import Clause
+
+
+def has_kleene(clause: Clause) -> bool:
+    """Whether a variable of the clause binds a list."""
+    return any(variable.kleene for variable in clause.positive)
+
+
+def skeleton_of(clause: Clause) -> Clause:
+    """The clause over its single positive variables only: their order and the conjuncts that mention no others.
+
+    Notes
+    -----
+    Of every match of the clause, the events of these variables are a match of the skeleton. A clause of Kleene
+    variables alone has a skeleton without variables.
+    """
+    singles = tuple(variable for variable in clause.positive if not variable.kleene)
+    names = {variable.name for variable in singles}
+    return replace(
+        clause,
+        positive=singles,
+        negated=(),
+        precedence=frozenset(pair for pair in clause.precedence if names.issuperset(pair)),
+        conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= names),
+    )
+
+
+def skeleton_order(clause: Clause, order: Sequence[str]) -> tuple[str, ...]:
+    """The variables of the skeleton in plan order."""
+    return tuple(name for name in order if not clause.by_name[name].kleene)
+
+
+def kleene_order(clause: Clause, order: Sequence[str]) -> tuple[str, ...]:
+    """The Kleene variables in plan order."""
+    return tuple(name for name in order if clause.by_name[name].kleene)
