@@ -12,7 +12,6 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
-from cep_pipeline.errors import InputError
 
 
 @click.command()
@@ -48,18 +47,27 @@ def detect(
       cep detect --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
     """
-    from cep_pipeline.cli.tables import write_table
+    from cep_pipeline.cli.tables import check_output_file, write_table
+    from cep_pipeline.detection.detect import choose_mechanisms
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning import plan as make_plan
+    from cep_pipeline.planning.costs import cost_named
+    from cep_pipeline.planning.planners import planner_named
+    from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
-    if out.suffix not in (".parquet", ".csv", ".json"):
-        raise InputError(f"{out}: the file's ending says its format: .parquet, .csv or .json")
+    check_output_file(out)
     stream = StreamSchema.load(schema)
     parsed = read_patterns(patterns, stream, parse_parameters(parameters))
+    choose_mechanisms(parsed, mechanism)
+    planner_named(planner)
+    cost_named(cost)
+    given = read_plan(plan_file) if plan_file else None
+    if given is not None:
+        validate(given, parsed)
     console = Console(stderr=True)
     with console.status("reading events"):
         begin = time.perf_counter()
@@ -69,11 +77,7 @@ def detect(
         console.print(f"note: {note}", highlight=False)
     with console.status("planning"):
         begin = time.perf_counter()
-        plan = (
-            read_plan(plan_file)
-            if plan_file
-            else make_plan(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
-        )
+        plan = given or make_plan(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ def matches(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse import Warehouse
 
+    if out:
+        check_output_file(out)
     configuration = Configuration.load(config)
     name = stream or configuration.stream_names()[0]
     sets = tuple(configuration.stream_settings(name).pattern_sets)
@@ -139,6 +142,7 @@ def write_table(table: pa.Table, path: Path) -> None:
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
+    check_output_file(path)
     try:
         if path.suffix == ".parquet":
             pq.write_table(table, path)
@@ -150,14 +154,38 @@ def write_table(table: pa.Table, path: Path) -> None:
                 texts = [json.dumps([[b["variable"], b["seq"]] for b in row]) for row in table["bindings"].to_pylist()]
                 plain = table.set_column(table.column_names.index("bindings"), "bindings", pa.array(texts, pa.string()))
             pa_csv.write_csv(plain, path)
-        elif path.suffix == ".json":
+        else:
             with path.open("w", encoding="utf-8") as file:
                 for row in table.to_pylist():
-                    file.write(json.dumps(row, default=str, ensure_ascii=False) + "\n")
-        else:
-            raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
+                    text = json.dumps(_spelled(row), default=str, ensure_ascii=False, allow_nan=False)
+                    file.write(text + "\n")
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _spelled(value: Any) -> Any:
+    """A value in which NaN and the infinities, for which JSON has no number, are text, as in the column `returns`."""
+    if isinstance(value, dict):
+        return {name: _spelled(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_spelled(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def check_output_file(path: Path) -> None:
+    """Refuse a file that `write_table` could not write, before the work whose result it is to hold.
+
+    Raises
+    ------
+    InputError
+        Another ending, or a folder that is not there.
+    """
+    if path.suffix not in (".parquet", ".csv", ".json"):
+        raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
 
 
 @click.command()

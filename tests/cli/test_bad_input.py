@@ -310,3 +310,51 @@ def test_a_full_disk(project: Project, small_disk: Path, tmp_path: Path, left: i
     assert run(full, "--from", str(MONDAY), "--to", str(WEDNESDAY)).code == 0
     full.run(warehouse="undisturbed").run_days([MONDAY, TUESDAY, WEDNESDAY])
     assert published(tables) == published(full.tables("undisturbed"))
+
+
+# -- refused before any event is read ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("pattern", "arguments", "words"),
+    [
+        ("SEQ(A a, ~(B b), A c)", [], ["negation ('b')"]),
+        ("SEQ(A a, B b)", ["--planner", "best"], ["planner 'best'", "greedy"]),
+        ("SEQ(A a, B b)", ["--cost", "money"], ["cost model 'money'", "throughput"]),
+        ("SEQ(A a, B b)", ["--mechanism", "magic"], ["mechanism 'magic'", "fused"]),
+        ("SEQ(A a, B b)", ["--out", "found.txt"], ["found.txt", ".parquet"]),
+        ("SEQ(A a, B b)", ["--out", "no/found.csv"], ["no/found.csv", "no folder no"]),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_refused_before_events_are_read(
+    tmp_path: Path, pattern: str, arguments: list[str], words: list[str]
+) -> None:
+    """The file of events is not there, and yet the message is of what is asked for."""
+    (tmp_path / "ticks.yaml").write_text(SCHEMA)
+    (tmp_path / "one.sase").write_text(f"PATTERN {pattern} WITHIN 1 second")
+    over = ["--patterns", "one.sase", "--schema", "ticks.yaml", "--events", "absent.csv", "--out", "found.csv"]
+    assert_refused(cep("detect", *over, *arguments, folder=tmp_path), 2, *words)
+
+
+def test_a_setting_that_is_given_twice(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE + "spark:\n  master: local\n")
+    done = cep("status", folder=tmp_path)
+    assert_refused(done, 2, "pipeline.yaml:8: 'spark' is set twice, first in line 7")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ("data: raw", "dat: raw", "streams.ticks.dat: unknown setting; did you mean 'data'?"),
+        (
+            "file: all.sase",
+            "fil: all.sase",
+            "streams.ticks.pattern_sets.all.fil: unknown setting; did you mean 'file'?",
+        ),
+        (PIPELINE, "# nothing\n", "this file is empty"),
+        (PIPELINE, "[streams]", "this file is a list"),
+    ],
+)
+def test_a_configuration_with_a_slip(tmp_path: Path, right: str, wrong: str, words: str) -> None:
+    (tmp_path / "pipeline.yaml").write_text(PIPELINE.replace(right, wrong))
+    assert_refused(cep("status", folder=tmp_path), 2, "pipeline.yaml:", words)

@@ -210,3 +210,16 @@ def test_generate_makes_the_same_bytes_and_leaves_made_days_alone(trades: Path, 
     assert (tmp_path / "2025-01-06/trades.csv.gz").read_bytes() == first.read_bytes()
     again = cep("generate", *arguments, "--missing-only", folder=tmp_path)
     assert again.code == 0 and "there already: 1 day" in again.errors
+
+
+def test_numbers_that_json_does_not_have_are_written_as_text(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(
+        "{name: s, type_attribute: k, timestamp: {column: t, format: epoch_us}, "
+        "attributes: {k: string, x: float64}, source: {format: csv, path: x.csv}}"
+    )
+    (tmp_path / "x.csv").write_text("t,k,x\n1,A,NaN\n2,A,-inf\n3,A,1.5\n")
+    (tmp_path / "p.sase").write_text("PATTERN A a WITHIN 1 second RETURN a.x AS x")
+    over = ["--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv", "--out", "found.json"]
+    assert cep("detect", *over, folder=tmp_path).code == 0
+    lines = (tmp_path / "found.json").read_text().splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail)["x"] for line in lines] == ["NaN", "-Infinity", 1.5]
