@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -55,12 +56,32 @@ def load_document(path: Path, model: type[Model], what: str) -> Model:
         problem = getattr(error, "problem", None) or str(error)
         raise InputError(f"{path}{line}: the {what} is no valid YAML: {problem}") from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}:1: a {what} is a mapping of settings, not {type(content).__name__}")
+        found = "empty" if content is None else f"a {type(content).__name__}"
+        raise InputError(f"{path}:1: a {what} is a mapping of settings (name: value); this file is {found}")
+    _refuse_repeated_keys(path, root)
     try:
         return model.model_validate(content, context={"path": path})
     except ValidationError as error:
         faults = [_describe(path, root, fault, model) for fault in error.errors()]
         raise InputError("\n".join(faults)) from error
+
+
+def _refuse_repeated_keys(path: Path, node: yaml.Node | None) -> None:
+    """YAML's reader would keep the last of two settings of one name, and silently drop the first."""
+    if isinstance(node, yaml.MappingNode):
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in lines:
+                    raise InputError(
+                        f"{path}:{line}: {key.value!r} is set twice, first in line {lines[key.value]}; leave one out"
+                    )
+                lines[key.value] = line
+            _refuse_repeated_keys(path, value)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_repeated_keys(path, item)
 
 
 def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseModel]) -> str:
@@ -78,14 +99,26 @@ def _describe(path: Path, root: yaml.Node | None, fault: Any, model: type[BaseMo
 
 
 def _known_settings(model: type[BaseModel], location: Sequence[int | str]) -> list[str]:
-    fields: type[BaseModel] | None = model
+    """The settings that may stand at a location; [] where a model does not say so."""
+    annotation: Any = model
     for part in location:
-        annotation = fields.model_fields[part].annotation if fields and part in fields.model_fields else None
-        fields = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-        if fields is None:
-            return []
-    assert fields is not None
-    return list(fields.model_fields)
+        annotation = _inner(annotation)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            field = annotation.model_fields.get(str(part))
+            annotation = field.annotation if field is not None else None
+        else:  # an entry of a mapping or a list: the last argument of dict[str, X] and list[X]
+            annotation = (get_args(annotation) or (None,))[-1]
+    annotation = _inner(annotation)
+    return list(annotation.model_fields) if isinstance(annotation, type) and issubclass(annotation, BaseModel) else []
+
+
+def _inner(annotation: Any) -> Any:
+    """The model (or mapping, or list) within `Annotated[…]` and `… | None`."""
+    if get_origin(annotation) is Annotated:
+        return _inner(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return _inner(next(option for option in get_args(annotation) if option is not type(None)))
+    return annotation
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:
