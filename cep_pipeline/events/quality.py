@@ -127,7 +127,7 @@ def validate(
     if median is not None:
         import pandas as pd
 
-        tally.add(_validate_batch(pd.DataFrame({"events": [rows]}), [_row_count_expectation(quality, median)]))
+        tally.add(_validate_batch(pd.DataFrame({_ROW_COUNT: [rows]}), [_row_count_expectation(quality, median)]))
     results = tally.results()
     failures = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] == "critical")
     warnings = tuple(_sentence(r) for r in results if not r["success"] and r["severity"] != "critical")
@@ -243,7 +243,7 @@ def _row_count_expectation(quality: Quality, median: float) -> Any:
     import great_expectations.expectations as gxe
 
     return gxe.ExpectColumnValuesToBeBetween(
-        column="events",
+        column=_ROW_COUNT,
         min_value=quality.row_count.at_least * median,
         max_value=quality.row_count.at_most * median,
         severity="warning",
@@ -271,6 +271,10 @@ def _batch_definition() -> Any:
     context.variables.progress_bars = {"globally": False, "metric_calculations": False}
     asset = context.data_sources.add_pandas(name="events").add_dataframe_asset(name="day")
     return asset.add_batch_definition_whole_dataframe("part")
+
+
+_ROW_COUNT = "_events"
+"""Column of the number of events; names of streams' attributes do not begin with `_`."""
 
 
 class _Tally:
@@ -309,6 +313,9 @@ class _Tally:
 
 
 def _sentence(result: Mapping[str, Any]) -> str:
+    if result["arguments"].get("column") == _ROW_COUNT:
+        least, most = result["arguments"]["min_value"], result["arguments"]["max_value"]
+        return f"the day has {result['examples'][0]:,} events; earlier days let expect {least:,.0f} to {most:,.0f}"
     arguments = {name: value for name, value in result["arguments"].items() if name != "column"}
     said = ", ".join(f"{name}={value}" for name, value in arguments.items())
     text = f"{result['arguments'].get('column', 'table')}: {result['expectation']}({said}) fails"
