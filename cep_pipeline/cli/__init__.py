@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from importlib import import_module
@@ -64,9 +65,15 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object, *
         click.echo(f"warning: {message}", err=True)
 
 
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """False for the traceback with which the connection to Spark reports Ctrl-C: the last line says it well enough."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+
+
 def main() -> None:
     """Run the command line; an explained failure ends with its exit code and without a traceback."""
     warnings.showwarning = _show_warning
+    logging.getLogger().addFilter(_is_no_interrupt)
     try:
         cli(standalone_mode=False)
     except CepError as error:

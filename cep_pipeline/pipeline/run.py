@@ -339,8 +339,9 @@ class PipelineRun:
         self, work: DayWork, started: datetime, outcome: DayOutcome | None, error: BaseException
     ) -> None:
         """Record that a day failed; where that fails too (a full disk), the first error is the one to show."""
+        said = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or repr(error)
         try:
-            self._record(work, "failed", started, outcome, error=str(error) or repr(error))
+            self._record(work, "failed", started, outcome, error=said)
         except CepError as second:
             self.observer.note(f"{work.day}: that the day failed could not be recorded: {second}")
 

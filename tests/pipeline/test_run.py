@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -11,6 +11,9 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
 from tests.pipeline.project import DAYS, MONDAY, PATTERNS, ROWS, TUESDAY, WEDNESDAY, Project, published
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def ids(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -113,6 +116,20 @@ def test_a_day_that_fails_leaves_the_tables_and_the_days_before_it_are_done(proj
     project.run().run_days(DAYS)
     project.run(warehouse="anew").run_days(DAYS)
     assert published(project.tables()) == published(project.tables("anew"))
+
+
+def test_an_interrupted_run_is_recorded_as_such(project: Project) -> None:
+    run = project.run(run_id="stopped")
+
+    def interrupted() -> SparkSession:
+        raise KeyboardInterrupt
+
+    run.session = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        run.run_days([MONDAY])
+    [record] = project.tables().runs()
+    assert (record.status, record.error) == ("failed", "interrupted")
+    assert project.tables().days() == []
 
 
 def test_rejected_rows_are_published_with_their_reason(project: Project) -> None:
