@@ -223,12 +223,12 @@ def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) 
 def read_parameter(value: str, folder: Path) -> list[Any]:
     """Values of a parameter written as text: `@file` has one a line, otherwise they are separated by commas.
 
-    A value that reads as a number or as true or false is one; quotes keep it a string.
+    A value that reads as a number of the language, or as true or false, is one; quotes keep it a string.
 
     Examples
     --------
-    >>> read_parameter("SPY, 'IBM', 3, 2.5, true", Path())
-    ['SPY', 'IBM', 3, 2.5, True]
+    >>> read_parameter("SPY, 'IBM', 3, 2.5, true, NAN, '7'", Path())
+    ['SPY', 'IBM', 3, 2.5, True, 'NAN', '7']
     """
     if value.startswith("@"):
         file = folder / value[1:]
@@ -241,14 +241,15 @@ def read_parameter(value: str, folder: Path) -> list[Any]:
     return [_parameter_value(part.strip()) for part in parts if part.strip()]
 
 
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
 def _parameter_value(text: str) -> int | float | bool | str:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return text
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
