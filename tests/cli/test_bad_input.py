@@ -318,7 +318,11 @@ def test_a_full_disk(project: Project, small_disk: Path, tmp_path: Path, left: i
 @pytest.mark.parametrize(
     ("pattern", "arguments", "words"),
     [
-        ("SEQ(A a, ~(B b), A c)", [], ["negation ('b')"]),
+        (
+            "SEQ(A a, B b) WHERE skip_till_next_match {1 = 1}",
+            ["--mechanism", "fused"],
+            ["mechanism 'fused'", "skip_till_next_match"],
+        ),
         ("SEQ(A a, B b)", ["--planner", "best"], ["planner 'best'", "greedy"]),
         ("SEQ(A a, B b)", ["--cost", "money"], ["cost model 'money'", "throughput"]),
         ("SEQ(A a, B b)", ["--mechanism", "magic"], ["mechanism 'magic'", "fused"]),
