@@ -177,6 +177,8 @@ class Configuration:
 
     def _pattern_set(self, name: str, settings: PatternSetSettings, schema: StreamSchema) -> PatternSet:
         from cep_pipeline.language.formatter import format_pattern
+        from cep_pipeline.planning.costs import cost_named
+        from cep_pipeline.planning.planners import planner_named
 
         file = self.folder / settings.file
         parameters = {
@@ -186,13 +188,19 @@ class Configuration:
         patterns = read_patterns(file, schema, parameters)
         content = yaml.safe_dump([[format_pattern(p), [[k, list(v)] for k, v in p.parameters]] for p in patterns])
         planning = self.settings.planning
+        planner, cost = settings.planner or planning.planner, settings.cost or planning.cost
+        try:
+            planner_named(planner)
+            cost_named(cost)
+        except InputError as error:
+            raise InputError(f"{self.path}: pattern set {name!r}: {error}") from error
         return PatternSet(
             name=name,
             file=file,
             patterns=patterns,
             version=sha256(content.encode()).hexdigest()[:16],
-            planner=settings.planner or planning.planner,
-            cost=settings.cost or planning.cost,
+            planner=planner,
+            cost=cost,
         )
 
 

@@ -105,6 +105,13 @@ def test_an_empty_pattern_file_and_an_unknown_stream_are_refused(folder: Path) -
         configuration.stream("trades")
 
 
+@pytest.mark.parametrize(("setting", "words"), [("planner: best", "planner 'best'"), ("cost: money", "'money'")])
+def test_an_unknown_way_of_planning_is_refused_with_the_configuration(folder: Path, setting: str, words: str) -> None:
+    (folder / "pipeline.yaml").write_text(f"{PIPELINE}planning: {{{setting}}}\n")
+    with pytest.raises(InputError, match=rf"pipeline\.yaml: pattern set 'market': .*{words}.*there are:"):
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+
+
 def test_a_faulty_pattern_names_its_file_and_line(folder: Path) -> None:
     (folder / "market.sase").write_text(PATTERNS.replace("price", "prise"))
     with pytest.raises(PatternError) as caught:
@@ -120,8 +127,8 @@ def test_the_schema_must_bear_the_name_of_its_stream(folder: Path) -> None:
 
 
 def test_parameters_from_text_and_file(tmp_path: Path) -> None:
-    (tmp_path / "values.txt").write_text("SPY\n\n'12'\n12\n1.5\ntrue\n")
-    assert read_parameter("@values.txt", tmp_path) == ["SPY", "12", 12, 1.5, True]
+    (tmp_path / "values.txt").write_text("SPY\n\n'12'\n12\n1.5\ntrue\nNAN\n")
+    assert read_parameter("@values.txt", tmp_path) == ["SPY", "12", 12, 1.5, True, "NAN"]
     assert read_parameter("a, b", tmp_path) == ["a", "b"]
     with pytest.raises(InputError, match=r"missing\.txt"):
         read_parameter("@missing.txt", tmp_path)
