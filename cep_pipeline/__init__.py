@@ -10,6 +10,7 @@ from cep_pipeline.errors import BusyError, CepError, DataError, InputError, Patt
 if TYPE_CHECKING:
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
+    from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
     from cep_pipeline.planning import plan as plan
     from cep_pipeline.statistics import estimate_statistics as estimate_statistics

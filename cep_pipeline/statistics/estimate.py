@@ -161,6 +161,10 @@ def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairConditio
     return list(leaves), list(conditions)
 
 
+_LONGEST_US = 2**62
+"""Half of what timestamps may span, so that a time minus a length of time stays an int64."""
+
+
 def parse_duration_us(text: str) -> int:
     """Microseconds of a length of time as the pattern language writes it.
 
@@ -178,6 +182,8 @@ def parse_duration_us(text: str) -> int:
     length = round(float(match[1]) * _UNITS_US[match[2]]) if match else 0
     if length <= 0:
         raise InputError(f"{text!r} is no length of time; write a number and us, ms, seconds, minutes, hours or days")
+    if length > _LONGEST_US:
+        raise InputError(f"{text!r} is longer than the {_LONGEST_US // 86_400_000_000:,} days of all timestamps")
     return length
 
 
