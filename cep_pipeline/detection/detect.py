@@ -15,10 +15,11 @@ from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Metrics, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, policy_text
 from cep_pipeline.detection.parts import matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan, validate
 
 OUTPUTS = ("verbose", "count")
@@ -103,7 +104,7 @@ def detect(
     >>> cep.detect(patterns, schema.table(rows))["rise"].column("bindings").to_pylist()
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
-    _check_output(output)
+    _check_output(output, patterns)
     if not patterns:
         return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
@@ -119,8 +120,9 @@ def detect(
             tables[pattern.name] = _count_table(pattern, parts, of_stream)
         else:
             batches: list[pa.RecordBatch] = []
+            kept = KeptMatches(pattern) if has_output_policy(pattern) else None
             for blocks in parts:
-                write_matches(pattern, blocks, of_stream, batches.append, typed=True)
+                write_matches(pattern, blocks, of_stream, batches.append, typed=True, kept=kept)
             tables[pattern.name] = pa.Table.from_batches(batches, matches_schema(pattern))
     return (tables, counters.metrics(chosen)) if metrics else tables
 
@@ -152,7 +154,9 @@ def detect_slice(
     owned
         `[start, end)`: the points between which a match must become final. None is an open end.
     sink
-        Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`.
+        Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
+        matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
+        all, with the schema `CANDIDATES`.
 
     Raises
     ------
@@ -168,7 +172,9 @@ def detect_slice(
     for pattern in patterns:
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         for blocks in _parts(pattern, chosen[pattern.name], plan, of_stream, owned, counters):
-            written[pattern.name] += write_matches(pattern, blocks, of_stream, partial(sink, pattern))
+            written[pattern.name] += write_matches(
+                pattern, blocks, of_stream, partial(sink, pattern), candidates=has_output_policy(pattern)
+            )
     return SliceResult(written, counters.metrics(chosen))
 
 
@@ -205,18 +211,19 @@ def _fastest(pattern: Pattern) -> str:
 
 
 def _refuse(pattern: Pattern, mechanism: str) -> None:
-    if pattern.output is not Output.ALL:
-        raise UnsupportedPattern(mechanism, f"OUTPUT {pattern.output.value}", pattern=pattern.name)
-    if pattern.consume is not Consume.NONE:
-        raise UnsupportedPattern(mechanism, f"CONSUME {pattern.consume.value}", pattern=pattern.name)
     MECHANISMS[mechanism].check(pattern)
 
 
-def _check_output(output: str) -> None:
+def _check_output(output: str, patterns: Sequence[Pattern]) -> None:
     if output not in _KNOWN_OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(_KNOWN_OUTPUTS)}")
     if output not in OUTPUTS:
         raise UnsupportedPattern("detect", f"output '{output}'", hint=f"use {' or '.join(map(repr, OUTPUTS))}")
+    if output != "verbose":
+        for pattern in patterns:
+            if has_output_policy(pattern):
+                feature = f"output {output!r} with {policy_text(pattern)}"
+                raise UnsupportedPattern("detect", feature, pattern=pattern.name, hint="use 'verbose'")
 
 
 def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None) -> Plan:

@@ -45,6 +45,11 @@ def look_back_us(patterns: Iterable[Pattern]) -> int:
     return longest
 
 
+def waits_for_later_events(pattern: Pattern) -> bool:
+    """Whether matches become final only after their last event: a negated variable of a clause has nothing after it."""
+    return any(not clause.successors(variable.name) for clause in pattern.clauses for variable in clause.negated)
+
+
 def _conditions(condition: Condition | None) -> Iterator[Condition]:
     match condition:
         case None:

@@ -41,6 +41,10 @@ class OrderedLists:
         offsets = self.offsets[start : stop + 1] - self.offsets[start]
         return OrderedLists(self.names, offsets, self.bound_rows[part], self.variables[part])
 
+    def where(self, keep: Array) -> OrderedLists:
+        """The matches at which `keep` (bool, shape (n,)) is true."""
+        return _taken(self, np.flatnonzero(keep))
+
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another: offsets, rows and variables, as the attributes describe them."""
         return self.offsets, self.bound_rows, self.variables

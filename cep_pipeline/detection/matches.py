@@ -12,6 +12,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.return_columns import RETURN_TYPES, json_objects, return_arrays
 from cep_pipeline.patterns.pattern import Pattern
@@ -27,6 +28,11 @@ FIXED_FIELDS = (
 )
 MANY_PATTERNS = pa.schema([*FIXED_FIELDS, pa.field("returns", pa.string())])
 """Columns of a table of the matches of many patterns: RETURN as JSON text, null where the pattern has none."""
+CANDIDATES = pa.schema(
+    [*MANY_PATTERNS, pa.field("instants", pa.list_(pa.int64())), pa.field("partition", pa.string())],
+)
+"""Matches that OUTPUT and CONSUME have still to decide about: with the timestamp of each event of the bindings in
+microseconds, and the values of PARTITION BY as text (null: alone in its partition)."""
 BATCH_ROWS = 1 << 17
 """Matches made into Arrow arrays at once: what is held beside the sorted row numbers."""
 
@@ -44,6 +50,8 @@ def write_matches(
     sink: Callable[[pa.RecordBatch], object],
     *,
     typed: bool = False,
+    kept: KeptMatches | None = None,
+    candidates: bool = False,
 ) -> int:
     """Hand the matches of one pattern over one slice to a sink, batch after batch in the page's order.
 
@@ -55,11 +63,15 @@ def write_matches(
         Takes each batch, such as the `write_batch` of a Parquet writer.
     typed
         Whether batches have the schema `matches_schema(pattern)`, not `MANY_PATTERNS`.
+    kept
+        Decides which matches OUTPUT and CONSUME keep; None: all of them are handed on.
+    candidates
+        Whether batches have the schema `CANDIDATES`, from which another process decides that.
 
     Returns
     -------
     int
-        Number of matches.
+        Number of matches that were handed on.
 
     Notes
     -----
@@ -70,18 +82,30 @@ def write_matches(
         return 0
     ordered = order_matches(found, events.seqs)
     del found
-    for batch in _batches(pattern, ordered, events, typed=typed):
+    written = 0
+    for batch in _batches(pattern, ordered, events, kept, typed=typed, candidates=candidates):
         sink(batch)
-    return len(ordered)
+        written += batch.num_rows
+    return written
 
 
 def _batches(
-    pattern: Pattern, ordered: OrderedMatches | OrderedLists, events: PreparedEvents, *, typed: bool
+    pattern: Pattern,
+    ordered: OrderedMatches | OrderedLists,
+    events: PreparedEvents,
+    kept: KeptMatches | None,
+    *,
+    typed: bool,
+    candidates: bool,
 ) -> Iterator[pa.RecordBatch]:
     identity = MatchIdentity.of(pattern)
-    schema = matches_schema(pattern) if typed else MANY_PATTERNS
+    schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
     for start in range(0, len(ordered), BATCH_ROWS):
         part = ordered.between(start, min(start + BATCH_ROWS, len(ordered)))
+        if kept is not None:
+            part = part.where(kept.keep(Candidates.of(pattern, part, events)))
+            if not len(part):
+                continue
         offsets, rows, variables = part.elements()
         seqs = events.seqs[rows]
         returned = return_arrays(pattern, part, events)
@@ -96,7 +120,23 @@ def _batches(
             _bindings(offsets, seqs, variables, part.names),
             *returned,
         ]
+        if candidates:
+            undecided = Candidates.of(pattern, part, events)
+            instants = pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(undecided.instants))
+            columns += [instants, undecided.partitions.cast(pa.string())]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def candidates_of(batch: pa.RecordBatch) -> Candidates:
+    """The candidates in a batch of the schema `CANDIDATES`; their positions are seqs, which grow with time."""
+    bindings, instants = batch.column("bindings"), batch.column("instants")
+    offsets = bindings.offsets.to_numpy().astype(np.int64)
+    return Candidates(
+        offsets - offsets[0],
+        bindings.flatten().field("seq").to_numpy(),
+        instants.flatten().to_numpy(),
+        batch.column("partition").dictionary_encode(),
+    )
 
 
 def _instants(microseconds: Array) -> pa.Array:

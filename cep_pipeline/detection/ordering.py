@@ -54,6 +54,10 @@ class OrderedMatches:
         form = None if self.form is None else self.form[start:stop]
         return OrderedMatches(self.forms, form, self.rows[:, start:stop])
 
+    def where(self, keep: Array) -> OrderedMatches:
+        """The matches at which `keep` (bool, shape (n,)) is true."""
+        return OrderedMatches(self.forms, None if self.form is None else self.form[keep], self.rows[:, keep])
+
     def elements(self) -> tuple[Array, Array, Array]:
         """All bindings one after another.
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.quality import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
@@ -18,6 +17,7 @@ from cep_pipeline.pipeline.days import raw_files
 from cep_pipeline.pipeline.steps import (
     DayWork,
     Progress,
+    check_runnable,
     current_plan,
     detect_day,
     estimate_day,
@@ -127,8 +127,7 @@ class PipelineRun:
         unknown = self.steps - set(STEPS)
         if unknown:
             raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(STEPS)}")
-        for pattern_set in self.pattern_sets:
-            choose_mechanisms(pattern_set.patterns)
+        check_runnable(self.pattern_sets)
 
     # -- days --------------------------------------------------------------------------------------------------------
 

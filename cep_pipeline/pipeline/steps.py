@@ -14,21 +14,25 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.detect import choose_mechanisms
-from cep_pipeline.detection.extent import look_back_us
+from cep_pipeline.detection.extent import look_back_us, waits_for_later_events
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning import plan as make_plan
+from cep_pipeline.spark.keeping import CarryState, refuse_undecidable
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.fingerprints import NO_CARRY, MatchesFingerprint
+from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
+from cep_pipeline.warehouse.layout import folder_name
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, PublishedMatches, RunStep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cep_pipeline.detection.prepared import Boundary
+    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -72,13 +76,30 @@ class DayWork:
     @property
     def start(self) -> Boundary:
         """The point where the day begins."""
-        return day_bounds(self.day, self.stream.schema.timezone)[0], self.day.toordinal() * SEQ_PER_DAY
+        return self.day_start(self.day)
 
     @property
     def end(self) -> Boundary:
         """The point where the next day begins."""
         after = self.day + timedelta(days=1)
         return day_bounds(self.day, self.stream.schema.timezone)[1], after.toordinal() * SEQ_PER_DAY
+
+    def day_start(self, day: date) -> Boundary:
+        """The point where a day of the stream begins."""
+        return day_bounds(day, self.stream.schema.timezone)[0], day.toordinal() * SEQ_PER_DAY
+
+
+def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
+    """Refuse patterns that cannot be run day by day, before anything is read.
+
+    Raises
+    ------
+    UnsupportedPattern
+        No mechanism runs a pattern, or none does so over days.
+    """
+    for pattern_set in pattern_sets:
+        choose_mechanisms(pattern_set.patterns)
+        refuse_undecidable(pattern_set.patterns)
 
 
 def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
@@ -100,10 +121,15 @@ def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
 
 @dataclass(frozen=True)
 class DayEvents:
-    """The published events that a day's detection looks at, pinned to one snapshot."""
+    """The published events that a day's detection looks at, pinned to one snapshot.
+
+    `start` is the point from which on the day owns matches. It lies before the day where matches wait for later events
+    and days are not published: those that have become final on such days belong to the next one that is.
+    """
 
     snapshot: EventsSnapshot
     first_day: date
+    start: Boundary
     row_groups: tuple[RowGroup, ...]
     look_back_us: int
 
@@ -116,19 +142,29 @@ class DayEvents:
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
     back_us = max(look_back_us(pattern_set.patterns) for pattern_set in pattern_sets)
-    first_day = work.day
-    while day_bounds(first_day, work.stream.schema.timezone)[0] > work.start[0] - back_us:
-        first_day -= timedelta(days=1)
     snapshot = work.tables.pin_events()
+    first_day = work.day
+    earlier = [day for day in snapshot.days if day < work.day]
+    if earlier and any(map(waits_for_later_events, _patterns(pattern_sets))):
+        first_day = max(earlier) + timedelta(days=1)
+    start = work.day_start(first_day)
+    while day_bounds(first_day, work.stream.schema.timezone)[0] > start[0] - back_us:
+        first_day -= timedelta(days=1)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    return DayEvents(snapshot, first_day, tuple(read_row_groups(file.path for file in files)), back_us)
+    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), back_us)
 
 
-def cut_day(work: DayWork, events: DayEvents, parallelism: int, weigh: Callable[[RowGroup], float]) -> list[Slice]:
-    """Cut the day into slices of about equal work, some for each core."""
+def _patterns(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
+    return [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]
+
+
+def cut_day(
+    work: DayWork, events: DayEvents, parallelism: int, weigh: Callable[[RowGroup], float], start: Boundary
+) -> list[Slice]:
+    """Cut the day, from `start` on, into slices of about equal work, some for each core."""
     return cut(
         events.row_groups,
-        start=work.start,
+        start=start,
         end=work.end,
         look_back_us=events.look_back_us,
         count=parallelism * work.settings.slices_per_core,
@@ -144,9 +180,8 @@ def estimate_day(
 
     with work.timed("statistics") as counts:
         events = pin_events(work, pattern_sets)
-        slices = cut_day(work, events, spark.sparkContext.defaultParallelism, lambda group: group.rows)
-        patterns = [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]
-        snapshot = estimate_over_slices(spark, patterns, slices, progress=progress)
+        slices = cut_day(work, events, spark.sparkContext.defaultParallelism, lambda group: group.rows, work.start)
+        snapshot = estimate_over_slices(spark, _patterns(pattern_sets), slices, progress=progress)
         for pattern_set in pattern_sets:
             work.tables.publish_statistics(pattern_set.name, work.day, snapshot.to_json(), lease=work.lease)
         counts.update(events=snapshot.events)
@@ -204,13 +239,17 @@ PLAN_WAIT_S = 30.0
 
 @dataclass(frozen=True)
 class DetectedDay:
-    """The matches of a pattern set that become final on a day, in files that are not published yet."""
+    """The matches of a pattern set that become final on a day, in files that are not published yet.
+
+    `carry_out` is what OUTPUT and CONSUME of the next day need to know.
+    """
 
     pattern_set: str
     files: tuple[str, ...]
     matches: dict[str, int]
     fingerprint: MatchesFingerprint
     plan_version: int | None
+    carry_out: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
@@ -220,6 +259,7 @@ class DetectedDay:
             "matches": self.matches,
             "fingerprint": self.fingerprint.to_json(),
             "plan_version": self.plan_version,
+            "carry_out": dict(self.carry_out),
         }
 
     @classmethod
@@ -231,6 +271,7 @@ class DetectedDay:
             content["matches"],
             MatchesFingerprint.from_json(content["fingerprint"]),
             content["plan_version"],
+            content["carry_out"],
         )
 
 
@@ -243,16 +284,24 @@ def detect_day(
 ) -> DetectedDay:
     """Detect the matches of a pattern set that become final on the day, by its plan (None: only for an empty day)."""
     from cep_pipeline.spark.detection import Detected, DetectionJob, WorkEstimate, detect_slices
+    from cep_pipeline.spark.ingestion import remove_scratch
 
     with work.timed(f"detect {pattern_set.name}") as counts:
         events = pin_events(work, [pattern_set])
+        carried = work.tables.matches_carry_in(pattern_set.name, work.day)
+        carry_in = CarryState.from_json(carried, pattern_set.version)
         fingerprint = events.snapshot.matches_fingerprint(
-            pattern_set.version, events.first_day, work.day, carry_in=NO_CARRY
+            pattern_set.version, events.first_day, work.day, carry_in=digest_of(carried)
         )
+        carry_out = carry_in.after(pattern_set.patterns, carry_in.kept(pattern_set.patterns), work.end[0])
         detected = Detected((), {pattern.name: 0 for pattern in pattern_set.patterns}, (), 0, 0)
-        if plan is not None and events.events_of(work):
+        # Without events of its own a day has no new matches, but those that waited become final.
+        waiting = any(map(waits_for_later_events, pattern_set.patterns))
+        if plan is not None and (events.events_of(work) or waiting):
             planned = Plan.from_json(plan.plan, f"plan {plan.version} of {pattern_set.name}")
             weigh = WorkEstimate(pattern_set.patterns, planned, events.row_groups)
+            name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
+            candidates = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)
             job = DetectionJob(
                 patterns=pattern_set.patterns,
                 plan=planned,
@@ -260,12 +309,25 @@ def detect_day(
                 pattern_set_version=pattern_set.version,
                 final_day=work.day,
                 directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+                candidates=candidates,
+                carry_in=carry_in,
+                end_us=work.end[0],
             )
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh)
-            detected = detect_slices(spark, job, slices, progress)
+            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start)
+            try:
+                detected = detect_slices(spark, job, slices, progress)
+            finally:
+                remove_scratch(candidates.location)
+            if detected.carry_out is not None:
+                carry_out = detected.carry_out
         counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
     return DetectedDay(
-        pattern_set.name, detected.files, detected.matches, fingerprint, plan.version if plan is not None else None
+        pattern_set.name,
+        detected.files,
+        detected.matches,
+        fingerprint,
+        plan.version if plan is not None else None,
+        carry_out.to_json(),
     )
 
 
@@ -278,6 +340,7 @@ def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
             detected.files,
             lease=work.lease,
             fingerprint=detected.fingerprint,
+            carry_out=detected.carry_out,
             counts=detected.matches,
         )
         counts.update(matches=published.matches)

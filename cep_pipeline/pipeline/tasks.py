@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
-from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet
 from cep_pipeline.pipeline.steps import (
     DayWork,
     DetectedDay,
+    check_runnable,
     current_plan,
     detect_day,
     estimate_day,
@@ -213,8 +213,7 @@ def _work(
     configuration = Configuration.load(task.config)
     stream = configuration.stream(task.stream)
     pattern_sets = (stream.pattern_set(task.pattern_set),) if task.pattern_set else stream.pattern_sets
-    for pattern_set in pattern_sets:
-        choose_mechanisms(pattern_set.patterns)
+    check_runnable(pattern_sets)
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     tables = warehouse.stream(stream.schema)
     name = f"{task.stream}-{task.day}-{folder_name(task.run_id)}"

@@ -139,17 +139,14 @@ def test_outputs() -> None:
     refused(UnsupportedPattern, "output 'compressed'", output="compressed")
 
 
-@pytest.mark.parametrize(
-    ("clauses", "feature"),
-    [("OUTPUT NON_OVERLAP", "OUTPUT NON_OVERLAP"), ("CONSUME MATCHED", "CONSUME MATCHED")],
-)
-def test_what_is_not_executed_is_refused_by_name(clauses: str, feature: str) -> None:
-    for mechanism in (None, "fused"):
-        with pytest.raises(UnsupportedPattern) as caught:
-            cep.detect(parse(f"NAME p PATTERN A a WITHIN 1 second {clauses}"), events_table(ROWS), mechanism=mechanism)
-        assert caught.value.mechanism == "fused"
-        assert caught.value.feature == feature
-        assert "'p'" in str(caught.value)
+@pytest.mark.parametrize("clauses", ["OUTPUT NON_OVERLAP", "CONSUME MATCHED", "OUTPUT NON_OVERLAP CONSUME MATCHED"])
+def test_matches_that_are_not_all_kept_are_not_counted(clauses: str) -> None:
+    text = f"{RISE.replace(' RETURN', f' {clauses} RETURN')}; NAME other PATTERN A a WITHIN 1 second"
+    with pytest.raises(UnsupportedPattern) as caught:
+        cep.detect(parse(text), events_table(ROWS), output="count")
+    assert caught.value.feature == f"output 'count' with {clauses}"
+    assert "'rise'" in str(caught.value)
+    assert bindings_of(cep.detect(parse(text), events_table(ROWS))["rise"])[0] == [("a", 0), ("b", 1)]
 
 
 def test_two_patterns_of_one_name() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 
 MECHANISM = "fused"
 
@@ -17,10 +17,6 @@ def unsupported_feature(pattern: Pattern) -> str | None:
             return f"negation ('{clause.negated[0].name}')"
     if pattern.window.time_us is None:
         return "a count window"
-    if pattern.output is not Output.ALL:
-        return f"OUTPUT {pattern.output.value}"
-    if pattern.consume is not Consume.NONE:
-        return f"CONSUME {pattern.consume.value}"
     return None
 
 

@@ -188,8 +188,6 @@ def test_timestamps_at_the_ends_of_int64(origin: int) -> None:
     [
         ("PATTERN SEQ(A a, ~B b, C c) WITHIN 1 second", "negation ('b')"),
         ("PATTERN SEQ(A a, B+ b[]) WITHIN 3 EVENTS", "a count window"),
-        ("PATTERN SEQ(A a, B b) WITHIN 1 second OUTPUT NON_OVERLAP", "OUTPUT NON_OVERLAP"),
-        ("PATTERN SEQ(A a, B b) WITHIN 1 second CONSUME MATCHED", "CONSUME MATCHED"),
         ("PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x = 1 } WITHIN 1 second", "skip_till_next_match"),
     ],
 )

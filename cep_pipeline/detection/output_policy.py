@@ -1,0 +1,257 @@
+"""OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (language page, section 5).
+
+Whether a match is kept depends on all matches kept before it in the page's order. So the matches of a pattern pass
+here in that order, batch after batch, and what later batches need to know is the state of a `KeptMatches`: the last
+kept event of each partition, and the events of kept matches that a later match could still hold. The state has a JSON
+form, so that a stream may be run day by day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.list_ordering import OrderedLists
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.ordering import OrderedMatches
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern
+
+_ALONE = ""
+"""The key of the partition of matches that are alone in theirs.
+
+Such a match is one event. Matches come in the order of their last events, so all such matches may share a key: one
+of them overlaps the one kept before exactly if it is the same event.
+"""
+_BEFORE_ALL = np.iinfo(np.int64).min
+
+_keep_matches = NativeKernel(
+    "cep_pipeline.detection.output_policy_kernel",
+    "keep_matches",
+    (
+        "int64",
+        "int64*",
+        "int64*",
+        "int64*",
+        "int64*",
+        "int64",
+        "int64*",
+        "int64*",
+        "uint8*",
+        "int64",
+        "int64",
+        "int64",
+        "uint8*",
+    ),
+)
+
+
+def has_output_policy(pattern: Pattern) -> bool:
+    """Whether OUTPUT or CONSUME may drop matches of the pattern."""
+    return pattern.output is not Output.ALL or pattern.consume is not Consume.NONE
+
+
+def policy_text(pattern: Pattern) -> str:
+    """The OUTPUT and CONSUME clauses that drop matches, as they are written."""
+    clauses = []
+    if pattern.output is not Output.ALL:
+        clauses.append(f"OUTPUT {pattern.output.value}")
+    if pattern.consume is not Consume.NONE:
+        clauses.append(f"CONSUME {pattern.consume.value}")
+    return " ".join(clauses)
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Matches of one pattern in the page's order, before OUTPUT and CONSUME; their widths may differ.
+
+    Attributes
+    ----------
+    offsets
+        int64, shape (n + 1,): match m has the events from `offsets[m]` to `offsets[m + 1]`, at least one.
+    positions, instants
+        int64, shape (events,): a number of each event that grows with the stream (seq, or the row in a table), and
+        its timestamp in microseconds.
+    partitions
+        Dictionary array of text, shape (n,): the values of PARTITION BY, null where the match is alone.
+    """
+
+    offsets: Array
+    positions: Array
+    instants: Array
+    partitions: pa.DictionaryArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @classmethod
+    def of(cls, pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> Candidates:
+        """The candidates that ordered matches are; positions are row numbers."""
+        offsets, rows, _ = matches.elements()
+        return cls(
+            offsets, rows.astype(np.int64), events.timestamps[rows], partition_keys(pattern, events, rows[offsets[:-1]])
+        )
+
+
+class KeptMatches:
+    """The matches of one pattern that are kept so far, as far as they decide about later ones.
+
+    Parameters
+    ----------
+    pattern
+        The pattern; without OUTPUT and CONSUME everything is kept.
+    state
+        What `to_json` gave after the matches before; None or {} at the beginning of the stream.
+    """
+
+    def __init__(self, pattern: Pattern, state: Mapping[str, Any] | None = None) -> None:
+        state = state or {}
+        self._non_overlap = pattern.output is Output.NON_OVERLAP
+        self._consume = pattern.consume is Consume.MATCHED
+        self._window_us = pattern.window.time_us
+        ends: Mapping[str, list[int]] = state.get("ends", {})
+        self._numbers = {key: number for number, key in enumerate(ends)}
+        self._ends = np.array([end[0] for end in ends.values()], np.int64)
+        self._end_instants = np.array([end[1] for end in ends.values()], np.int64)
+        consumed = np.array(state.get("consumed", []), np.int64).reshape(-1, 2)
+        self._consumed, self._consumed_instants = consumed[:, 0], consumed[:, 1]
+
+    def keep(self, candidates: Candidates) -> Array:
+        """Decide about the next candidates, which all come after those of earlier calls.
+
+        Returns
+        -------
+        np.ndarray
+            bool, shape (n,): whether each is kept.
+
+        Notes
+        -----
+        Time O(e log e) for e events of the candidates with CONSUME, else O(e).
+        """
+        count = len(candidates)
+        if count == 0 or not (self._non_overlap or self._consume):
+            return np.ones(count, dtype=bool)
+        offsets = np.ascontiguousarray(candidates.offsets, np.int64)
+        positions = np.ascontiguousarray(candidates.positions, np.int64)
+        first, last = np.minimum.reduceat(positions, offsets[:-1]), np.maximum.reduceat(positions, offsets[:-1])
+        partitions = self._partition_numbers(candidates.partitions)
+        if self._consume:
+            distinct, where, events = np.unique(positions, return_index=True, return_inverse=True)
+            events = np.ascontiguousarray(events.reshape(-1), np.int64)
+            used = np.isin(distinct, self._consumed).astype(np.uint8)
+        else:
+            distinct = where = events = np.zeros(1, np.int64)
+            used = np.zeros(1, np.uint8)
+        before = used.copy()
+        keep = np.zeros(count, np.uint8)
+        _keep_matches(
+            count,
+            first,
+            last,
+            partitions,
+            self._ends,
+            len(self._ends),
+            offsets,
+            events,
+            used,
+            len(used),
+            int(self._non_overlap),
+            int(self._consume),
+            keep,
+        )
+        kept: Array = keep.astype(bool)
+        ends = np.maximum.reduceat(candidates.instants, offsets[:-1])
+        self._end_instants[partitions[kept]] = ends[kept]  # in order: the last one stays
+        if self._consume:
+            newly = used > before
+            self._consumed = np.concatenate((self._consumed, distinct[newly]))
+            self._consumed_instants = np.concatenate((self._consumed_instants, candidates.instants[where[newly]]))
+            if self._window_us is not None:
+                self._forget_consumed(int(ends[-1]) - self._window_us)
+        return kept
+
+    def forget(self, before_us: int) -> None:
+        """Forget what decides about no match whose events all lie at `before_us` or later."""
+        self._forget_consumed(before_us)
+        remembered = {key: n for key, n in self._numbers.items() if self._end_instants[n] >= before_us}
+        numbers = np.array([*remembered.values()], np.int64)
+        self._ends, self._end_instants = self._ends[numbers], self._end_instants[numbers]
+        self._numbers = {key: number for number, key in enumerate(remembered)}
+
+    def to_json(self) -> dict[str, Any]:
+        """The state in JSON form, {} where nothing is remembered; equal states have equal forms.
+
+        `ends`: partition -> [position, instant] of its last kept event; `consumed`: the same of each consumed event.
+        """
+        state: dict[str, Any] = {}
+        if self._non_overlap:
+            ends = {
+                key: [int(self._ends[number]), int(self._end_instants[number])]
+                for key, number in sorted(self._numbers.items())
+                if self._ends[number] != _BEFORE_ALL
+            }
+            if ends:
+                state["ends"] = ends
+        if len(self._consumed):
+            order = np.argsort(self._consumed)
+            state["consumed"] = np.stack((self._consumed[order], self._consumed_instants[order]), axis=1).tolist()
+        return state
+
+    def _forget_consumed(self, before_us: int) -> None:
+        remembered = self._consumed_instants >= before_us
+        self._consumed, self._consumed_instants = self._consumed[remembered], self._consumed_instants[remembered]
+
+    def _partition_numbers(self, partitions: pa.DictionaryArray) -> Array:
+        """The number of each candidate's partition; partitions that are new get the next numbers."""
+        keys = partitions.dictionary.to_pylist()
+        known = [*keys, _ALONE] if partitions.null_count else keys
+        numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in known], np.int64)
+        new = len(self._numbers) - len(self._ends)
+        self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
+        self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
+        chosen: Array = numbers[partitions.indices.fill_null(len(keys)).to_numpy().astype(np.int64)]
+        return chosen
+
+
+def partition_keys(pattern: Pattern, events: PreparedEvents, rows: Array) -> pa.DictionaryArray:
+    """The values of PARTITION BY of events as JSON text, null where one of them is null or NaN.
+
+    Equal values have equal texts whatever slice they come from. Without NON_OVERLAP, which alone asks for partitions,
+    everything is in one.
+    """
+    if not pattern.partition_by or pattern.output is Output.ALL:
+        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array(["[]"]))
+    alone = np.zeros(len(rows), dtype=bool)
+    codes = np.zeros(len(rows), np.int64)
+    texts = [""]
+    for name in pattern.partition_by:
+        column = events.column(name).take(rows)
+        absent = _absent(column)
+        alone |= absent
+        distinct, code = np.unique(
+            np.where(absent, np.zeros(1, column.values.dtype), column.values), return_inverse=True
+        )
+        values = [json.dumps(_value(column, value), ensure_ascii=False) for value in distinct]
+        pairs, codes = np.unique(codes * len(values) + code.reshape(-1), return_inverse=True)
+        codes = codes.reshape(-1)
+        texts = [f"{texts[pair // len(values)]}{',' if texts[0] else ''}{values[pair % len(values)]}" for pair in pairs]
+    keys = pa.array([f"[{text}]" for text in texts], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=alone), keys)
+
+
+def _absent(column: Column) -> Array:
+    absent = np.zeros(len(column), dtype=bool) if column.valid is None else ~column.valid
+    return absent | np.isnan(column.values) if column.type is ValueType.FLOAT64 else absent
+
+
+def _value(column: Column, value: Any) -> Any:
+    if column.dictionary is not None:
+        return column.dictionary[value] if len(column.dictionary) else ""
+    return value.item() + 0.0 if column.type is ValueType.FLOAT64 else value.item()  # -0.0 is 0.0
