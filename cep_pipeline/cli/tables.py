@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
@@ -191,14 +192,16 @@ def check_output_file(path: Path) -> None:
 @click.command()
 @configuration_options
 @click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
+@click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
-def status(config: Path, stream: str | None, data: Path | None, run_limit: int) -> None:
+def status(config: Path, stream: str | None, data: Path | None, rejected: bool, run_limit: int) -> None:
     """Show the published days, which of them are stale and why, the current plans, and the latest runs.
 
     \b
     Examples:
       cep status
       cep status --stream us_equity_trades --data DIR --runs 50
+      cep status --rejected                           rejected rows with file, line and reason
     """
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.days import find_stale_days
@@ -223,6 +226,8 @@ def status(config: Path, stream: str | None, data: Path | None, run_limit: int) 
                     f"plan of [bold]{pattern_set.name}[/]: version {plan.version} of "
                     f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}"
                 )
+        if rejected:
+            _print_rejected(console, tables)
         if run_limit:
             _print_runs(console, tables.runs(run_limit))
     for holder in warehouse.leases():
@@ -254,6 +259,23 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
     console.print(shown)
     if stale:
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
+
+
+REJECTED_SHOWN = 20
+
+
+def _print_rejected(console: Console, tables: Any) -> None:
+    """The rejected rows of the latest days that have any."""
+    days = [published.day for published in tables.days() if published.rejected]
+    shown = Table("day", "file", "line", "reason", "row", title="rejected rows")
+    for day in reversed(days):
+        for row in tables.read_quarantine(day, day).to_pylist():
+            if shown.row_count == REJECTED_SHOWN:
+                console.print(shown)
+                console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
+                return
+            shown.add_row(str(day), row["file"], str(row["line"]), escape(row["reason"]), escape(row["raw"] or ""))
+    console.print(shown if shown.row_count else "no rejected rows")
 
 
 def _print_runs(console: Console, runs: list[RunRecord]) -> None:

@@ -17,6 +17,10 @@ from cep_pipeline.warehouse.data_files import open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
+_WHERE_DATA_LIE = (
+    "name the folder under which the raw files lie, with --data or as `data` of the stream in pipeline.yaml "
+    "(`cep generate` makes days of trades to begin with)"
+)
 _GLOB = re.compile(r"[*?\[]")
 _EXAMPLE = "such as {day:%Y-%m-%d}/trades.csv.gz or {day:%Y-%m}.parquet"
 
@@ -177,7 +181,7 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
     """
     filesystem, folder = open_filesystem(root)
     if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
-        raise InputError(f"{root}: no such data folder; name the folder under which the raw files lie")
+        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
     files: dict[str, SourceFile] = {}
     missing: list[str] = []
     for template in templates:
@@ -197,7 +201,7 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     """Return the periods that the files present cover, in order of time, each once."""
     filesystem, folder = open_filesystem(root)
     if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
-        raise InputError(f"{root}: no such data folder; name the folder under which the raw files lie")
+        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
     if any(

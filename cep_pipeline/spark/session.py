@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
@@ -69,12 +73,29 @@ def spark_session(
     if not submitted:
         builder = builder.master(master or "local[*]")
     try:
-        return builder.getOrCreate()
+        with interruptions_held():
+            return builder.getOrCreate()
     except Py4JError as error:
         raise CepError(
             f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "
             "runs, can be reached from here, and that this machine has memory and ports left"
         ) from error
+
+
+@contextmanager
+def interruptions_held() -> Iterator[None]:
+    """Keep Ctrl-C until the block is done: a JVM that is just being started would be left behind without a parent."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[FrameType | None] = []
+    before = signal.signal(signal.SIGINT, lambda _, frame: held.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 def _is_submitted() -> bool:

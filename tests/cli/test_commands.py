@@ -11,7 +11,7 @@ import pytest
 
 import cep_pipeline as cep_package
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process
-from tests.pipeline.project import DAYS, MONDAY, Project, published
+from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,3 +223,11 @@ def test_numbers_that_json_does_not_have_are_written_as_text(tmp_path: Path) -> 
     assert cep("detect", *over, folder=tmp_path).code == 0
     lines = (tmp_path / "found.json").read_text().splitlines()
     assert [json.loads(line, parse_constant=pytest.fail)["x"] for line in lines] == ["NaN", "-Infinity", 1.5]
+
+
+def test_status_shows_rejected_rows_with_their_reason(tmp_path: Path, spark: SparkSession) -> None:
+    project = make_project(tmp_path, spark)
+    project.write_day(MONDAY, [*ROWS[MONDAY], "12:00:00,A,m[b]any"])
+    assert cep("run", "--day", str(MONDAY), folder=tmp_path).code == 0
+    shown = cep("status", "--rejected", "--runs", "0", folder=tmp_path)
+    assert f"{MONDAY}.csv" in shown.output and "'m[b]any' is no int64" in shown.output

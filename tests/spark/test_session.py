@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.spark import java
 from cep_pipeline.spark.failures import explain_failures, reason_of
-from cep_pipeline.spark.session import spark_session
+from cep_pipeline.spark.session import interruptions_held, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,3 +64,12 @@ def test_the_failure_of_a_job_says_why(spark: SparkSession) -> None:
 )
 def test_the_line_that_says_why(text: str, reason: str) -> None:
     assert reason_of(text) == reason
+
+
+def test_an_interruption_waits_until_the_block_is_done() -> None:
+    done, before = False, signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), interruptions_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        done = True
+    assert done
+    assert signal.getsignal(signal.SIGINT) is before
