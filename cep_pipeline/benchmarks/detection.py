@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cep_pipeline.benchmarks.peers import Measurement, compile_reference, duckdb_runner, run_reference
+from cep_pipeline.benchmarks.peers import (
+    DUCKDB_QUERIES,
+    Measurement,
+    compile_reference,
+    duckdb_runner,
+    run_reference,
+)
 from cep_pipeline.benchmarks.report import Comparison, Timing, format_seconds, markdown_table
 from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.benchmarks.workloads import WORKLOADS, Workload
@@ -88,7 +94,7 @@ def compare_detection(
             engines: dict[str, Callable[[], Measurement]] = {"fused": kernel_runner(workload, table)}
             if reference is not None:
                 engines[CPP] = partial(run_reference, reference, columns, workload.name)
-            if joins is not None:
+            if joins is not None and workload.name in DUCKDB_QUERIES:
                 engines[DUCKDB] = partial(joins, workload.name)
             report(f"{workload.name} on {', '.join(engines)}")
             seconds: dict[str, list[float]] = {name: [] for name in engines}

@@ -49,6 +49,12 @@ WORKLOADS = {
             "NAME W2 PATTERN AND(S05 a, S08 b, S11 c, S14 d) WHERE a.diff < b.diff AND c.diff < d.diff WITHIN 500 ms",
             {10_000: 13_474, 100_000: 93_680, 1_000_000: 1_012_875, 5_000_000: 5_083_119},
         ),
+        Workload(
+            "W3",
+            "NAME W3 PATTERN SEQ(S02 a, ~S12 b, S06 c, S13 d) "
+            "WHERE a.diff < c.diff AND c.diff < d.diff AND b.diff < a.diff WITHIN 1500 ms",
+            {10_000: 8_136, 100_000: 72_549, 1_000_000: 704_802, 5_000_000: 3_541_586},
+        ),
     )
 }
 """Name -> workload; those of the language's later parts join as their mechanisms do."""

@@ -27,7 +27,7 @@ def bench(names: tuple[str, ...], events: tuple[str, ...], repetitions: int, mas
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks.
 
     \b
-      detection   the kernel on W1 and W2, one core, preparation included, beside scalar C++ (where a compiler is)
+      detection   the kernel on W1, W2 and W3, one core, preparation included, beside scalar C++ (where a compiler is)
                   and DuckDB's bucketed join (where duckdb is installed); all must find the same matches
       ingestion   generated raw days to published events, start-up and imports aside
 

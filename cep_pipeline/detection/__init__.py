@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cep_pipeline.detection.mechanism import Counters, Mechanism, NodeCounts, Orders, Owned
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, NodeCounts, Orders, Owned
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.blocks import Block
+    from cep_pipeline.detection.finality import Finality
     from cep_pipeline.detection.fused.clause import ClauseRun
+    from cep_pipeline.detection.kleene.run import KleeneRun
     from cep_pipeline.detection.prepared import PreparedEvents
+    from cep_pipeline.patterns.normal_form import Clause
     from cep_pipeline.patterns.pattern import Pattern
 
 
@@ -29,18 +32,29 @@ def _find_fused(
     an equality that sorted ranges fulfil without a test holds for just those candidates. Kleene variables are
     bound after the single ones; a list is their candidate.
     """
+    from cep_pipeline.detection.finality import finality_of
     from cep_pipeline.detection.fused.clause import run_clause
+    from cep_pipeline.detection.fused.shared_bindings import without_earlier
     from cep_pipeline.detection.kleene.run import KleeneRun
     from cep_pipeline.detection.kleene.skeleton import has_kleene
 
-    for clause, order in zip(pattern.clauses, orders, strict=True):
-        run: ClauseRun | KleeneRun
+    def start(clause: Clause, order: Sequence[str], finality: Finality) -> ClauseRun | KleeneRun:
         if has_kleene(clause):
-            run = KleeneRun(pattern, clause, order, events, owned)
-            order = run.order
-        else:
-            run = run_clause(pattern, clause, order, events, owned)
-        yield from run
+            return KleeneRun(pattern, clause, order, events, owned, finality)
+        return run_clause(pattern, clause, order, events, owned, finality=finality)
+
+    planned = list(zip(pattern.clauses, orders, strict=True))
+    for clause, order in planned:
+        finality = finality_of(pattern, clause)
+        run = start(clause, order, finality)
+        order = run.order
+        # Bindings that are final earlier by another clause belong to the slice of that point.
+        earlier = [
+            start(other, other_order, finality)
+            for other, other_order in planned
+            if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
+        ]
+        yield from without_earlier(run, earlier)
         for level, count in enumerate(run.counts):
             bound = tuple(order[: level + 1])
             tested = sum(c.variables <= set(bound) and count.variable in c.variables for c in clause.conjuncts)

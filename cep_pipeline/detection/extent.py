@@ -25,8 +25,9 @@ def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
 def look_back_us(patterns: Iterable[Pattern]) -> int:
     """How long before the start of a slice its task must read, in microseconds.
 
-    The window W of the longest pattern; 2W where a clause has a negated variable with nothing before it and one with
-    nothing after it: the match that ends its wait now began W ago, and what rejects it may lie W before that.
+    The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
+    it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
+    one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
 
     Raises
     ------
@@ -38,10 +39,10 @@ def look_back_us(patterns: Iterable[Pattern]) -> int:
         window_us = pattern.window.time_us
         if window_us is None:
             raise UnsupportedPattern("slices by time", "count windows", pattern=pattern.name)
-        for clause in pattern.clauses:
-            leading = any(not clause.predecessors(variable.name) for variable in clause.negated)
-            trailing = any(not clause.successors(variable.name) for variable in clause.negated)
-            longest = max(longest, 2 * window_us if leading and trailing else window_us)
+        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        leading = any(not clause.predecessors(name) for clause, name in negated)
+        trailing = any(not clause.successors(name) for clause, name in negated)
+        longest = max(longest, 2 * window_us if leading and trailing else window_us)
     return longest
 
 

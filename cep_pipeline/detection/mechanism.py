@@ -10,7 +10,16 @@ from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
 
 Owned = tuple[Boundary | None, Boundary | None]
-"""`[start, end)`: the matches that become final between these points are wanted; None is an open end."""
+"""`[start, end)`: the matches that become final between these points are wanted; None is an open end.
+
+When a match is final says `finality.finality_of`: mostly at its last event; with a negated variable that nothing comes
+after, at `(first timestamp + W, +inf)`, so that the slice that contains that point owns it and has seen all that could
+reject it. A start of None owns what was final before, too. An end of None means that the stream has ended: all that is
+not final by then is final at the end. A binding that several clauses match is final at the earliest of their points,
+and found by the slice that contains it only.
+
+What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
+"""
 EVERYTHING: Owned = (None, None)
 Orders = Sequence[Sequence[str]]
 """For each clause of a pattern its positive variables in the order of the plan."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 
 from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
@@ -45,7 +46,8 @@ def matches_in_parts(
     limit = MATCHES_AT_ONCE if limit is None else limit
     first = begin = 0 if owned[0] is None else events.rows_before(owned[0])
     end = len(events) if owned[1] is None else events.rows_before(owned[1])
-    if any(clause.negated for clause in pattern.clauses):  # owned when final, which need not be in order
+    if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
+        # Owned when final, which need not be in the order of the last events.
         yield list(mechanism.find(pattern, orders, events, owned, counters))
         return
     size = end - first

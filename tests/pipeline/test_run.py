@@ -170,7 +170,9 @@ def test_detection_alone_needs_published_events(project: Project) -> None:
 def test_what_cannot_be_run_is_refused_before_anything_is_read(project: Project) -> None:
     with pytest.raises(InputError, match="there is no step guess"):
         project.run(steps=frozenset({"guess"})).run_days([MONDAY])
-    (project.folder / "all.sase").write_text("NAME n PATTERN SEQ(A a, ~B b, A c) WITHIN 1 hour")
+    (project.folder / "all.sase").write_text(
+        "NAME n PATTERN SEQ(A a, B b) WHERE strict_contiguity { a.diff < b.diff } WITHIN 1 hour"
+    )
     with pytest.raises(UnsupportedPattern):
         project.run().run_days([MONDAY])
     assert project.tables().days() == []

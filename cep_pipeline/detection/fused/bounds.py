@@ -8,78 +8,111 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.merging import count_before
+from cep_pipeline.detection.fused.positions import positions_of
 from cep_pipeline.detection.fused.views import View, times_of
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
 
 
+class Clock(Enum):
+    """What a bound compares: rows of the slice, timestamps in microseconds, or positions in the stream or partition."""
+
+    ROW = "row"
+    TIME = "time"
+    POSITION = "position"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The window: how far apart the clocks of a match's first and last event may be, inclusive.
+
+    Attributes
+    ----------
+    clock
+        `TIME` for a time window, `POSITION` for a count window.
+    size
+        In units of the clock, so small that adding it to a clock does not overflow.
+    partition_by
+        Attributes whose values tell the partitions that a count window counts positions in.
+    """
+
+    clock: Clock
+    size: int
+    partition_by: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """A lower or upper bound of a level's candidates by the event of an earlier level.
 
-    The bound lies where the candidates' clock (their row, or their timestamp in microseconds) reaches the earlier
-    event's clock plus `delta`: candidates at or after it for `low`, before it otherwise.
+    The bound lies where the candidates' clock reaches the earlier event's clock plus `delta`: candidates at or after
+    it for `low`, before it otherwise.
     """
 
     earlier: int
     low: bool
-    by_row: bool
+    clock: Clock
     delta: int
+    partition_by: tuple[str, ...] = ()
 
 
 def bounds_of(
-    clause: Clause, order: Sequence[str], level: int, ties: Ties, window_us: int, members: Sequence[int] | None = None
+    clause: Clause, order: Sequence[str], level: int, ties: Ties, reach: Reach, members: Sequence[int] | None = None
 ) -> tuple[Bound, ...]:
     """The bounds of a level that no others imply.
 
     Parameters
     ----------
+    order
+        Names by level; that of a negated variable may follow those of the plan.
     members
         The earlier levels that may give bounds; all of them if None.
+
+    Notes
+    -----
+    The window limits a negated variable on a side only where no positive one is ordered on that side (language page,
+    section 3.5).
     """
     earlier = range(level) if members is None else members
     return (
-        *_side(clause, order, level, ties, window_us, earlier, low=True),
-        *_side(clause, order, level, ties, window_us, earlier, low=False),
+        *_side(clause, order, level, ties, reach, earlier, low=True),
+        *_side(clause, order, level, ties, reach, earlier, low=False),
     )
 
 
 def _side(
-    clause: Clause,
-    order: Sequence[str],
-    level: int,
-    ties: Ties,
-    window_us: int,
-    earlier: Sequence[int],
-    *,
-    low: bool,
+    clause: Clause, order: Sequence[str], level: int, ties: Ties, reach: Reach, earlier: Sequence[int], *, low: bool
 ) -> Iterator[Bound]:
     def before(first: int, second: int) -> bool:
         """Whether `first` is ordered before `second`, in reversed time for upper bounds."""
         pair = (first, second) if low else (second, first)
         return (order[pair[0]], order[pair[1]]) in clause.precedence
 
+    # Under TIES ANY events of one time may be ordered against their positions.
+    loose = ties is Ties.ANY and reach.clock is Clock.POSITION
     ordered = [other for other in earlier if before(other, level)]
     if ordered:
         # The nearest ones suffice; and whatever is after one of them lies in the window on this side.
         nearest = [other for other in ordered if not any(before(other, nearer) for nearer in ordered)]
-        by_row = ties is Ties.ARRIVAL
+        clock = Clock.ROW if ties is Ties.ARRIVAL else Clock.TIME
         # Candidates after: beyond the event itself, and for ANY from its timestamp on; candidates before, alike.
         strict = ties is not Ties.ANY
         delta = int(strict) if low else int(not strict)
         for other in nearest:
-            yield Bound(other, low, by_row, delta)
-    else:
+            yield Bound(other, low, clock, delta)
+    if not ordered or (loose and not clause.by_name[order[level]].negated):
         # Of two events that are ordered, the window reaches less far from the nearer one.
-        nearest = [other for other in earlier if not any(before(other, nearer) for nearer in earlier)]
+        nearest = [other for other in earlier if loose or not any(before(other, nearer) for nearer in earlier)]
+        delta = -reach.size if low else reach.size + 1
         for other in nearest:
-            yield Bound(other, low, False, -window_us if low else window_us + 1)
+            yield Bound(other, low, reach.clock, delta, reach.partition_by)
 
 
 def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, candidates: View) -> Array:
@@ -98,14 +131,22 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         int32, one for each row of `view`. A row without a key gets 0, which as upper bound leaves no range: nothing
         agrees with it.
     """
-    clock = "row" if bound.by_row else "time"
+    what = (bound.clock, bound.partition_by, bound.delta)
+
+    def clock(of: View) -> Array:
+        match bound.clock:
+            case Clock.ROW:
+                return of.rows
+            case Clock.TIME:
+                return times_of(events, of)
+            case Clock.POSITION:
+                return positions_of(events, of, bound.partition_by)
 
     def merge() -> Array:
-        points, values = (view.rows if bound.by_row else times_of(events, view) for view in (keyed, candidates))
-        return count_before(points, keyed.starts, values, candidates.starts, bound.delta)
+        return count_before(clock(keyed), keyed.starts, clock(candidates), candidates.starts, bound.delta)
 
     def make() -> Array:
-        ends = events.derive(("ends", clock, bound.delta, keyed.identity, candidates.identity), merge)
+        ends = events.derive(("ends", what, keyed.identity, candidates.identity), merge)
         if keyed.identity == view.identity:
             return ends
         if keyed.places is not None:
@@ -114,4 +155,4 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
             ends = spread
         return ends if view.places is None else ends[view.places]
 
-    return events.derive(("ends", clock, bound.delta, keyed.identity, candidates.identity, view.identity), make)
+    return events.derive(("ends", what, keyed.identity, candidates.identity, view.identity), make)

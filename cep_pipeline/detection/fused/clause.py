@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.support import refuse_unsupported
+from cep_pipeline.detection.fused.support import MECHANISM, refuse_unsupported
 from cep_pipeline.detection.fused.views import View, leaf_view, without_name
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
-from cep_pipeline.errors import PlanError
+from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.events.schema import ARROW_TYPES
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -41,8 +43,9 @@ def run_clause(
     owned: tuple[Boundary | None, Boundary | None] = (None, None),
     *,
     block_rows: int = BLOCK_ROWS,
+    finality: Finality | None = None,
 ) -> ClauseRun:
-    """All matches of a clause whose last event lies in a slice.
+    """All matches of a clause that become final in a slice.
 
     Parameters
     ----------
@@ -51,11 +54,13 @@ def run_clause(
     order
         Names of the clause's positive variables in plan order.
     events
-        The slice's own events, and those of at least the window before it.
+        The slice's own events, and those of at least `extent.look_back_us` before it.
     owned
-        The slice [start, end): the matches whose last event in the stream's order lies in it. None: open.
+        The slice [start, end): the matches that become final in it (`mechanism.Owned`). None: open.
     block_rows
         The largest number of matches in a block: memory does not grow beyond it with the number of matches.
+    finality
+        When a match counts as final; None for what the clause says.
 
     Returns
     -------
@@ -82,7 +87,12 @@ def run_clause(
         )
     if block_rows < 1:
         raise ValueError(f"a block has at least one row, not {block_rows}")
-    return ClauseRun(pattern, clause, tuple(order), events, owned, block_rows)
+    if finality is None:
+        finality = finality_of(pattern, clause)
+    if finality is Finality.WINDOW_END and pattern.window.time_us is None and owned != (None, None):
+        feature = "slices of a count window whose matches wait for events behind them"
+        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
+    return ClauseRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
 
 
 def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozenset[Shape]:
@@ -90,7 +100,7 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
 
     Data that float64 does not hold exactly may give others, which are compiled where they are met.
     """
-    if len(clause.positive) < 2:
+    if len(clause.positive) < 2 and not (clause.positive and clause.negated):
         return frozenset()
     attributes = dict(pattern.attributes)
     fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]
@@ -99,9 +109,12 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
         pa.schema(fields).empty_table(), type_attribute=pattern.type_attribute, base_type=pattern.base_type
     )
     leaves = [leaf_view(nothing, clause.by_name[name].event_type, (), 0, 0) for name in order]
+    negated = {variable.name: leaf_view(nothing, variable.event_type, (), 0, 0) for variable in clause.negated}
     shapes: set[Shape] = set()
-    for first_owned in {None, None if last_variable(pattern, clause) else 0}:
-        shapes.update(Levels(PlannedClause(pattern, clause, tuple(order), nothing, first_owned), leaves).shapes())
+    by_view = last_variable(pattern, clause) is not None or finality_of(pattern, clause) is Finality.WINDOW_END
+    for first_owned in {None, None if by_view else 0}:
+        planned = PlannedClause(pattern, clause, tuple(order), nothing, first_owned)
+        shapes.update(Levels(planned, leaves, negated).shapes())
     return frozenset(shapes)
 
 
@@ -116,16 +129,12 @@ class ClauseRun:
         events: PreparedEvents,
         owned: tuple[Boundary | None, Boundary | None],
         block_rows: int,
+        finality: Finality = Finality.LAST_EVENT,
     ) -> None:
-        assert pattern.window.time_us is not None
         self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
-        self.window_us = pattern.window.time_us
         self.block_rows = block_rows
-        self.first_row, self.end_row = 0, len(events)
-        if owned[0] is not None:
-            self.first_row = events.rows_before(owned[0])
-        if owned[1] is not None:
-            self.end_row = events.rows_before(owned[1])
+        self.finality = finality
+        self.first_row, self.end_row, self.begun_row = self._owned_rows(owned)
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | None = None
@@ -139,6 +148,30 @@ class ClauseRun:
             for variable, (candidates, passes) in zip(self.order, self._counters, strict=True)
         )
 
+    def _owned_rows(self, owned: tuple[Boundary | None, Boundary | None]) -> tuple[int, int, int | None]:
+        """Rows [first, end) that decide what is owned, and the row before which a match must have begun (None: any).
+
+        A match's last event lies in [first, end); with `WINDOW_END`, all its events do.
+        """
+        events, (start, end) = self.events, owned
+        count = len(events)
+        match self.finality:
+            case Finality.LAST_EVENT:
+                first = 0 if start is None else events.rows_before(start)
+                return first, count if end is None else events.rows_before(end), None
+            case Finality.LAST_INSTANT:
+                first = 0 if start is None else self._rows_before_time(start[0])
+                return first, count if end is None else self._rows_before_time(end[0]), None
+            case Finality.WINDOW_END:
+                window_us = self.pattern.window.time_us or 0
+                first = 0 if start is None else self._rows_before_time(start[0] - window_us)
+                if end is None:
+                    return first, count, None
+                return first, events.rows_before(end), self._rows_before_time(end[0] - window_us)
+
+    def _rows_before_time(self, timestamp_us: int) -> int:
+        return int(np.searchsorted(self.events.timestamps, max(timestamp_us, -(2**63))))
+
     def prepare(self) -> None:
         """Do all that comes before the first match, as iterating does: split, views, ranges, columns and code."""
         if self._prepared:
@@ -146,11 +179,15 @@ class ClauseRun:
         self._prepared = True
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
-        if self._leaves is not None and len(self.order) > 1:
-            by_view = self.first_row == 0 or last_variable(self.pattern, self.clause) is not None
+        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated):
+            by_view = (
+                self.first_row == 0
+                or self.finality is Finality.WINDOW_END
+                or last_variable(self.pattern, self.clause) is not None
+            )
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-            self._levels = Levels(planned, self._leaves)
+            self._levels = Levels(planned, self._leaves, self._negated_views())
             self._levels.load()
 
     def __iter__(self) -> Iterator[MatchBlock]:
@@ -163,11 +200,45 @@ class ClauseRun:
             yield from self._single(self._leaves[0])
             return
         for rows in self._levels.run(self.block_rows, self._counters):
-            yield MatchBlock(self.clause, rows)
+            begun = self._begun(rows)
+            if begun.shape[1]:
+                yield MatchBlock(self.clause, begun)
+
+    def _begun(self, rows: Array) -> Array:
+        """The matches that began early enough to be final in the slice."""
+        if self.begun_row is None:
+            return rows
+        begun = rows[:, rows.min(axis=0) < self.begun_row]
+        self._counters[-1, 1] -= rows.shape[1] - begun.shape[1]
+        return begun
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):
-            yield MatchBlock(self.clause, view.rows[np.newaxis, start : start + self.block_rows])
+            rows = self._begun(view.rows[np.newaxis, start : start + self.block_rows])
+            if rows.shape[1]:
+                yield MatchBlock(self.clause, rows)
+
+    def _look_back(self, windows: int) -> int:
+        """The first row that lies at most so many windows before the rows that decide what is owned."""
+        window = self.pattern.window
+        if not self.first_row:
+            return 0
+        if window.events is not None:  # of one partition, positions may lie far apart in the stream
+            return 0 if self.clause.partition_by else max(self.first_row - windows * (window.events - 1), 0)
+        assert window.time_us is not None
+        if self.first_row == len(self.events):
+            return self.first_row
+        return self._rows_before_time(int(self.events.timestamps[self.first_row]) - windows * window.time_us)
+
+    def _negated_views(self) -> dict[str, View]:
+        """The events that could reject a match, in stream order."""
+        views = {}
+        look_back = self._look_back(2)
+        for variable in self.clause.negated:
+            own = (conjunct for conjunct in self.clause.conjuncts if conjunct.variables == {variable.name})
+            filters = tuple(without_name(conjunct, variable.name) for conjunct in own)
+            views[variable.name] = leaf_view(self.events, variable.event_type, filters, look_back, self.end_row)
+        return views
 
     def _leaf_views(self) -> list[View] | None:
         """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
@@ -175,11 +246,9 @@ class ClauseRun:
         for conjunct in clause.conjuncts:
             if not conjunct.variables and not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
                 return None
-        events.split(variable.event_type for variable in clause.positive)
-        look_back = 0
-        if self.first_row:
-            earliest = int(events.timestamps[self.first_row]) - self.window_us
-            look_back = int(np.searchsorted(events.timestamps, max(earliest, -(2**63))))
+        events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
+        waits = self.finality is Finality.WINDOW_END
+        look_back = self.first_row if waits else self._look_back(1)
         last = last_variable(self.pattern, clause)
         views = []
         for name in self.order:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cep_pipeline.detection.fused.ir_text import WIDTH, FunctionText
 from cep_pipeline.detection.fused.shape import Constant, Operation, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.words import argument_places
 from cep_pipeline.patterns.conditions import Comparator
 
 _COMPARE = {
@@ -20,10 +21,14 @@ _BITS = f"<{WIDTH} x i1>"
 
 
 class ComparingText(FunctionText):
-    """The tests of the levels of a shape.
+    """The ranges and tests of the levels of a shape.
 
     Attributes
     ----------
+    places
+        First word of each group of arguments.
+    low, high
+        (level, earlier level) -> the address of its bounds.
     index, row
         Place in its view, and row of the events, of each level bound so far: names of an i64 and an i32.
     columns, constants
@@ -35,6 +40,7 @@ class ComparingText(FunctionText):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.shape = shape
+        self.places = argument_places(shape)
         self.last = len(shape.levels) - 1
         self.index: list[str] = []
         self.row: list[str] = []
@@ -42,6 +48,46 @@ class ComparingText(FunctionText):
         self.constants: list[str] = []
         self.first_owned = ""
         self.least_row = ""
+        self.low: dict[tuple[int, int], str] = {}
+        self.high: dict[tuple[int, int], str] = {}
+
+    def word(self, place: int) -> str:
+        return self.value(f"load i64, ptr {self.at('%words', str(place), 'i64')}")
+
+    def pointer(self, place: int) -> str:
+        return self.value(f"load ptr, ptr {self.at('%words', str(place), 'i64')}")
+
+    def load_data(self) -> None:
+        """The addresses of bounds and columns, and the constants."""
+        self.low, self.high = self._bounds("low"), self._bounds("high")
+        self.columns = [self.pointer(self.places["column"] + slot) for slot in range(self.shape.slots)]
+        self.constants = [
+            self.value(f"load double, ptr {self.at('%words', str(self.places['constant'] + index), 'i64')}")
+            for index in range(self.shape.constants)
+        ]
+
+    def _bounds(self, group: str) -> dict[tuple[int, int], str]:
+        """(level, earlier level) -> array of bounds."""
+        place = self.places[group]
+        arrays = {}
+        for number, level in enumerate(self.shape.levels):
+            for earlier in level.lows if group == "low" else level.highs:
+                arrays[number, earlier] = self.pointer(place)
+                place += 1
+        return arrays
+
+    def range_of(self, level: int) -> tuple[str, str]:
+        """The range of a level's candidates, from the places of the levels bound before it."""
+        spec = self.shape.levels[level]
+        ends = []
+        for arrays, earlier_levels, choose in ((self.low, spec.lows, "smax"), (self.high, spec.highs, "smin")):
+            bound = ""
+            for earlier in earlier_levels:
+                narrow = self.int32_at(arrays[level, earlier], self.index[earlier])
+                wide = self.value(f"sext i32 {narrow} to i64")
+                bound = self.value(f"call i64 @llvm.{choose}.i64(i64 {bound}, i64 {wide})") if bound else wide
+            ends.append(bound)
+        return ends[0], ends[1]
 
     def splats(self, level: int) -> dict[Term, str]:
         """What the tests of a level read of earlier levels only, computed once and spread over a vector."""

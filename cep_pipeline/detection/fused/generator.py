@@ -17,6 +17,7 @@ from functools import lru_cache
 
 from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
 from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
+from cep_pipeline.detection.fused.searching import generate_search
 from cep_pipeline.detection.fused.shape import Shape, Term
 from cep_pipeline.detection.fused.words import (
     BETWEEN,
@@ -30,7 +31,6 @@ from cep_pipeline.detection.fused.words import (
     SCRATCH,
     SCRATCH_STRIDE,
     STATE,
-    argument_places,
 )
 
 OUTPUT_PADDING = 3 * WIDTH
@@ -42,7 +42,7 @@ ENTRY = "run"
 @lru_cache(maxsize=1024)
 def generate(shape: Shape) -> str:
     """The IR of a shape, as text: equal shapes give equal texts."""
-    return _Function(shape).text()
+    return _Function(shape).text() if shape.search is None else generate_search(shape)
 
 
 class _Function(ComparingText):
@@ -50,7 +50,6 @@ class _Function(ComparingText):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
-        self.places = argument_places(shape)
         self.positions: list[tuple[str, str | None]] = []  # loop variables of each level behind the prefix
 
     def text(self) -> str:
@@ -77,12 +76,6 @@ class _Function(ComparingText):
             )
         )
 
-    def word(self, place: int) -> str:
-        return self.value(f"load i64, ptr {self.at('%words', str(place), 'i64')}")
-
-    def pointer(self, place: int) -> str:
-        return self.value(f"load ptr, ptr {self.at('%words', str(place), 'i64')}")
-
     # -- the loops --------------------------------------------------------------------------------------------------
 
     def _build(self) -> None:
@@ -94,13 +87,7 @@ class _Function(ComparingText):
         self.rows = [self.pointer(self.places["rows"] + level) for level in range(levels)]
         self.out = [self.pointer(self.places["out"] + level) for level in range(levels)]
         self.prefix = [self.pointer(self.places["prefix"] + level) for level in range(shape.prefix)]
-        self.low = self._bounds("low")
-        self.high = self._bounds("high")
-        self.columns = [self.pointer(self.places["column"] + slot) for slot in range(shape.slots)]
-        self.constants = [
-            self.value(f"load double, ptr {self.at('%words', str(self.places['constant'] + index), 'i64')}")
-            for index in range(shape.constants)
-        ]
+        self.load_data()
         self.matches = self.variable("0")
         self.work = self.variable("0")
         self.candidates = [self.variable("0") for _ in range(levels)]
@@ -139,16 +126,6 @@ class _Function(ComparingText):
         self.jump(self.finish)
         self._finish()
 
-    def _bounds(self, group: str) -> dict[tuple[int, int], str]:
-        """(level, earlier level) -> array of bounds."""
-        place = self.places[group]
-        arrays = {}
-        for number, level in enumerate(self.shape.levels):
-            for earlier in level.lows if group == "low" else level.highs:
-                arrays[number, earlier] = self.pointer(place)
-                place += 1
-        return arrays
-
     def _bind(self, level: int, place: str) -> None:
         self.index.append(place)
         needs_rows = self.shape.as_rows or self.shape.owned_slot is not None
@@ -156,7 +133,7 @@ class _Function(ComparingText):
 
     def _level(self, level: int, leave: str) -> None:
         """Code of one level and all below it, from the current block; it goes on at `leave`."""
-        start, end = self._range(level)
+        start, end = self.range_of(level)
         some = self.label("some")
         self.branch(self.value(f"icmp sgt i64 {end}, {start}"), some, leave)
         self.begin(some)
@@ -203,18 +180,6 @@ class _Function(ComparingText):
         self.begin(step)
         self.add_to(position, "1")
         self.jump(loop)
-
-    def _range(self, level: int) -> tuple[str, str]:
-        spec = self.shape.levels[level]
-        ends = []
-        for arrays, earlier_levels, choose in ((self.low, spec.lows, "smax"), (self.high, spec.highs, "smin")):
-            bound = ""
-            for earlier in earlier_levels:
-                narrow = self.int32_at(arrays[level, earlier], self.index[earlier])
-                wide = self.value(f"sext i32 {narrow} to i64")
-                bound = self.value(f"call i64 @llvm.{choose}.i64(i64 {bound}, i64 {wide})") if bound else wide
-            ends.append(bound)
-        return ends[0], ends[1]
 
     def _last_level(self, start: str, end: str, leave: str) -> None:
         level = self.last

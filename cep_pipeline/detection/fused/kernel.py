@@ -13,6 +13,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused import machine
 from cep_pipeline.detection.fused.generator import ENTRY, OUTPUT_PADDING, generate
 from cep_pipeline.detection.fused.ir_text import WIDTH
+from cep_pipeline.detection.fused.searching import NOT_FOUND
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.words import (
     BUDGET,
@@ -103,7 +104,7 @@ def run_shape(
         return
     function = load_shape(shape)
     places = argument_places(shape)
-    words = np.zeros(places["end"], np.int64)
+    words = _data_words(shape, arguments)
     state = np.zeros(1 + 2 * levels + 2, np.int64)
     stride = max(arguments.sizes) + 2 * WIDTH
     scratch = np.empty(stride * levels, np.int32)
@@ -116,16 +117,9 @@ def run_shape(
     words[SCRATCH] = scratch.ctypes.data
     words[SCRATCH_STRIDE] = stride
     words[FIRST_OWNED] = arguments.first_owned
-    _point(words, places["rows"], arguments.rows)
-    _point(words, places["column"], arguments.columns)
-    numbered = list(enumerate(shape.levels))
-    _point(words, places["low"], [arguments.lows[level, i] for level, spec in numbered for i in spec.lows])
-    _point(words, places["high"], [arguments.highs[level, i] for level, spec in numbered for i in spec.highs])
     if prefix is not None:
         prefix = np.ascontiguousarray(prefix, np.int32)
         _point(words, places["prefix"], list(prefix))
-    first = places["constant"]
-    words[first : first + shape.constants] = np.array(arguments.constants, np.float64).view(np.int64)
     pool = _BlockPool((levels, capacity + WIDTH + OUTPUT_PADDING))
     begun = False
     while not begun or state[0] != FINISHED:
@@ -139,6 +133,46 @@ def run_shape(
         for start in range(0, found, block_rows):
             yield matches[:, start : start + block_rows]
         del matches
+
+
+def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
+    """For each row of the prefix the place that the shape's search finds, or -1.
+
+    Parameters
+    ----------
+    prefix
+        int32, shape (shape.prefix, n): places in the views.
+
+    Returns
+    -------
+    Array
+        int32, shape (n,).
+    """
+    prefix = np.ascontiguousarray(prefix, np.int32)
+    found = np.full(prefix.shape[1], NOT_FOUND, np.int32)
+    if not len(found) or arguments.sizes[-1] == 0:
+        return found
+    places = argument_places(shape)
+    words = _data_words(shape, arguments)
+    words[OUTER] = len(found)
+    words[places["out"]] = found.ctypes.data
+    _point(words, places["prefix"], list(prefix))
+    load_shape(shape)(words.ctypes.data)
+    return found
+
+
+def _data_words(shape: Shape, arguments: Arguments) -> Array:
+    """The argument words with the addresses of rows, columns and bounds, and the constants."""
+    places = argument_places(shape)
+    words = np.zeros(places["end"], np.int64)
+    _point(words, places["rows"], arguments.rows)
+    _point(words, places["column"], arguments.columns)
+    numbered = list(enumerate(shape.levels))
+    _point(words, places["low"], [arguments.lows[level, i] for level, spec in numbered for i in spec.lows])
+    _point(words, places["high"], [arguments.highs[level, i] for level, spec in numbered for i in spec.highs])
+    first = places["constant"]
+    words[first : first + shape.constants] = np.array(arguments.constants, np.float64).view(np.int64)
+    return words
 
 
 class _BlockPool:

@@ -56,7 +56,8 @@ def keys_of(clause: Clause, types: dict[str, ValueType]) -> tuple[Key, ...]:
         Type of each attribute.
     """
     names = [variable.name for variable in clause.positive]
-    joined = _equalities(clause.conjuncts)
+    # What a negated variable agrees on says nothing about the positive ones.
+    joined = _equalities(conjunct for conjunct in clause.conjuncts if conjunct.variables <= set(names))
     shared = [key for key in joined if set(key.variables) == set(names)]
     if not clause.agree_on and not shared:
         return tuple(joined)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
+from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.kernel import Arguments, load_shape, run_shape
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
+from cep_pipeline.detection.fused.negation import Negation, Surroundings
 from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.fused.views import View, row_values_of, rows_below
@@ -20,7 +22,7 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +41,27 @@ class PlannedClause:
     events: PreparedEvents
     first_owned: int | None = None
 
-    @property
-    def window_us(self) -> int:
-        assert self.pattern.window.time_us is not None
-        return self.pattern.window.time_us
+    @cached_property
+    def reach(self) -> Reach:
+        """The pattern's window, no wider than the slice needs it to be."""
+        window, stamps = self.pattern.window, self.events.timestamps
+        if window.time_us is not None:
+            span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
+            return Reach(Clock.TIME, min(window.time_us, span))
+        assert window.events is not None
+        return Reach(Clock.POSITION, min(window.events - 1, len(stamps)), self.clause.partition_by)
 
 
 class Levels:
-    """The levels of one run: their views, bounds and tests."""
+    """The levels of one run: their views, bounds and tests.
 
-    def __init__(self, planned: PlannedClause, leaves: list[View]) -> None:
+    Parameters
+    ----------
+    leaves, negated
+        The events of each level, and of each negated variable, in stream order.
+    """
+
+    def __init__(self, planned: PlannedClause, leaves: list[View], negated: Mapping[str, View]) -> None:
         self.planned = planned
         self.events = planned.events
         self.leaves = leaves
@@ -62,9 +75,17 @@ class Levels:
         ]
         names = [variable.name for variable in planned.clause.positive]
         self.output_rows = [names.index(name) for name in planned.order]
-        stamps = self.events.timestamps
-        self.span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
-        self._compile()
+        self.around = Surroundings(
+            planned.events,
+            planned.clause,
+            planned.order,
+            planned.pattern.ties,
+            planned.reach,
+            leaves,
+            self.views,
+            types,
+        )
+        self._compile(negated)
 
     def _choose_keys(self) -> list[Key | None]:
         """The key of each level: the one that joins it with the most earlier levels."""
@@ -100,12 +121,20 @@ class Levels:
         counters
             int64, shape (levels, 2): candidates and passes of all levels but the outermost are added.
         """
-        if all(map(len, self.views)):
+        if not all(map(len, self.views)):
+            return
+        if self.stage_ends:
             yield from self._extend(0, None, block_rows, counters)
+            return
+        for start in range(0, len(self.views[0]), block_rows):
+            places = np.arange(start, min(start + block_rows, len(self.views[0])), dtype=np.int32)
+            block = self._accepted(0, places[np.newaxis], counters)
+            if block.shape[1]:
+                yield self._as_rows(block)
 
     def shapes(self) -> list[Shape]:
-        """The shapes of all stages."""
-        shapes = []
+        """The shapes of all stages, and those of the searches for events that reject."""
+        shapes = list(self.searches)
         bound = 1
         for end in self.stage_ends:
             shapes.append(self._shape(end, bound))
@@ -118,8 +147,8 @@ class Levels:
             for shape in self.shapes():
                 load_shape(shape)
 
-    def _compile(self) -> None:
-        """Find bounds and tests of each level, and the levels at which residual conjuncts must be asked."""
+    def _compile(self, negated: Mapping[str, View]) -> None:
+        """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = Columns()
         self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns)
         self.lows: dict[tuple[int, int], Array] = {}
@@ -131,7 +160,7 @@ class Levels:
             tests[level] += self._distinct(level)
         made_true = {conjunct for key in self.keys for conjunct in key.conjuncts if self._made_true(conjunct, key)}
         for conjunct in self.planned.clause.conjuncts:
-            if len(conjunct.variables) < 2 or conjunct in made_true:
+            if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
             compiled = compile_conjunct(conjunct, self.scope)
@@ -139,6 +168,17 @@ class Levels:
                 residual[level].append(conjunct)
             else:
                 tests[level].append(compiled)
+        self.negations: list[list[Negation]] = [[] for _ in self.views]
+        self.searches: list[Shape] = []
+        for name, leaf in negated.items():
+            negation = Negation(name, leaf, self.around)
+            test = negation.as_test(self.columns)
+            if test is not None:
+                tests[negation.level].append(test)
+            else:
+                negation.prepare()
+                self.negations[negation.level].append(negation)
+            self.searches += negation.shapes
         self.specs = tuple(
             Level(
                 lows=tuple(i for j, i in self.lows if j == level),
@@ -149,7 +189,8 @@ class Levels:
         )
         self.residual = residual
         last = len(self.views) - 1
-        self.stage_ends = sorted({level for level, conjuncts in enumerate(residual) if conjuncts} | {last})
+        asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
+        self.stage_ends = sorted(asked | {last}) if last else []
 
     def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
         """Whether the later of the conjunct's levels is sorted by the key."""
@@ -158,8 +199,7 @@ class Levels:
     def _bound(self, level: int) -> list[TestedConjunct]:
         """Ranges of the level, and tests for the bounds by levels that its key does not join."""
         planned, key = self.planned, self.level_keys[level]
-        window_us = min(planned.window_us, self.span)
-        needed = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, window_us)
+        needed = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach)
         members = range(level) if key is None else [i for i in range(level) if planned.order[i] in key.variables]
         ranges: Iterable[Bound] = needed
         if len(members) < level:
@@ -167,23 +207,28 @@ class Levels:
             ranges = (
                 b
                 for i in members
-                for b in bounds_of(planned.clause, planned.order, level, planned.pattern.ties, window_us, [i])
+                for b in bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach, [i])
             )
         for bound in ranges:
             earlier = bound.earlier
             alike = self.leaves[earlier] if key is None else self._keyed(earlier, key)
             ends = range_ends(self.events, bound, self.views[earlier], alike, self.views[level])
-            (self.lows if bound.low else self.highs)[level, earlier] = ends
+            found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
+            found[level, earlier] = tighter(found[level, earlier], ends) if (level, earlier) in found else ends
         return [self._clock_test(level, bound) for bound in needed if bound.earlier not in members]
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
         """The bound as a test of row numbers: a timestamp's bound is a row, as rows are sorted by time."""
         earlier = self.views[bound.earlier]
-        if bound.by_row:
+        comparator = Comparator.GE if bound.low else Comparator.LT
+        if bound.clock is Clock.ROW:
             comparator = Comparator.GT if bound.low else Comparator.LT
             edge = self._row_slot(bound.earlier)
+        elif bound.clock is Clock.POSITION:  # no partitions, which a key would join: rows count positions
+            values = padded_copy(row_values_of(self.events, earlier))
+            values += bound.delta
+            edge = self.columns.slot(bound.earlier, ("position", bound.delta), values)
         else:
-            comparator = Comparator.GE if bound.low else Comparator.LT
             below = rows_below(self.events, earlier, bound.delta)
             values = self.events.derive(
                 ("rows below as floats", earlier.identity, bound.delta), lambda: padded_copy(below, np.float64)
@@ -196,50 +241,56 @@ class Levels:
 
     def _distinct(self, level: int) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""
-        planned = self.planned
-        name = planned.order[level]
-        tests: list[TestedConjunct] = []
-        for earlier in range(level):
-            other = planned.order[earlier]
-            kinds = {planned.clause.by_name[name].event_type, planned.clause.by_name[other].event_type}
-            overlap = len(kinds) == 1 or self.events.base_type in kinds
-            ordered = (name, other) in planned.clause.precedence or (other, name) in planned.clause.precedence
-            if overlap and not (ordered and planned.pattern.ties is not Ties.ANY):
-                tests.append(((Test(Comparator.NE, self._row_slot(level), self._row_slot(earlier)),),))
-        return tests
+        order = self.planned.order
+        return [
+            ((Test(Comparator.NE, self._row_slot(level), self._row_slot(earlier)),),)
+            for earlier in range(level)
+            if self.around.overlap(order[level], order[earlier])
+        ]
 
     # -- stages -----------------------------------------------------------------------------------------------------
 
     def _extend(self, stage: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:
-        """Run up to the next level with residual conjuncts, filter the partial matches, and extend what is left."""
+        """Run up to the next level where partial matches must be asked, filter them, and extend what is left."""
         end = self.stage_ends[stage]
         final = stage == len(self.stage_ends) - 1
-        for block in self._run_stage(end, prefix, block_rows, counters):
-            kept = self._holding(self.residual[end], block, final=final)
-            if kept is not None:
-                counters[end, 1] -= block.shape[1] - len(kept)
-                block = block[:, kept]
+        for rows in self._run_stage(end, prefix, block_rows, counters):
+            block = self._accepted(end, rows, counters)
             if not block.shape[1]:
                 continue
-            if final:
-                yield block
-            else:
+            if not final:
                 yield from self._extend(stage + 1, block, block_rows, counters)
+            elif self._asks(end):
+                yield self._as_rows(block)
+            else:
+                yield block
 
-    def _holding(self, conjuncts: list[Conjunct], block: Array, *, final: bool) -> Array | None:
-        """The columns of a block at which the conjuncts hold; None where there are none to ask."""
-        if not conjuncts:
-            return None
-        kept = np.arange(block.shape[1])
-        for conjunct in conjuncts:
+    def _asks(self, level: int) -> bool:
+        """Whether partial matches must be asked at a level for what its tests do not decide."""
+        return bool(self.residual[level] or self.negations[level])
+
+    def _accepted(self, level: int, block: Array, counters: Array) -> Array:
+        """The partial matches, as places, at which the level's residual conjuncts hold and that no event rejects."""
+        if not self._asks(level):
+            return block
+        count = block.shape[1]
+        for conjunct in self.residual[level]:
             bound = {}
             for name in conjunct.variables:
-                level = self.levels[name]
-                bound[name] = (
-                    block[self.output_rows[level], kept] if final else self.views[level].rows[block[level, kept]]
-                )
-            kept = kept[conjunct_holds(conjunct, self.events, bound)]
-        return kept
+                place = self.levels[name]
+                bound[name] = self.views[place].rows[block[place]]
+            block = block[:, conjunct_holds(conjunct, self.events, bound)]
+        for negation in self.negations[level]:
+            block = block[:, ~negation.rejected(block)]
+        counters[level, 1] -= count - block.shape[1]
+        return block
+
+    def _as_rows(self, block: Array) -> Array:
+        """Places in plan order as rows of the events in pattern order."""
+        rows = np.empty_like(block)
+        for level, place in enumerate(self.output_rows):
+            rows[place] = self.views[level].rows[block[level]]
+        return rows
 
     def _shape(self, end: int, bound: int) -> Shape:
         """The stage that extends `bound` levels up to level `end`."""
@@ -252,7 +303,7 @@ class Levels:
             slots=len(self.columns.arrays),
             constants=len(self.columns.constants),
             owned_slot=owned_slot,
-            as_rows=final,
+            as_rows=final and not self._asks(end),
         )
 
     def _run_stage(self, end: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:

@@ -7,6 +7,7 @@ columns ("slots"), and numbers or ranks that stand for other values (`columns.py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from cep_pipeline.patterns.conditions import Comparator
 
@@ -72,6 +73,13 @@ class Level:
     tests: tuple[TestedConjunct, ...] = ()
 
 
+class Search(Enum):
+    """Which place of the last level's range a search finds for each row of the prefix."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Everything that the code of one plan depends on.
@@ -90,6 +98,9 @@ class Shape:
         owned rows; None where the views already say so.
     as_rows
         Whether the output are row numbers of the events (else places in the views).
+    search
+        None for code that enumerates all matches. Otherwise the code finds one event of the last level, behind a prefix
+        of all others, and writes its place for each row of the prefix, or -1 where there is none.
     """
 
     levels: tuple[Level, ...]
@@ -98,10 +109,13 @@ class Shape:
     constants: int
     owned_slot: int | None
     as_rows: bool
+    search: Search | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.prefix < len(self.levels):
             raise ValueError("a shape needs a level behind its prefix")
+        if self.search is not None and self.prefix != len(self.levels) - 1:
+            raise ValueError("a search is for events of one level")
         for number, level in enumerate(self.levels):
             if number >= self.prefix and not (level.lows and level.highs):
                 raise ValueError(f"level {number} has no bounds")

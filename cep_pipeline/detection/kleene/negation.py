@@ -13,11 +13,6 @@ EVENTS_AT_ONCE = 1 << 18
 """Pairs of a match and an event that may reject it, held at once."""
 
 
-def waits_for_window(rules: Rules) -> bool:
-    """Whether matches become final only when their window has passed, not with their last event."""
-    return any(not rules.clause.successors(variable.name) for variable in rules.clause.negated)
-
-
 def unrejected(rules: Rules, bindings: Bindings) -> Bindings:
     """The complete matches that no event of a negated variable rejects."""
     for variable in rules.clause.negated:

@@ -9,10 +9,11 @@ import numpy as np
 from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun, LevelCount
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.extension import Extension
-from cep_pipeline.detection.kleene.negation import unrejected, waits_for_window
+from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
@@ -34,6 +35,8 @@ class KleeneRun:
         The slice's own events, and those before it that its matches reach back to.
     owned
         The slice [start, end): the matches that become final in it are wanted. None: open.
+    finality
+        When a match counts as final; None for what the clause says.
 
     Raises
     ------
@@ -48,6 +51,7 @@ class KleeneRun:
         order: Sequence[str],
         events: PreparedEvents,
         owned: tuple[Boundary | None, Boundary | None] = (None, None),
+        finality: Finality | None = None,
     ) -> None:
         names = [variable.name for variable in clause.positive]
         if sorted(order) != sorted(names):
@@ -58,6 +62,7 @@ class KleeneRun:
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
         self.rules = Rules(pattern, clause, events)
+        self.finality = finality_of(pattern, clause) if finality is None else finality
         self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
         self.look_back_row = 0
@@ -137,8 +142,12 @@ class KleeneRun:
         start, end = self.owned
         if start is None and end is None:
             return bindings
-        if waits_for_window(self.rules):  # final once no event can be in the window of the first one any more
-            final = self.events.timestamps[bindings.first] + self.rules.window_us
+        if self.finality is not Finality.LAST_EVENT:
+            timestamps = self.events.timestamps
+            if self.finality is Finality.WINDOW_END:  # no event can be in the window of the first one any more
+                final = timestamps[bindings.first] + self.rules.window_us
+            else:
+                final = timestamps[bindings.last]
             keep = np.ones(len(bindings), dtype=bool)
             if start is not None:
                 keep &= final >= start[0]

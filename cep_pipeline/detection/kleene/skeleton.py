@@ -19,8 +19,10 @@ def skeleton_of(clause: Clause) -> Clause:
     Notes
     -----
     Of every match of the clause, the events of these variables are a match of the skeleton. A clause of Kleene
-    variables alone has a skeleton without variables.
+    variables alone has a skeleton without variables; one without Kleene variables runs as it is, with its negation.
     """
+    if not has_kleene(clause):
+        return clause
     singles = tuple(variable for variable in clause.positive if not variable.kleene)
     names = {variable.name for variable in singles}
     return replace(

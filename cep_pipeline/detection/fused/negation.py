@@ -1,0 +1,278 @@
+"""Negation as early range checks (language page, section 3.5).
+
+The events that could reject a match lie in an index range of the negated variable's view, between the events that are
+nearest before and after it. The match is checked at the earliest plan level where all that bounds the range or is
+compared is bound, by the cheapest of three ways:
+
+- as a test of two columns, where the range itself decides, or one positive event decides which events reject: the place
+  of the first one behind it is searched once for each event, not for each match;
+- by a compiled search of the range for each partial match, which stops at the first event that rejects;
+- by evaluating the conditions on all pairs of a partial match and an event of its range, in vectors, where a condition
+  cannot be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
+from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.kernel import Arguments, search_places
+from cep_pipeline.detection.fused.keys import Key, keyed_leaf
+from cep_pipeline.detection.fused.routines import padded_copy
+from cep_pipeline.detection.fused.shape import Level, Search, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.views import View, row_values_of
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.patterns.expressions import Element, Reference, ValueType
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Ties
+
+PAIRS_AT_ONCE = 1 << 20
+"""Pairs of a partial match and an event that are evaluated together, unless one match has more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """The plan levels that a negated variable stands among.
+
+    Attributes
+    ----------
+    order
+        Names of the levels.
+    leaves, views
+        Of each level: its events in stream order, and as the level visits them.
+    types
+        Type of each attribute.
+    """
+
+    events: PreparedEvents
+    clause: Clause
+    order: tuple[str, ...]
+    ties: Ties
+    reach: Reach
+    leaves: Sequence[View]
+    views: Sequence[View]
+    types: Mapping[str, ValueType]
+
+    def overlap(self, name: str, other: str) -> bool:
+        """Whether one event can have the types of both variables and a place for either in the clause's order."""
+        kinds = {self.clause.by_name[name].event_type, self.clause.by_name[other].event_type}
+        ordered = (name, other) in self.clause.precedence or (other, name) in self.clause.precedence
+        return (len(kinds) == 1 or self.events.base_type in kinds) and not (ordered and self.ties is not Ties.ANY)
+
+
+class Negation:
+    """One negated variable of a clause.
+
+    Attributes
+    ----------
+    level
+        The earliest plan level at which it can be checked.
+    """
+
+    def __init__(self, name: str, leaf: View, around: Surroundings) -> None:
+        self.name, self.around = name, around
+        clause = around.clause
+        self.conjuncts = [c for c in clause.conjuncts if name in c.variables and len(c.variables) > 1]
+        leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
+        self._key = self._agreement()
+        self._alike = (
+            leaves
+            if self._key is None
+            else {other: keyed_leaf(around.events, self._key, other, leaves) for other in leaves}
+        )
+        self.view = self._alike[name]
+        self.lows: dict[int, Array] = {}
+        self.highs: dict[int, Array] = {}
+        for bound in bounds_of(clause, (*around.order, name), len(around.order), around.ties, around.reach):
+            (self.lows if bound.low else self.highs)[bound.earlier] = self._ends(bound)
+        self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
+        compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
+        self.depends = sorted({*self.lows, *self.highs, *self.distinct, *compared})
+        self.level = min(max(*self.depends, 1), len(around.order) - 1)
+        self.shapes: list[Shape] = []
+        self._search: tuple[Shape, Arguments] | None = None
+
+    def _agreement(self) -> Key | None:
+        """The key by which the candidates are sorted: what all events of a match agree on."""
+        around = self.around
+        if not around.clause.agree_on:
+            return None
+        return Key(
+            tuple(
+                (other, tuple(Reference(other, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
+                for other in (*around.order, self.name)
+            )
+        )
+
+    def _ends(self, bound: Bound) -> Array:
+        around = self.around
+        earlier = around.order[bound.earlier]
+        return range_ends(around.events, bound, around.views[bound.earlier], self._alike[earlier], self.view)
+
+    # -- by tests of the kernel -------------------------------------------------------------------------------------
+
+    def as_test(self, columns: Columns) -> TestedConjunct | None:
+        """The check as a test at `level`, if columns of single levels decide it; the columns are added."""
+        if self.distinct or len(self.around.order) == 1:
+            return None
+        if not self.conjuncts:  # an event in the range rejects: it must end before it begins
+            lows, highs = self._slots(columns, "low", self.lows), self._slots(columns, "high", self.highs)
+            return tuple((Test(Comparator.GE, low, high),) for low in lows for high in highs)
+        anchors = {other for conjunct in self.conjuncts for other in conjunct.variables} - {self.name}
+        # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
+        if len(anchors) > 1 or (self.around.ties is Ties.ANY and self.around.reach.clock is Clock.POSITION):
+            return None
+        anchor = self.around.order.index(next(iter(anchors)))
+        if self.lows.keys() == {anchor}:
+            first = self._nearest(anchor, Search.FIRST)
+            if first is None:
+                return None
+            hit = columns.slot(anchor, ("rejecting", self.name), first)
+            return tuple((Test(Comparator.GE, hit, high),) for high in self._slots(columns, "high", self.highs))
+        if self.highs.keys() == {anchor}:
+            last = self._nearest(anchor, Search.LAST)
+            if last is None:
+                return None
+            hit = columns.slot(anchor, ("rejecting", self.name), last)
+            return tuple((Test(Comparator.LT, hit, low),) for low in self._slots(columns, "low", self.lows))
+        return None
+
+    def _slots(self, columns: Columns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
+        return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
+
+    def _nearest(self, anchor: int, search: Search) -> Array | None:
+        """For each event of a level the place of the nearest one that rejects by the conjuncts; None if not compiled.
+
+        float64, padded: beyond all places, or -1 for the last one, where there is none.
+        """
+        reach, forward = self.around.reach, search is Search.FIRST
+        delta = reach.size + 1 if forward else -reach.size
+        limit = self._ends(Bound(anchor, not forward, reach.clock, delta, reach.partition_by))
+        lows, highs = (self.lows[anchor], limit) if forward else (limit, self.highs[anchor])
+        made = self._searching([anchor], {0: lows}, {0: highs}, [], search)
+        if made is None:
+            return None
+        shape, arguments = made
+        self.shapes.append(shape)
+        count = len(self.around.views[anchor])
+        places = padded_copy(search_places(shape, arguments, np.arange(count, dtype=np.int32)[np.newaxis]), np.float64)
+        if forward:
+            places[places < 0] = np.inf
+        return places
+
+    def _searching(
+        self,
+        levels: Sequence[int],
+        lows: Mapping[int, Array],
+        highs: Mapping[int, Array],
+        distinct: Iterable[int],
+        search: Search,
+    ) -> tuple[Shape, Arguments] | None:
+        """A search behind a prefix of these levels, with bounds by place in the prefix; None if not compiled."""
+        around, last = self.around, len(levels)
+        views = (*(around.views[level] for level in levels), self.view)
+        columns = Columns()
+        names = {around.order[level]: place for place, level in enumerate(levels)}
+        scope = Scope(around.events, {**names, self.name: last}, views, columns)
+        tests: list[TestedConjunct] = []
+        for place in distinct:
+            ends = [columns.slot(at, ("row",), row_values_of(around.events, views[at])) for at in (last, place)]
+            tests.append(((Test(Comparator.NE, *ends),),))
+        for conjunct in self.conjuncts:
+            compiled = compile_conjunct(conjunct, scope)
+            if compiled is None:
+                return None
+            tests.append(compiled)
+        shape = Shape(
+            levels=(*[Level()] * last, Level(tuple(lows), tuple(highs), tuple(tests))),
+            prefix=last,
+            slots=len(columns.arrays),
+            constants=len(columns.constants),
+            owned_slot=None,
+            as_rows=False,
+            search=search,
+        )
+        arguments = Arguments(
+            sizes=tuple(map(len, views)),
+            rows=tuple(view.rows for view in views),
+            lows={(last, place): array for place, array in lows.items()},
+            highs={(last, place): array for place, array in highs.items()},
+            columns=tuple(columns.arrays),
+            constants=tuple(columns.constants),
+        )
+        return shape, arguments
+
+    # -- on partial matches -----------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Get ready to check partial matches, which `as_test` could not do without."""
+        place = {level: place for place, level in enumerate(self.depends)}
+        self._search = self._searching(
+            self.depends,
+            {place[level]: array for level, array in self.lows.items()},
+            {place[level]: array for level, array in self.highs.items()},
+            [place[level] for level in self.distinct],
+            Search.FIRST,
+        )
+        if self._search is not None:
+            self.shapes.append(self._search[0])
+
+    def rejected(self, block: Array) -> Array:
+        """Which partial matches an event rejects.
+
+        Parameters
+        ----------
+        block
+            int32, shape (levels, n): places in the views of at least all levels up to `level`.
+
+        Returns
+        -------
+        Array
+            bool, shape (n,).
+        """
+        if self._search is not None:
+            found: Array = search_places(*self._search, block[self.depends]) >= 0
+            return found
+        lows = np.maximum.reduce([array[block[level]] for level, array in self.lows.items()])
+        highs = np.minimum.reduce([array[block[level]] for level, array in self.highs.items()])
+        rejected = np.zeros(block.shape[1], dtype=bool)
+        for which, places in _pairs(lows, highs):
+            kept = np.ones(len(which), dtype=bool)
+            rows = {self.around.order[level]: self._rows(level, block[level, which]) for level in self.depends}
+            rows[self.name] = self.view.rows[places]
+            for level in self.distinct:
+                kept &= rows[self.name] != rows[self.around.order[level]]
+            for conjunct in self.conjuncts:
+                kept[kept] = self._holds(conjunct, {name: row[kept] for name, row in rows.items()})
+            rejected[which[kept]] = True
+        return rejected
+
+    def _rows(self, level: int, places: Array) -> Array:
+        rows: Array = self.around.views[level].rows[places]
+        return rows
+
+    def _holds(self, conjunct: Conjunct, rows: Mapping[str, Array]) -> Array:
+        return conjunct_holds(conjunct, self.around.events, rows)
+
+
+def _pairs(lows: Array, highs: Array) -> Iterator[tuple[Array, Array]]:
+    """(match, place) for all matches and all places in [low, high) of each, some at a time."""
+    widths = np.maximum(highs.astype(np.int64) - lows, 0)
+    ends = np.cumsum(widths)
+    start = 0
+    while start < len(widths):
+        before = int(ends[start] - widths[start])
+        stop = max(int(np.searchsorted(ends, before + PAIRS_AT_ONCE, "right")), start + 1)
+        width = widths[start:stop]
+        if width.any():
+            which = np.repeat(np.arange(start, stop), width)
+            offset = np.repeat(lows[start:stop] - (ends[start:stop] - width - before), width)
+            yield which, np.arange(len(which)) + offset
+        start = stop
