@@ -100,6 +100,7 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns)
         refuse_undecidable(pattern_set.patterns)
+        look_back_us(pattern_set.patterns)
 
 
 def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:

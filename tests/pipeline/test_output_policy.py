@@ -148,4 +148,7 @@ def test_a_waiting_match_before_others_is_refused(project: Project) -> None:
     (project.folder / "all.sase").write_text("NAME w PATTERN SEQ(A a, ~B b) WITHIN 1 hour OUTPUT NON_OVERLAP")
     with pytest.raises(UnsupportedPattern):
         project.run().run_days([MONDAY])
+    (project.folder / "all.sase").write_text("NAME n PATTERN SEQ(A a, B b) WITHIN 3 EVENTS OUTPUT NON_OVERLAP")
+    with pytest.raises(UnsupportedPattern, match="count window"):
+        project.run().run_days([MONDAY])
     assert project.tables().days() == []
