@@ -55,12 +55,46 @@ def _find_fused(
             if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
         ]
         yield from without_earlier(run, earlier)
-        for level, count in enumerate(run.counts):
-            bound = tuple(order[: level + 1])
-            tested = sum(c.variables <= set(bound) and count.variable in c.variables for c in clause.conjuncts)
-            counters.condition_evaluations += tested * count.candidates if level else 0
-            counters.count(NodeCounts(pattern.name, clause.index, bound, count.candidates, count.passes))
+        _add_counts(run, pattern, clause, order, counters)
 
 
-MECHANISMS: Mapping[str, Mechanism] = {"fused": Mechanism(_check_fused, _find_fused)}
+def _count_fused(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
+    """Clause after clause, where none has to be listed and no two have bindings in common."""
+    from cep_pipeline.detection.finality import finality_of
+    from cep_pipeline.detection.fused.clause import run_clause
+    from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
+    from cep_pipeline.detection.kleene.run import KleeneRun
+    from cep_pipeline.detection.kleene.skeleton import has_kleene
+
+    if not any(map(has_kleene, pattern.clauses)):
+        return None  # blocks of fixed width are counted as fast
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return None
+    runs: list[ClauseRun | KleeneRun] = []
+    for clause, order in zip(pattern.clauses, orders, strict=True):
+        if not has_kleene(clause):
+            runs.append(run_clause(pattern, clause, order, events, finality=finality_of(pattern, clause)))
+            continue
+        listing = KleeneRun(pattern, clause, order, events, EVERYTHING, finality_of(pattern, clause))
+        if not counts_at_once(listing):
+            return None
+        runs.append(listing)
+    total = 0
+    for run in runs:
+        total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        _add_counts(run, pattern, run.clause, run.order, counters)
+    return total
+
+
+def _add_counts(
+    run: ClauseRun | KleeneRun, pattern: Pattern, clause: Clause, order: Sequence[str], counters: Counters
+) -> None:
+    for level, count in enumerate(run.counts):
+        bound = tuple(order[: level + 1])
+        tested = sum(c.variables <= set(bound) and count.variable in c.variables for c in clause.conjuncts)
+        counters.condition_evaluations += tested * count.candidates if level else 0
+        counters.count(NodeCounts(pattern.name, clause.index, bound, count.candidates, count.passes))
+
+
+MECHANISMS: Mapping[str, Mechanism] = {"fused": Mechanism(_check_fused, _find_fused, _count_fused)}
 """The evaluation mechanisms by name, from fast to slow."""

@@ -117,7 +117,9 @@ def detect(
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         parts = _parts(pattern, chosen[pattern.name], plan, of_stream, EVERYTHING, counters)
         if output == "count":
-            tables[pattern.name] = _count_table(pattern, parts, of_stream)
+            orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
+            count = MECHANISMS[chosen[pattern.name]].count(pattern, orders, of_stream, counters)
+            tables[pattern.name] = _count_table(pattern, _count(parts, of_stream) if count is None else count)
         else:
             batches: list[pa.RecordBatch] = []
             kept = KeptMatches(pattern) if has_output_policy(pattern) else None
@@ -256,11 +258,15 @@ def _parts(
     return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
 
 
-def _count_table(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
+def _count(parts: Iterable[list[Block]], events: PreparedEvents) -> int:
     count = 0
     for blocks in parts:
         if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
             count += len(order_matches(blocks, events.seqs))
         else:
             count += sum(map(len, blocks))
+    return count
+
+
+def _count_table(pattern: Pattern, count: int) -> pa.Table:
     return pa.table({"pattern": [pattern.name], "count": [str(count)]}, COUNT_SCHEMA)

@@ -128,7 +128,10 @@ class Mechanism:
     find
         Finds the owned matches of a pattern over prepared events, by the orders of a plan, block after block, and
         counts in `Counters` what it did. A match of one clause is found once.
+    count
+        Counts all matches of a pattern without listing them; None where it cannot.
     """
 
     check: Callable[[Pattern], None]
     find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]
+    count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None

@@ -121,12 +121,38 @@ class Extension:
                 if len(found):
                     yield found
 
-    def candidates(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Candidates]:
-        """The candidates of the partial matches, in pieces of bounded size."""
+    def free_sizes(self, bindings: Bindings, anchors: Array | None = None) -> Array | None:
+        """How many candidates each partial match has, where any of them make a list; None where rules tell more."""
+        conditions, rules = self.conditions, self.rules
+        if (
+            conditions.elements
+            or conditions.adjacent
+            or conditions.growing
+            or conditions.whole
+            or rules.agreement is not None
+        ):
+            return None
+        if any(rules.share_events(rules.clause.by_name[name], self.variable) for name in bindings.bound):
+            return None
+        begin, end = self._places(bindings, anchors)
+        if anchors is None:
+            some = end > begin
+            spans = rules.clock[self.leaf[end[some] - 1]] - rules.clock[self.leaf[begin[some]]]
+            if (spans > rules.window_us).any():
+                return None
+        sizes: Array = end - begin
+        return sizes
+
+    def _places(self, bindings: Bindings, anchors: Array | None) -> tuple[Array, Array]:
+        """The places in the leaf of each partial match's candidates, whatever the conditions say."""
         begin, end = self.rules.rows_in_window(bindings)
         if anchors is not None:
             begin = np.maximum(begin, anchors + 1)
-        begin, end = self.rules.places(self.leaf, bindings, self.variable, begin, end)
+        return self.rules.places(self.leaf, bindings, self.variable, begin, end)
+
+    def candidates(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Candidates]:
+        """The candidates of the partial matches, in pieces of bounded size."""
+        begin, end = self._places(bindings, anchors)
         for start, stop in pieces(end - begin + 1, CANDIDATES_AT_ONCE):
             part = bindings.between(start, stop)
             sizes = (end - begin)[start:stop]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -69,7 +70,6 @@ class KleeneRun:
         if owned[0] is not None:
             earliest = owned[0][0] - self.rules.window_us
             self.look_back_row = int(np.searchsorted(events.timestamps, max(earliest, -(2**63))))
-        self._counts: list[LevelCount] = []
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -79,19 +79,17 @@ class KleeneRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """What was tried and passed for each variable in that order, once the run is over."""
-        return tuple(self._counts)
+        found = list(self._skeleton.counts) if self.singles else []
+        return (*found, *(LevelCount(e.name, e.tested, e.passed) for e in self.extensions))
 
     def __iter__(self) -> Iterator[ListBlock]:
-        extensions = self.extensions()
-        skeleton = self._skeleton_run() if self.singles else None
-        for bindings, anchors in self.skeletons(skeleton, extensions):
-            for complete in _extended(bindings, anchors, extensions):
+        for bindings, anchors in self.skeletons():
+            for complete in _extended(bindings, anchors, self.extensions):
                 found = unrejected(self.rules, self._owned(complete))
                 if len(found):
                     yield found.block(self.clause)
-        self._counts = list(skeleton.counts) if skeleton is not None else []
-        self._counts += [LevelCount(e.name, e.tested, e.passed) for e in extensions]
 
+    @cached_property
     def extensions(self) -> list[Extension]:
         """How each Kleene variable is bound, in order."""
         bound = frozenset(self.singles)
@@ -102,25 +100,24 @@ class KleeneRun:
             bound |= {name}
         return extensions
 
-    def skeletons(
-        self, skeleton: ClauseRun | None, extensions: list[Extension]
-    ) -> Iterator[tuple[Bindings, Array | None]]:
+    def skeletons(self) -> Iterator[tuple[Bindings, Array | None]]:
         """Partial matches of the single variables; without any, each event that may begin the first list."""
-        if any(not len(extension.leaf) for extension in extensions):
+        if any(not len(extension.leaf) for extension in self.extensions):
             return
-        if skeleton is None:
+        if not self.singles:
             if not self._constants_hold():
                 return
-            leaf = extensions[0].leaf
+            leaf = self.extensions[0].leaf
             for start in range(0, len(leaf), BLOCK_ROWS):
                 rows = leaf[start : start + BLOCK_ROWS]
                 yield Bindings({}, rows, rows), rows
             return
-        for block in skeleton:
+        for block in self._skeleton:
             bound = {variable.name: rows for variable, rows in zip(block.clause.positive, block.rows, strict=True)}
             yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
 
-    def _skeleton_run(self) -> ClauseRun:
+    @cached_property
+    def _skeleton(self) -> ClauseRun:
         """The kernel's run over the single variables: their events may all lie before the slice."""
         start = self.look_back_row
         point = (int(self.events.timestamps[start]), int(self.events.seqs[start])) if start < len(self.events) else None

@@ -1,0 +1,127 @@
+"""Matches of a clause with one Kleene variable counted without listing them, as integers of any size.
+
+Without conditions between its elements, k candidates of a list give 2**k - 1 lists. With conditions on adjacent
+elements, the lists that end with an element are counted from those that end with the elements before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Conditions, Extension
+from cep_pipeline.detection.kleene.lists import pieces, ranges
+from cep_pipeline.detection.kleene.run import KleeneRun
+
+INT64_ELEMENTS = 62
+"""Candidates of a list up to which the number of its lists fits an int64."""
+
+
+def counts_at_once(run: KleeneRun) -> bool:
+    """Whether the matches of a run can be counted without listing them."""
+    if run.clause.negated or len(run.lists) != 1 or run.owned != (None, None):
+        return False
+    conditions = Conditions.of(run.clause, run.lists[0], frozenset(run.singles))
+    return not conditions.growing and not conditions.whole
+
+
+def count_matches(run: KleeneRun) -> int:
+    """The number of matches of a run that `counts_at_once` lets pass."""
+    total = 0
+    for bindings, anchors in run.skeletons():
+        [extension] = run.extensions
+        sizes = extension.free_sizes(bindings, anchors)
+        if sizes is not None:
+            total += _subsets(sizes, anchored=anchors is not None)
+            continue
+        for candidates in extension.candidates(bindings, anchors):
+            for part in _with_windows(extension, candidates):
+                total += _count(extension, part)
+    for extension in run.extensions:
+        extension.tested = extension.passed = total
+    return total
+
+
+def _count(extension: Extension, candidates: Candidates) -> int:
+    """The lists of candidates that are all in one window."""
+    if extension.conditions.adjacent:
+        return _paths(extension, candidates)
+    return _subsets(np.diff(candidates.offsets), anchored=candidates.anchors is not None)
+
+
+def _subsets(sizes: Array, *, anchored: bool) -> int:
+    """All sub-lists of so many candidates: the non-empty ones, or with an anchor before them also the empty one."""
+    often = np.bincount(sizes)
+    nothing = 0 if anchored else 1
+    return sum(int(often[size]) * (2 ** int(size) - nothing) for size in np.flatnonzero(often))
+
+
+def _with_windows(extension: Extension, candidates: Candidates) -> Iterator[Candidates]:
+    """The candidates, with each possible first element as an anchor where they are not all in one window."""
+    if candidates.anchors is not None or not len(candidates.rows):
+        yield candidates
+        return
+    sizes = np.diff(candidates.offsets)
+    some = np.flatnonzero(sizes)
+    clock, rows = extension.rules.clock, candidates.rows
+    first, last = rows[candidates.offsets[some]], rows[candidates.offsets[some + 1] - 1]
+    wide = np.zeros(len(candidates), dtype=bool)
+    wide[some] = clock[last] - clock[first] > extension.rules.window_us
+    if not wide.any():
+        yield candidates
+        return
+    narrow = np.flatnonzero(~wide)
+    yield _some(candidates, narrow)
+    owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
+    keys = owner * (len(clock) + 1) + rows
+    end = np.searchsorted(clock, clock[rows] + extension.rules.window_us, "right")
+    following = np.searchsorted(keys, owner * (len(clock) + 1) + end, "left") - np.arange(len(rows)) - 1
+    anchors = np.flatnonzero(wide[owner])
+    for start, stop in pieces(following[anchors] + 1, CANDIDATES_AT_ONCE):
+        part = anchors[start:stop]
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(following[part])))
+        behind = rows[ranges(part + 1, following[part])]
+        yield Candidates(candidates.bindings.take(owner[part]), rows[part], offsets, behind)
+
+
+def _some(candidates: Candidates, members: Array) -> Candidates:
+    sizes = np.diff(candidates.offsets)[members]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    rows = candidates.rows[ranges(candidates.offsets[members], sizes)]
+    return Candidates(candidates.bindings.take(members), None, offsets, rows)
+
+
+def _paths(extension: Extension, candidates: Candidates) -> int:
+    """The lists whose adjacent elements may follow each other."""
+    rows, offsets = candidates.rows, candidates.offsets
+    if candidates.anchors is not None:  # the anchor is the first candidate, and no list begins behind it
+        rows = np.insert(rows, offsets[:-1], candidates.anchors)
+        offsets = offsets + np.arange(len(offsets))
+    sizes = np.diff(offsets)
+    total = 0
+    for dtype, members in ((np.int64, sizes <= INT64_ELEMENTS), (object, sizes > INT64_ELEMENTS)):
+        owner = np.flatnonzero(members & (sizes > 0))
+        if len(owner):
+            total += _path_sum(extension, candidates, owner, rows, offsets, dtype)
+    return total
+
+
+def _path_sum(
+    extension: Extension, candidates: Candidates, owner: Array, rows: Array, offsets: Array, dtype: type
+) -> int:
+    starts, sizes = offsets[owner], np.diff(offsets)[owner]
+    ends_with: Array = np.zeros(len(rows), dtype)
+    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes)] = 1
+    for step in range(1, int(sizes.max())):
+        longer = sizes > step
+        starts, sizes, owner = starts[longer], sizes[longer], owner[longer]
+        before = ranges(starts, np.full(len(starts), step))
+        here = np.repeat(starts + step, step)
+        may_follow = extension.steps(candidates, np.repeat(owner, step), np.stack((rows[before], rows[here]), axis=1))
+        counted = np.where(may_follow, ends_with[before], 0).reshape(len(starts), step).sum(axis=1)
+        ends_with[starts + step] += counted
+    if dtype is object:
+        return int(sum(ends_with))
+    return (int((ends_with >> 32).sum()) << 32) + int((ends_with & (2**32 - 1)).sum())

@@ -1,0 +1,153 @@
+"""Patterns with Kleene variables have the oracle's answer: every kind of reference, negation, pieces, slices."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from unittest.mock import patch
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection import parts
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.extent import look_back_us
+from cep_pipeline.detection.kleene import extension, lists, negation
+from cep_pipeline.errors import PlanError
+from tests.answers import comparable, from_tables
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows, stream_schema
+
+STRUCTURES = [
+    "SEQ(A a, B+ v[], Ev b)",
+    "SEQ(B+ v[], C+ w[])",
+    "AND(B+ v[], C+ w[])",
+    "AND(Ev+ v[], C+ w[], A a)",
+    "SEQ(A+ v[], ~B n, C+ w[])",
+    "SEQ(~A n, Ev+ v[])",
+    "SEQ(A+ v[], ~B n)",
+    "SEQ(~A m, A+ v[], ~B n)",
+    "AND(A a, ~B n, Ev+ v[])",
+    "OR(SEQ(A+ v[], B b), AND(A+ w[], ~C n))",
+    "SEQ(Ev+ v[], OR(A a, B+ w[]))",
+]
+CONDITIONS = [
+    "v[i].x > v[i-1].x",
+    "v[i].x > avg(v[..i-1].x)",
+    "v[i].y >= max(v[..i-1].y)",
+    "sum(v[..i-1].x) < 5",
+    "count(v[..i-1].y) < v.LEN - 1",
+    "v[1].x <= v[i].x",
+    "v[v.LEN].x >= v[1].x",
+    "v.LEN >= 2",
+    "v.LEN % 2 = 1",
+    "sum(v[].x) > 2",
+    "avg(v[].y) < 2.5",
+    "min(v[].s) = 'p'",
+    "max(v[].y) > first(v[].y)",
+    "last(v[].x) != first(v[].x)",
+    "count(v[].y) = v.LEN",
+    "corr(v[1].h, v[v.LEN].h) > 0",
+    "v.x != v[1].y",
+    "v.x < v[i].y",
+    "(v[i].x = v[i-1].x OR v.y > 1)",
+    "v.x < w.x",
+    "v[i].x <= w[i].x",
+    "v[i].x != w[i-1].y",
+    "sum(v[].x) < sum(w[].x)",
+    "(w[i].x > sum(v[].x) OR w[1].s = v[i].s)",
+    "v.x < a.x",
+    "v[i].x - v[i-1].x < b.x",
+    "n.x > v.x",
+    "n.x <= v[i].x",
+    "n.y < avg(v[].y)",
+    "n.s = v[v.LEN].s",
+    "[id]",
+]
+RETURN = " RETURN v[1].x, v[v.LEN].s, v.LEN, sum(v[].x), avg(v[].x), avg(v[].y), min(v[].s), max(v[].y), first(v[].h)"
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    structure = draw(st.sampled_from(STRUCTURES))
+    unused = [f"{name}" for name in "vwabn" if f" {name}" not in structure]
+    usable = [
+        text
+        for text in CONDITIONS
+        if not any(f"{name}{mark}" in text.replace("min", "").replace("in(", "") for name in unused for mark in ".[")
+    ]
+    conditions = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=2, unique=True))
+    window = draw(st.sampled_from(["1500 ms", "2 seconds", "3 seconds", "5 seconds"]))
+    ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "ANY"]))
+    partition = draw(st.sampled_from(["", "", " PARTITION BY s"]))
+    text = f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}{partition} TIES {ties}"
+    return text + draw(st.sampled_from(["", RETURN]))
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=250, deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=10), at_once=st.sampled_from([1 << 18, 5]))
+def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) -> None:
+    """In pieces of any size."""
+    patterns = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream_rows)
+    with (
+        patch.object(extension, "CANDIDATES_AT_ONCE", at_once),
+        patch.object(lists, "CHOICES_AT_ONCE", at_once),
+        patch.object(negation, "EVENTS_AT_ONCE", at_once),
+        patch.object(parts, "MATCHES_AT_ONCE", at_once),
+    ):
+        found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
+    assert comparable(found) == comparable(evaluate(patterns, table))
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=80, deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=9))
+def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
+    """Slices between every two events, each with its look-back only: with negation a match may end its wait later."""
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream_rows)
+    plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    points = [(row["timestamp"], row["seq"]) for row in stream_rows]
+    found: list[str] = []
+    for start, end in pairwise([None, *points, None]):
+        read = [
+            row
+            for row in stream_rows
+            if (start is None or row["timestamp"] >= start[0] - look_back_us([pattern]))
+            and (end is None or (row["timestamp"], row["seq"]) < end)
+        ]
+        batches: list[pa.RecordBatch] = []
+        detect_slice([pattern], plan, events_table(read), (start, end), lambda _, b, to=batches: to.append(b), "fused")
+        found += [match_id for batch in batches for match_id in batch.column("match_id").to_pylist()]
+    expected = cep.detect([pattern], table, plan=plan, mechanism="fused")[pattern.name].column("match_id").to_pylist()
+    assert len(expected) == len(evaluate([pattern], table))
+    assert sorted(found) == sorted(expected)
+
+
+def test_first_matches_of_very_many_come_at_once() -> None:
+    """Lists are made in pieces: 2**200 of them would not fit anywhere."""
+    from cep_pipeline.detection import MECHANISMS
+    from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+    from cep_pipeline.detection.prepared import PreparedEvents
+
+    events = [{"timestamp": place, "kind": "A" if place == 0 else "B"} for place in range(201)]
+    [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
+    prepared = PreparedEvents(stream_schema().table(events), type_attribute="kind", base_type="Ev")
+    blocks = iter(MECHANISMS["fused"].find(pattern, [["a", "v"]], prepared, EVERYTHING, Counters()))
+    with patch.object(extension, "CANDIDATES_AT_ONCE", 1000):
+        seen = [len(next(blocks)) for _ in range(50)]
+    assert all(1 <= size <= 1000 for size in seen)
+
+
+def test_an_order_of_other_variables_is_refused() -> None:
+    from cep_pipeline.detection.kleene.run import KleeneRun
+    from cep_pipeline.detection.prepared import PreparedEvents
+
+    [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
+    prepared = PreparedEvents(stream_schema().table([]), type_attribute="kind", base_type="Ev")
+    with pytest.raises(PlanError, match="binds a, v: plan the pattern again"):
+        KleeneRun(pattern, pattern.clauses[0], ["a"], prepared)

@@ -1,0 +1,109 @@
+"""Matches counted without listing them: the same number, of any size."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
+from cep_pipeline.benchmarks.workloads import stock_schema
+from cep_pipeline.detection.kleene import counting
+from cep_pipeline.detection.kleene.extension import Extension
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows, stream_schema
+
+STRUCTURES = [
+    "SEQ(A a, {}+ v[])",
+    "SEQ({}+ v[], B a)",
+    "SEQ(A a, {}+ v[], B b)",
+    "{}+ v[]",
+    "AND(A a, {}+ v[])",
+    "AND(A a, B b, {}+ v[])",
+    "OR({}+ v[], SEQ(A a, Ev+ w[]))",
+    "SEQ(AND(A a, {}+ v[]), B b)",
+]
+CONDITIONS = [
+    "v.x > 1",
+    "v[i].x > v[i-1].x",
+    "v[i].x >= v[i-1].x AND v.y < 3",
+    "[id]",
+    "(v[i].x + v[i-1].x > 2 OR v[i].s = v[i-1].s)",
+    "1 = 2",
+    "v.x != a.x",
+    "(v[i].x > a.x OR v[i-1].x < a.x)",
+]
+
+
+def counted(text: str, table: object) -> int:
+    patterns = cep.parse_patterns(text, stream_schema())
+    [row] = cep.detect(patterns, table, mechanism="fused", output="count")[patterns[0].name].to_pylist()
+    return int(row["count"])
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), stream_rows=rows(max_size=12))
+def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
+    structure = data.draw(st.sampled_from(STRUCTURES)).format(data.draw(st.sampled_from(["A", "B", "Ev"])))
+    usable = [text for text in CONDITIONS if "a." not in text or " a" in structure]
+    condition = " AND ".join(data.draw(st.lists(st.sampled_from(usable), max_size=2)))
+    window = data.draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day"]))
+    text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window}"
+    text += data.draw(st.sampled_from(["", " PARTITION BY s"]))
+    text += f" TIES {data.draw(st.sampled_from(['ARRIVAL', 'STRICT', 'ANY']))}"
+    table = events_table(stream_rows)
+    with (
+        patch.object(counting, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
+        patch.object(counting, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
+        patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
+    ):
+        found = counted(text, table)
+    assert found == len(evaluate(cep.parse_patterns(text, stream_schema()), table))
+
+
+def fibonacci(n: int) -> int:
+    one, other = 0, 1
+    for _ in range(n):
+        one, other = other, one + other
+    return one
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "expected"),
+    [
+        ("PATTERN SEQ(A a, B+ v[], C c) WITHIN 1 day", 60, 2**60 - 1),
+        ("PATTERN SEQ(A a, B+ v[], C c) WITHIN 1 day", 500, 2**500 - 1),
+        ("PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x > v[i-1].x WITHIN 1 day", 60, 2**60 - 1),
+        ("PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x > v[i-1].x WITHIN 1 day", 100, 2**100 - 1),
+        ("PATTERN SEQ(A a, B+ v[], C c) WHERE v.x > 40 WITHIN 1 day", 100, 2**60 - 1),
+        ("PATTERN B+ v[] WITHIN 1 day", 200, 2**200 - 1),
+        ("PATTERN AND(A a, B+ v[]) WITHIN 1 day", 70, 2**70 - 1),
+        # 50 later events at most are in the window of a first one.
+        ("PATTERN B+ v[] WITHIN 50 us", 100, 51 * 2**50 - 1),
+        # Sub-sets without neighbours.
+        ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x + 1 WITHIN 1 day", 100, fibonacci(102) - 1),
+    ],
+)
+def test_large_counts_are_exact(text: str, size: int, expected: int) -> None:
+    middle = [{"timestamp": place, "kind": "B", "x": place} for place in range(1, size + 1)]
+    events = [{"timestamp": 0, "kind": "A"}, *middle, {"timestamp": size + 1, "kind": "C"}]
+    assert counted(text, stream_schema().table(events)) == expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "window", "expected"),
+    [
+        ("a.diff < c.diff", "700 ms", 4_461),
+        ("a.diff < c.diff AND b[i].diff > b[i-1].diff", "1500 ms", 18_023),
+    ],
+)
+def test_workloads_of_the_benchmarks(condition: str, window: str, expected: int) -> None:
+    text = f"NAME w PATTERN SEQ(S08 a, S10+ b[], S12 c) WHERE {condition} WITHIN {window}"
+    patterns = cep.parse_patterns(text, stock_schema())
+    events = generate_stock_stream(10_000).table()
+    assert cep.detect(patterns, events, output="count")["w"].to_pylist() == [{"pattern": "w", "count": str(expected)}]
+    assert cep.detect(patterns, events)["w"].num_rows == expected
