@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, walk
@@ -47,8 +48,8 @@ def look_back_us(patterns: Iterable[Pattern]) -> int:
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:
-    """Whether matches become final only after their last event: a negated variable of a clause has nothing after it."""
-    return any(not clause.successors(variable.name) for clause in pattern.clauses for variable in clause.negated)
+    """Whether matches become final only after their last event: by a negated variable with nothing after it, say."""
+    return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
 
 
 def _conditions(condition: Condition | None) -> Iterator[Condition]:
