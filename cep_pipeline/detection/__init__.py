@@ -96,5 +96,23 @@ def _add_counts(
         counters.count(NodeCounts(pattern.name, clause.index, bound, count.candidates, count.passes))
 
 
-MECHANISMS: Mapping[str, Mechanism] = {"fused": Mechanism(_check_fused, _find_fused, _count_fused)}
+def _check_nfab(pattern: Pattern) -> None:
+    from cep_pipeline.detection.nfab.support import refuse_unsupported
+
+    refuse_unsupported(pattern)
+
+
+def _find_nfab(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    """Clause after clause, each with runs of its own; an instance is a run."""
+    from cep_pipeline.detection.nfab.runs import find_runs
+
+    yield from find_runs(pattern, orders, events, owned, counters)
+
+
+MECHANISMS: Mapping[str, Mechanism] = {
+    "fused": Mechanism(_check_fused, _find_fused, _count_fused),
+    "nfab": Mechanism(_check_nfab, _find_nfab),
+}
 """The evaluation mechanisms by name, from fast to slow."""

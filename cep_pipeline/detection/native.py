@@ -31,11 +31,14 @@ class NativeKernel:
         It is imported only to compile.
     arguments
         The type of each argument: `"int64"`, or for the first element of an array its dtype and a star, `"uint8*"`.
+    constants
+        Another module that the kernel takes constants from: compiled code does not outlive a change of it.
     """
 
     module: str
     name: str
     arguments: tuple[str, ...]
+    constants: str | None = None
     _function: Callable[..., int] | None = field(default=None, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
 
@@ -65,11 +68,8 @@ class NativeKernel:
         return function
 
     def _key(self) -> str:
-        spec = find_spec(self.module)
-        assert spec is not None
-        assert spec.origin is not None
-        source = Path(spec.origin).read_text(encoding="utf-8")
-        return code_key("\0".join((source, self.name, *self.arguments, version("numba"))))
+        sources = [_source_of(module) for module in (self.module, self.constants) if module is not None]
+        return code_key("\0".join((*sources, self.name, *self.arguments, version("numba"))))
 
     def _numba_ir(self) -> str:
         from numba import cfunc, types
@@ -82,3 +82,10 @@ class NativeKernel:
         compiled = cfunc(types.int64(*signature), error_model="numpy")(source)
         ir: str = compiled.inspect_llvm().replace(compiled.native_name, self.name)
         return ir
+
+
+def _source_of(module: str) -> str:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")

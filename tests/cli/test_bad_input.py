@@ -169,7 +169,7 @@ def test_a_wrong_pattern_is_underlined(project: Project, before: str, after: str
 
 
 def test_a_pattern_that_no_mechanism_runs(project: Project) -> None:
-    text = "NAME n PATTERN SEQ(A a, B b) WHERE strict_contiguity { a.diff < b.diff } WITHIN 1 hour"
+    text = "NAME n PATTERN SEQ(A+ a[], B b) WHERE strict_contiguity { a[1].diff < b.diff } WITHIN 1 hour"
     (project.folder / "all.sase").write_text(text)
     assert_refused(run(project), 2, "'n'", "does not run")
 

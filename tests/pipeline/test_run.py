@@ -171,7 +171,7 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(project: Project)
     with pytest.raises(InputError, match="there is no step guess"):
         project.run(steps=frozenset({"guess"})).run_days([MONDAY])
     (project.folder / "all.sase").write_text(
-        "NAME n PATTERN SEQ(A a, B b) WHERE strict_contiguity { a.diff < b.diff } WITHIN 1 hour"
+        "NAME n PATTERN SEQ(A+ a[], B b) WHERE strict_contiguity { a[1].diff < b.diff } WITHIN 1 hour"
     )
     with pytest.raises(UnsupportedPattern):
         project.run().run_days([MONDAY])

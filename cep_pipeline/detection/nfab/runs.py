@@ -1,0 +1,304 @@
+"""Run one clause over one slice: a run from each event that can begin it, some hundred thousand runs at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Names
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import MatchBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
+from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.fused.routines import gather
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.nfab import codes
+from cep_pipeline.detection.nfab.negation import surviving_matches
+from cep_pipeline.detection.nfab.program import Program, compile_conditions
+from cep_pipeline.detection.nfab.stream import WIDEST, Instants, Sequence, instants_of, sequence_of
+from cep_pipeline.detection.nfab.support import refuse_other_orders, refuse_unsupported
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+
+RUNS_AT_ONCE = 1 << 17
+"""Runs followed at once: their state is what is held beside the columns."""
+MOST_NODES = 1 << 12
+"""Sets of variables that are counted one by one."""
+
+_advance = NativeKernel(
+    "cep_pipeline.detection.nfab.kernel",
+    "advance",
+    (
+        *["int64"] * 7,
+        *("int32*", "int64*", "int64*", "int32*", "uint8*", "int32*"),
+        *("float64*", "int64", "int64*", "int64", "int64*", "int64*", "uint8*"),
+        *("int32*", "int32*", "int32*", "int32*", "int32*", "uint8*"),
+        *("int64*", "int64", "float64*", "int64"),
+    ),
+    constants="cep_pipeline.detection.nfab.codes",
+)
+
+
+def find_runs(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[MatchBlock]:
+    """The owned matches of a pattern, clause after clause; see `Mechanism.find`."""
+    lives = Lives([], [])
+    for clause, order in zip(pattern.clauses, orders, strict=True):
+        runs = ClauseRuns(pattern, clause, order, events, owned, lives)
+        yield from runs
+        runs.count(counters)
+    counters.peak_instances = max(counters.peak_instances, lives.peak(len(events)))
+
+
+@dataclass
+class Lives:
+    """When each run lives: the row of its first event, and the row (or the end of its window) with which it ends."""
+
+    begun: list[Array]
+    ended: list[Array]
+
+    def peak(self, events: int) -> int:
+        """The most runs that are alive between two events."""
+        if not self.begun:
+            return 0
+        change = np.bincount(np.concatenate(self.begun), minlength=events + 1)
+        change -= np.bincount(np.concatenate(self.ended), minlength=events + 1)
+        return int(np.cumsum(change).max(initial=0))
+
+
+class ClauseRuns:
+    """The runs of one clause over one slice.
+
+    Parameters
+    ----------
+    pattern, clause, order
+        A pattern that the mechanism runs, one of its clauses, and the order of the plan.
+    events, owned
+        The slice's own events with the look-back before them, and the slice `[start, end)`.
+    lives
+        Where the runs' lives are noted.
+
+    Raises
+    ------
+    UnsupportedPattern, PlanError
+        The mechanism does not run the pattern, or not in this order.
+
+    Notes
+    -----
+    A run depends on nothing but the events from its first to its last, which are no more than the window apart: a slice
+    that reads back the window follows just those runs that a longer one does.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        order: Names[str],
+        events: PreparedEvents,
+        owned: Owned,
+        lives: Lives,
+    ) -> None:
+        refuse_unsupported(pattern)
+        refuse_other_orders(pattern, clause, order)
+        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
+        self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
+        self.chain = _is_chain(clause)
+        self.finality = finality_of(pattern, clause)
+        self.evaluations = 0
+        self.lives = lives
+        variables = len(clause.positive)
+        self._nodes = variables if self.chain else 1 << variables
+        if self._nodes > MOST_NODES:
+            self._nodes = 1
+        self._counts = np.zeros(2 * self._nodes + 1, np.int64)
+
+    def __iter__(self) -> Iterator[MatchBlock]:
+        if self.end_row == 0 or not self._constants_hold():
+            return
+        sequence, instants = self._sequence, self._instants
+        rows = sequence.view.rows
+        beginning = sequence.fits[0] if self.chain else sequence.fits.max(axis=0)
+        beginning = (beginning != 0) & (rows >= self._earliest_row()) & (rows < self.end_row)
+        starts = np.flatnonzero(beginning).astype(np.int32)
+        for first in range(0, len(starts), RUNS_AT_ONCE):
+            found = self._follow(starts[first : first + RUNS_AT_ONCE])
+            found = found[:, self._is_owned(found)]
+            if self.clause.negated and found.shape[1]:
+                survives, tested = surviving_matches(self.pattern, self.clause, found, self.events, instants)
+                self.evaluations += tested
+                found = found[:, survives]
+            if found.shape[1]:
+                yield MatchBlock(self.clause, np.ascontiguousarray(found))
+        self.evaluations += int(self._counts[-1])
+
+    def count(self, counters: Counters) -> None:
+        """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
+        names = [variable.name for variable in self.clause.positive]
+        if self._nodes == 1 and len(names) > 1:
+            return
+        for node in range(self._nodes):
+            candidates, passes = self._counts[2 * node : 2 * node + 2].tolist()
+            bound = names[: node + 1] if self.chain else [name for i, name in enumerate(names) if node >> i & 1]
+            if bound and (candidates or self.chain):
+                created = passes if len(bound) < len(names) else 0
+                counts = NodeCounts(self.pattern.name, self.clause.index, tuple(bound), candidates, passes, created)
+                counters.count(counts)
+        counters.condition_evaluations += self.evaluations
+
+    def _follow(self, starts: Array) -> Array:
+        """The matches of the runs from these places, int32 of shape (variables, n)."""
+        clause, sequence, program = self.clause, self._sequence, self._program
+        variables, size = sequence.fits.shape
+        runs = len(starts)
+        ends = sequence.ends[starts].astype(np.int32)
+        first = np.zeros(runs, np.int32) if self.chain else sequence.fits[:, starts].argmax(axis=0).astype(np.int32)
+        places = np.full((runs, variables), -1, np.int32)
+        places[np.arange(runs), first] = starts
+        nodes = first if self.chain else 1 << first.astype(np.int64)
+        began = np.bincount(nodes, minlength=self._nodes) if self._nodes > 1 or variables == 1 else np.array([runs])
+        self._counts[0:-1:2] += began
+        self._counts[1:-1:2] += began
+        states = np.full(runs, codes.MATCHED if variables == 1 else codes.RUNNING, np.uint8)
+        cursors, tried = starts.copy(), np.zeros(runs, np.int32)
+        residual = np.array([any(v.name in c.variables for c in program.residual) for v in clause.positive], np.uint8)
+        stack = np.empty(program.most_scans + program.depth + 1, np.float64)
+        keyed = len(sequence.keys) > 0
+        if keyed:  # an event that lacks a key agrees with none
+            alone = sequence.keys[starts] < 0
+            ends[alone] = starts[alone] + 1
+        options = codes.CHAIN * self.chain | codes.AGREEING * keyed | codes.STRICT * (self.pattern.ties is Ties.STRICT)
+        if self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH:
+            options |= codes.CONTIGUOUS
+        while variables > 1:
+            waiting = _advance(
+                *(runs, variables, size, options, self._instants.width, len(self.events), self.end_row),
+                *(
+                    sequence.view.rows,
+                    self._times,
+                    self._instants_of_places,
+                    sequence.keys,
+                    sequence.fits,
+                    sequence.links,
+                ),
+                *(
+                    program.columns,
+                    len(program.columns),
+                    program.words,
+                    len(program.words),
+                    program.tests,
+                    program.scans,
+                    residual,
+                ),
+                *(starts, ends, places, cursors, tried, states),
+                *(self._counts, self._nodes, stack, program.most_scans),
+            )
+            if not waiting:
+                break
+            self._decide(places, cursors, tried, states)
+        rows = sequence.view.rows
+        ended = np.array(rows[np.minimum(cursors, size - 1)], np.int64)
+        expired = np.flatnonzero(states == codes.EXPIRED)
+        ended[expired] = np.minimum(self._instants.end_row_within(rows[starts[expired]]), self.end_row)
+        self.lives.begun.append(rows[starts])
+        self.lives.ended.append(np.maximum(ended, rows[starts]))
+        found: Array = rows[places[states == codes.MATCHED].T]
+        return found
+
+    def _decide(self, places: Array, cursors: Array, tried: Array, states: Array) -> None:
+        """Decide the residual conjuncts of the runs that wait."""
+        waiting = np.flatnonzero(states == codes.PENDING)
+        bound = places[waiting]
+        candidate = tried[waiting]
+        bound[np.arange(len(waiting)), candidate] = cursors[waiting]
+        names = [variable.name for variable in self.clause.positive]
+        takes = np.ones(len(waiting), dtype=bool)
+        for conjunct in self._program.residual:
+            own = [place for place, name in enumerate(names) if name in conjunct.variables]
+            completed = np.flatnonzero(takes & np.isin(candidate, own) & (bound[:, own] >= 0).all(axis=1))
+            if len(completed):
+                rows = {names[place]: self._sequence.view.rows[bound[completed, place]] for place in own}
+                takes[completed] = conjunct_holds(conjunct, self.events, rows)
+                self.evaluations += len(completed)
+        states[waiting] = np.where(takes, codes.ACCEPTED, codes.REJECTED)
+
+    def _is_owned(self, found: Array) -> Array:
+        """Whether the slice owns each match: the one in which it becomes final."""
+        last = found.max(axis=0)
+        if self.finality is Finality.LAST_EVENT or self.owned == (None, None):
+            owned: Array = (last >= self.first_row) & (last < self.end_row)
+            return owned
+        start, end = self.owned
+        first = found.min(axis=0)
+        if self.finality is Finality.LAST_INSTANT or self.pattern.window.time_us is not None:
+            passed = self.events.timestamps[last]
+            if self.finality is Finality.WINDOW_END:
+                passed = self.events.timestamps[first] + min(self.pattern.window.time_us or 0, WIDEST)
+            after = np.ones(len(first), dtype=bool) if start is None else passed >= start[0]
+            return after if end is None else after & (passed < end[0])
+        # Final when the stream has passed the last position of the window; until it has come, in the end of the stream.
+        instants = self._instants
+        closing = instants.end_row_within(first) - 1
+        reached = instants.of_row[closing] == instants.of_row[first] + instants.width
+        if instants.place is not None:
+            reached &= instants.place[first] >= 0
+        inside: Array = (closing >= self.first_row) & (closing < self.end_row)
+        return np.where(reached, inside, end is None)
+
+    def _constants_hold(self) -> bool:
+        return all(
+            any(bool(atom_holds(atom, self.events, {}).all()) for atom in conjunct.atoms)
+            for conjunct in self.clause.conjuncts
+            if not conjunct.variables
+        )
+
+    def _earliest_row(self) -> int:
+        """The first row that an owned match may begin with."""
+        start = self.owned[0]
+        if start is None:
+            return 0
+        if self.pattern.window.time_us is not None:
+            earliest = max(start[0] - self.pattern.window.time_us, -(2**63))
+            return int(np.searchsorted(self.events.timestamps, earliest))
+        if self.pattern.partition_by:
+            return 0
+        return max(self.first_row - self._instants.width, 0)
+
+    @cached_property
+    def _sequence(self) -> Sequence:
+        return sequence_of(self.pattern, self.clause, self.events, self.chain)
+
+    @cached_property
+    def _instants(self) -> Instants:
+        return instants_of(self.pattern, self.events)
+
+    @cached_property
+    def _program(self) -> Program:
+        skipping = self.pattern.strategy is Strategy.SKIP_TILL_NEXT_MATCH
+        return compile_conditions(self.clause, self._sequence.view, self.events, chain=self.chain, skipping=skipping)
+
+    @cached_property
+    def _times(self) -> Array:
+        """int64, the timestamp of each place; of no place where ties do not matter."""
+        view = self._sequence.view
+        if self.pattern.ties is not Ties.STRICT:
+            return np.empty(0, np.int64)
+        return self.events.derive(("times", view.identity), lambda: gather(self.events.timestamps, view.rows))
+
+    @cached_property
+    def _instants_of_places(self) -> Array:
+        view = self._sequence.view
+        key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
+        return self.events.derive(("instants", key, view.identity), lambda: gather(self._instants.of_row, view.rows))
+
+
+def _is_chain(clause: Clause) -> bool:
+    names = [variable.name for variable in clause.positive]
+    return all((one, other) in clause.precedence for one, other in pairwise(names))

@@ -1,0 +1,194 @@
+"""The events that the runs of a clause read, one after another, and which variables each of them fits.
+
+Under skip_till_next_match a run ignores whatever it cannot take, so it need not read what fits no variable. Under the
+contiguity strategies it reads every event of its partition. Where the events of a match agree on attributes, a run
+reads only those that agree with its first: the sequence is sorted by (key, stream order), and a run ends with its key.
+Strict contiguity is the exception, because there events of other keys end a run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.keys import Key, keyed_leaf
+from cep_pipeline.detection.fused.routines import padded_copy
+from cep_pipeline.detection.fused.views import ANY_EVENT, View, clock_of, leaf_view, without_name
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.expressions import Element, Reference
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+
+WIDEST = 1 << 62
+"""Instants of the events of a slice differ by less."""
+
+_link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
+
+
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """What the window of a pattern is measured in.
+
+    Attributes
+    ----------
+    of_row
+        int64: the timestamp of each event, or its position in the stream or in its partition.
+    width
+        The most by which the instants of a match differ.
+    rows, starts
+        For positions in partitions: the rows sorted by (partition, stream order), and where each partition starts.
+    place
+        For those: the place in `rows` of each event, or -1 where it is alone.
+    """
+
+    of_row: Array
+    width: int
+    rows: Array | None = None
+    starts: Array | None = None
+    place: Array | None = None
+
+    def first_row_within(self, rows: Array) -> Array:
+        """For each event the first row (of its partition) whose instant is at least its own less the width."""
+        if self.rows is None or self.starts is None or self.place is None:
+            return np.searchsorted(self.of_row, self.of_row[rows] - self.width)
+        if not len(self.rows):
+            return np.zeros(len(rows), np.int64)
+        places = np.maximum(self.place[rows], 0)
+        begin = self.starts[np.searchsorted(self.starts, places, "right") - 1]
+        return np.asarray(self.rows[np.maximum(places - self.width, begin)], np.int64)
+
+    def end_row_within(self, rows: Array) -> Array:
+        """For each event the first row behind all those (of its partition) that are within the width of it."""
+        if self.rows is None or self.starts is None or self.place is None:
+            return np.searchsorted(self.of_row, self.of_row[rows] + self.width, "right")
+        if not len(self.rows):
+            return np.zeros(len(rows), np.int64)
+        places = np.maximum(self.place[rows], 0)
+        end = self.starts[np.searchsorted(self.starts, places, "right")]
+        return np.asarray(self.rows[np.minimum(places + self.width, end - 1)], np.int64) + 1
+
+
+def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
+    """The instants of all events of a slice."""
+    if pattern.window.time_us is not None:
+        return Instants(clock_of(events), min(pattern.window.time_us, WIDEST))
+    assert pattern.window.events is not None
+    width = min(pattern.window.events - 1, WIDEST)
+    if not pattern.partition_by:
+        return Instants(events.derive(("positions",), lambda: np.arange(len(events), dtype=np.int64)), width)
+    view = agreeing_view(pattern, pattern.partition_by, everything(events), events)
+
+    def make() -> tuple[Array, Array]:
+        place = np.full(len(events), -1, np.int64)
+        place[view.rows] = np.arange(len(view))
+        position = np.zeros(len(events), np.int64)
+        position[view.rows] = np.arange(len(view)) - np.repeat(view.starts[:-1], np.diff(view.starts))
+        return place, position
+
+    place, position = events.derive(("partition positions", pattern.partition_by), make)
+    return Instants(position, width, view.rows, view.starts, place)
+
+
+def everything(events: PreparedEvents) -> View:
+    """All events in stream order."""
+    rows = events.derive(("all rows",), lambda: padded_copy(np.arange(len(events), dtype=np.int32)))
+    return View("all rows", rows, np.array([0, len(rows)], np.int64))
+
+
+def agreeing_view(pattern: Pattern, attributes: tuple[str, ...], view: View, events: PreparedEvents) -> View:
+    """The view sorted by the values of attributes, without the events that lack one and so agree with none."""
+    types = dict(pattern.attributes)
+    types.update((name, events.column(name).type) for name in attributes if name not in types)
+    terms = tuple(Reference(ANY_EVENT, name, Element.ONLY, types[name]) for name in attributes)
+    return keyed_leaf(events, Key(((ANY_EVENT, terms),)), ANY_EVENT, {ANY_EVENT: view})
+
+
+def codes_of(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Array:
+    """int32: a number for what each event must agree on with the others of a match, -1 where it agrees with none."""
+
+    def make() -> Array:
+        view = agreeing_view(pattern, clause.agree_on, everything(events), events)
+        codes = np.full(len(events), -1, np.int32)
+        codes[view.rows] = np.repeat(np.arange(len(view.starts) - 1, dtype=np.int32), np.diff(view.starts))
+        return codes
+
+    return events.derive(("agreement", clause.agree_on), make)
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """What the runs of one clause read.
+
+    Attributes
+    ----------
+    view
+        The events by place.
+    fits
+        uint8, shape (variables, places): whether an event has the variable's type and passes its own conditions.
+    links
+        int32, of that shape: the next place that fits; of shape (variables, 0) where runs go from place to place.
+    ends
+        int64: the end of each place's group.
+    keys
+        int32: what events must agree on where groups do not say so; else of length 0.
+    """
+
+    view: View
+    fits: Array
+    links: Array
+    ends: Array
+    keys: Array
+
+
+def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain: bool) -> Sequence:
+    """The sequence for the runs of a clause; kept with the slice."""
+    leaves = [
+        leaf_view(
+            events,
+            variable.event_type,
+            tuple(without_name(c, variable.name) for c in clause.conjuncts if c.variables == {variable.name}),
+            0,
+            len(events),
+        )
+        for variable in clause.positive
+    ]
+    skipping = pattern.strategy is Strategy.SKIP_TILL_NEXT_MATCH
+    grouped = len(leaves) > 1 and bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
+    linked = skipping and chain and len(leaves) > 1
+    agreeing = len(leaves) > 1 and bool(clause.agree_on) and not grouped
+    identity = ("runs", skipping, tuple(leaf.identity for leaf in leaves))
+
+    def flat_view() -> View:
+        if not skipping:
+            return everything(events)
+        taken = np.zeros(len(events), dtype=bool)
+        for leaf in leaves:
+            taken[leaf.rows] = True
+        rows = padded_copy(np.flatnonzero(taken).astype(np.int32))
+        return View(identity, rows, np.array([0, len(rows)], np.int64))
+
+    view = events.derive((identity, "view"), flat_view)
+    if grouped:
+        view = agreeing_view(pattern, clause.agree_on, view, events)
+
+    def make() -> Sequence:
+        size = len(view)
+        fits = np.zeros((len(leaves), size), np.uint8)
+        for own, leaf in zip(fits, leaves, strict=True):
+            if len(leaf) == len(events):
+                own[:] = 1
+                continue
+            fitting = np.zeros(len(events), np.uint8)
+            fitting[leaf.rows] = 1
+            own[:] = fitting[view.rows]
+        links = np.empty((len(leaves), size if linked else 0), np.int32)
+        if linked:
+            _link(len(leaves), size, fits, links)
+        ends = np.repeat(view.starts[1:], np.diff(view.starts))
+        keys = codes_of(pattern, clause, events)[view.rows] if agreeing else np.empty(0, np.int32)
+        return Sequence(view, fits, links, ends, keys)
+
+    return events.derive((identity, "sequence", view.identity, linked, agreeing and clause.agree_on), make)
