@@ -53,7 +53,7 @@ def detect(
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
-    from cep_pipeline.planning import plan as make_plan
+    from cep_pipeline.planning import plan_by_strategy
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
     from cep_pipeline.planning.plans import validate
@@ -77,7 +77,7 @@ def detect(
         console.print(f"note: {note}", highlight=False)
     with console.status("planning"):
         begin = time.perf_counter()
-        plan = given or make_plan(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
+        plan = given or plan_by_strategy(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()

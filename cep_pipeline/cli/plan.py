@@ -111,13 +111,13 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
     """
     from cep_pipeline.detection.detect import choose_mechanisms
-    from cep_pipeline.planning import plan as make_plan
+    from cep_pipeline.planning import plan_by_strategy
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
 
     planner_named(planner), cost_named(cost)  # a wrong name is told before anything is read
     patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
-    made = make_plan(patterns, snapshot, planner, cost)
+    made = plan_by_strategy(patterns, snapshot, planner, cost)
     click.echo(made.explain(choose_mechanisms(patterns)))
     if out is not None:
         try:

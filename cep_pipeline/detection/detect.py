@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, overload
 
@@ -19,7 +19,7 @@ from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy,
 from cep_pipeline.detection.parts import matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan, validate
 
 OUTPUTS = ("verbose", "count")
@@ -230,16 +230,10 @@ def _check_output(output: str, patterns: Sequence[Pattern]) -> None:
 
 def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None) -> Plan:
     if plan is None:
-        from cep_pipeline.planning import plan as make_plan
+        from cep_pipeline.planning import plan_by_strategy
         from cep_pipeline.statistics import estimate_statistics
 
-        snapshot = estimate_statistics(patterns, events)
-        # Under the strategies of the page's section 4 the order is the pattern's.
-        ordered = [p for p in patterns if p.strategy is not Strategy.SKIP_TILL_ANY_MATCH]
-        free = [p for p in patterns if p.strategy is Strategy.SKIP_TILL_ANY_MATCH]
-        plan = make_plan(free, snapshot) if free else make_plan(ordered, snapshot, "trivial")
-        if free and ordered:
-            plan = replace(plan, patterns=(*plan.patterns, *make_plan(ordered, snapshot, "trivial").patterns))
+        plan = plan_by_strategy(patterns, estimate_statistics(patterns, events))
     validate(plan, patterns)
     return plan
 

@@ -18,8 +18,7 @@ from cep_pipeline.detection.extent import look_back_us, waits_for_later_events
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.planning import Plan
-from cep_pipeline.planning import plan as make_plan
+from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.spark.keeping import CarryState, refuse_undecidable
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -222,7 +221,7 @@ def record_plan(
     tables: StreamTables, pattern_set: PatternSet, snapshot: StatisticsSnapshot, *, run_id: str, reason: str
 ) -> PlanRecord:
     """Make a plan by the pattern set's planner and cost model, and make it the current one."""
-    made = make_plan(pattern_set.patterns, snapshot, pattern_set.planner, pattern_set.cost)
+    made = plan_by_strategy(pattern_set.patterns, snapshot, pattern_set.planner, pattern_set.cost)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,

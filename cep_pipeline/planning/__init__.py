@@ -1,8 +1,8 @@
 """Plans: what they are, what they cost, and the algorithms that find them."""
 
 from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.make_plan import plan
+from cep_pipeline.planning.make_plan import plan, plan_by_strategy
 from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.plans import ClausePlan, PatternPlan, Plan, validate
 
-__all__ = ["COSTS", "PLANNERS", "ClausePlan", "PatternPlan", "Plan", "plan", "validate"]
+__all__ = ["COSTS", "PLANNERS", "ClausePlan", "PatternPlan", "Plan", "plan", "plan_by_strategy", "validate"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.normal_form import Clause
@@ -93,6 +94,31 @@ def plan(
             for pattern in patterns
         ),
     )
+
+
+def plan_by_strategy(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    planner: str = "dp_left_deep",
+    cost: str = "throughput",
+) -> Plan:
+    """Plan a file of patterns whose selection strategies differ.
+
+    Under the strategies of the language page's section 4 there is one order, the pattern's, which is planner
+    `trivial`'s; the other patterns are planned by `planner`.
+
+    Raises
+    ------
+    InputError, PlanError
+        As `plan`.
+    """
+    ordered = [pattern for pattern in patterns if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH]
+    free = [pattern for pattern in patterns if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH]
+    made = plan(free, snapshot, planner, cost) if free or not ordered else plan(ordered, snapshot, "trivial", cost)
+    if not (free and ordered):
+        return made
+    by_name = {p.pattern: p for p in (*made.patterns, *plan(ordered, snapshot, "trivial", cost).patterns)}
+    return replace(made, patterns=tuple(by_name[pattern.name] for pattern in patterns))
 
 
 def _refuse_strategy(pattern: Pattern, planner: str) -> None:

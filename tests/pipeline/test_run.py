@@ -209,3 +209,17 @@ def test_stale_matches_are_left_alone_by_a_run_that_only_ingests(project: Projec
     (project.folder / "all.sase").write_text(PATTERNS.replace("a.diff > 1", "a.diff > 2"))
     assert project.run(steps=frozenset({"ingest"})).run_stale().days == ()
     assert len(project.run(steps=frozenset({"detect"})).run_stale().days) == 3
+
+
+def test_runs_of_the_other_strategies_reach_over_slices_and_days(project: Project) -> None:
+    (project.folder / "all.sase").write_text(
+        "NAME next PATTERN SEQ(A a, B b, Tick c) WHERE skip_till_next_match { a.x <= b.x } WITHIN 1 hour;"
+        "NAME strict PATTERN SEQ(Tick a, Tick b) WHERE strict_contiguity { a.x < b.x } WITHIN 1 hour;"
+        "NAME any PATTERN SEQ(A a, B b) WITHIN 1 hour"
+    )
+    project.run().run_days(DAYS)
+    patterns = project.configuration.stream("ticks").pattern_set("all").patterns
+    whole = cep.detect(patterns, project.tables().read_events())
+    expected = [(name, match_id) for name, table in whole.items() for match_id in table["match_id"].to_pylist()]
+    assert all(table.num_rows for table in whole.values())
+    assert ids(published(project.tables())["matches"]) == sorted(expected)

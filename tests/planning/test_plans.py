@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.planning import Plan, plan, validate
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.planning import Plan, plan, plan_by_strategy, validate
 from cep_pipeline.planning.plans import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
@@ -138,3 +140,20 @@ def test_the_runner_up_is_the_cheapest_other_order() -> None:
     assert clause.runner_up.ln_cost == min(o.ln_cost for o in clause.alternatives if o.order != clause.order)
     (single,) = made("PATTERN A a WITHIN 1 second").patterns[0].clauses
     assert single.runner_up is None
+
+
+def test_patterns_of_other_strategies_are_planned_in_their_own_order() -> None:
+    schema = StreamSchema.from_dict({"type_attribute": "k", "attributes": {"k": "string", "x": "int64"}})
+    patterns = parse_patterns(
+        "NAME run PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x < b.x } WITHIN 1 second;"
+        "NAME any PATTERN SEQ(A a, B b) WITHIN 1 second",
+        schema,
+    )
+    rows = [{"timestamp": t, "k": "AAAAB"[t % 5], "x": t} for t in range(100)]
+    snapshot = estimate_statistics(patterns, schema.table(rows))
+    mixed = plan_by_strategy(patterns, snapshot)
+    assert [plan.pattern for plan in mixed.patterns] == ["run", "any"]
+    assert mixed.for_pattern("run").clauses[0].order == ("a", "b")
+    assert mixed.for_pattern("any").clauses[0].order == ("b", "a")
+    assert plan_by_strategy(patterns[:1], snapshot).planner == "trivial"
+    assert Plan.from_json(mixed.to_json()) == mixed
