@@ -29,9 +29,8 @@ from cep_pipeline.pipeline.steps import (
 from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from cep_pipeline.spark.preprocessing import IngestResult
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.fingerprints import RawFile
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables

@@ -28,11 +28,10 @@ from cep_pipeline.warehouse.layout import folder_name
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, PublishedMatches, RunStep
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.spark.preprocessing import IngestResult
+    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

@@ -41,7 +41,7 @@ from cep_pipeline.warehouse.layout import folder_name
 from cep_pipeline.warehouse.records import RunRecord, RunStatus, RunStep
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from cep_pipeline.spark.session import SparkSession
 
 logger = logging.getLogger(__name__)
 

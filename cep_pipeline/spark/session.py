@@ -18,7 +18,7 @@ from cep_pipeline.spark.failures import reason_of
 from cep_pipeline.spark.java import java_environment
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import SparkSession as SparkSession
 
 _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
