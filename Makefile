@@ -23,10 +23,10 @@ run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of t
 	@$(BIN)/cep run $(ARGS)
 
 test: $(SETUP)  ## Run the tests and the examples of the docstrings
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
 test-all: $(SETUP)  ## Run the tests, the long ones too
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: $(SETUP)  ## Check style, format and types
 	$(BIN)/ruff check .

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that take minutes come first: begun last, they would keep one worker busy while the others wait."""
+    items.sort(key=lambda item: "end_to_end" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests of a process: starting one takes seconds."""
