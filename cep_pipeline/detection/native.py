@@ -15,7 +15,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.machine import Library, code_key, compile_ir, load, read_cached, write_cached
+from cep_pipeline.detection.fused.machine import (
+    Library,
+    code_key,
+    compile_ir,
+    compiling,
+    load,
+    read_cached,
+    write_cached,
+)
 
 _loading = threading.Lock()
 
@@ -31,14 +39,15 @@ class NativeKernel:
         It is imported only to compile.
     arguments
         The type of each argument: `"int64"`, or for the first element of an array its dtype and a star, `"uint8*"`.
-    constants
-        Another module that the kernel takes constants from: compiled code does not outlive a change of it.
+    sources
+        The other modules that the kernel takes functions or constants from: compiled code does not outlive a change of
+        them.
     """
 
     module: str
     name: str
     arguments: tuple[str, ...]
-    constants: str | None = None
+    sources: tuple[str, ...] = ()
     _function: Callable[..., int] | None = field(default=None, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
 
@@ -61,14 +70,17 @@ class NativeKernel:
         key = self._key()
         code = read_cached(key)
         if code is None:
-            code = compile_ir(self._numba_ir())
-            write_cached(key, code)
+            with compiling(key):  # it takes seconds: another process may be at it, or have done it
+                code = read_cached(key)
+                if code is None:
+                    code = compile_ir(self._numba_ir())
+                    write_cached(key, code)
         self._library = load(code)
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
         return function
 
     def _key(self) -> str:
-        sources = [_source_of(module) for module in (self.module, self.constants) if module is not None]
+        sources = [_source_of(module) for module in (self.module, *self.sources)]
         return code_key("\0".join((*sources, self.name, *self.arguments, version("numba"))))
 
     def _numba_ir(self) -> str:

@@ -6,11 +6,13 @@ Compiling and loading are apart, so that a driver can compile once and ship the 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
@@ -176,6 +178,27 @@ def write_cached(key: str, code: bytes) -> None:
         _drop_oldest(folder)
     except OSError:
         Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def compiling(key: str) -> Iterator[None]:
+    """Let one process of the user at a time compile what is kept under a key; the others wait and find it kept."""
+    folder = cache_folder()
+    if folder is None:
+        yield
+        return
+    lock = folder / f"{key}.lock"
+    try:
+        file = lock.open("w")
+    except OSError:  # a full or a read-only disk: several may compile
+        yield
+        return
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _drop_oldest(folder: Path) -> None:

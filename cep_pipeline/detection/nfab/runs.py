@@ -41,7 +41,7 @@ _advance = NativeKernel(
         *("int32*", "int32*", "int32*", "int32*", "int32*", "uint8*"),
         *("int64*", "int64", "float64*", "int64"),
     ),
-    constants="cep_pipeline.detection.nfab.codes",
+    sources=("cep_pipeline.detection.nfab.codes",),
 )
 
 
