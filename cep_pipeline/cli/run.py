@@ -210,7 +210,7 @@ def _print_plan(console: Console, name: str, record: object) -> None:
     plan = Plan.from_json(dict(record.plan))
     shown = Table(
         "pattern",
-        "order",
+        "order or tree",
         "cost",
         "runner-up",
         "its cost",
@@ -222,7 +222,7 @@ def _print_plan(console: Console, name: str, record: object) -> None:
             runner_up = clause.runner_up
             shown.add_row(
                 pattern.pattern,
-                ", ".join(clause.order),
+                ", ".join(clause.order) if clause.tree is None else str(clause.tree),
                 f"{from_ln(clause.ln_cost):.4g}",
                 f"{', '.join(runner_up.order)} ({runner_up.planner})" if runner_up else "",
                 f"{from_ln(runner_up.ln_cost):.4g}" if runner_up else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, NodeCounts, Orders, Owned
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, NodeCounts, Orders, Owned, orders_only
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.blocks import Block
@@ -43,7 +43,7 @@ def _find_fused(
             return KleeneRun(pattern, clause, order, events, owned, finality)
         return run_clause(pattern, clause, order, events, owned, finality=finality)
 
-    planned = list(zip(pattern.clauses, orders, strict=True))
+    planned = list(zip(pattern.clauses, orders_only("fused", pattern, orders), strict=True))
     for clause, order in planned:
         finality = finality_of(pattern, clause)
         run = start(clause, order, finality)
@@ -71,7 +71,7 @@ def _count_fused(pattern: Pattern, orders: Orders, events: PreparedEvents, count
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
         return None
     runs: list[ClauseRun | KleeneRun] = []
-    for clause, order in zip(pattern.clauses, orders, strict=True):
+    for clause, order in zip(pattern.clauses, orders_only("fused", pattern, orders), strict=True):
         if not has_kleene(clause):
             runs.append(run_clause(pattern, clause, order, events, finality=finality_of(pattern, clause)))
             continue

@@ -117,7 +117,7 @@ def detect(
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         parts = _parts(pattern, chosen[pattern.name], plan, of_stream, EVERYTHING, counters)
         if output == "count":
-            orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
+            orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
             count = MECHANISMS[chosen[pattern.name]].count(pattern, orders, of_stream, counters)
             tables[pattern.name] = _count_table(pattern, _count(parts, of_stream) if count is None else count)
         else:
@@ -254,7 +254,7 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, s
 def _parts(
     pattern: Pattern, mechanism: str, plan: Plan, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[list[Block]]:
-    orders: Orders = [clause.order for clause in plan.for_pattern(pattern.name).clauses]
+    orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
     return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
 
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.trees import Join, OrderOrTree
 
 Owned = tuple[Boundary | None, Boundary | None]
 """`[start, end)`: the matches that become final between these points are wanted; None is an open end.
@@ -21,8 +23,8 @@ and found by the slice that contains it only.
 What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
 """
 EVERYTHING: Owned = (None, None)
-Orders = Sequence[Sequence[str]]
-"""For each clause of a pattern its positive variables in the order of the plan."""
+Orders = Sequence[OrderOrTree]
+"""For each clause of a pattern its positive variables in the order of the plan, or the plan's tree over them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,9 @@ class Mechanism:
     check
         Raises UnsupportedPattern where the mechanism does not run a pattern.
     find
-        Finds the owned matches of a pattern over prepared events, by the orders of a plan, block after block, and
-        counts in `Counters` what it did. A match of one clause is found once.
+        Finds the owned matches of a pattern over prepared events, by the orders or trees of a plan, block after block,
+        and counts in `Counters` what it did. A match of one clause is found once. Raises PlanError for an order or a
+        tree that it does not run.
     count
         Counts all matches of a pattern without listing them; None where it cannot.
     """
@@ -135,3 +138,22 @@ class Mechanism:
     check: Callable[[Pattern], None]
     find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
+
+
+def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:
+    """The orders of a plan, for a mechanism that runs no trees.
+
+    Raises
+    ------
+    PlanError
+        A clause is planned as a tree.
+    """
+    found: list[Sequence[str]] = []
+    for clause, order in zip(pattern.clauses, orders, strict=True):
+        if isinstance(order, Join):
+            raise PlanError(
+                f"pattern {pattern.name!r}: the plan joins clause {clause.index} by the tree {order}; {mechanism} runs "
+                "orders only: use a planner that makes orders, or mechanism 'evaluation_tree'"
+            )
+        found.append(order)
+    return found

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from cep_pipeline.planning.ordering import DecidingComparison
 from cep_pipeline.planning.plans import Alternative, ClausePlan, PatternPlan, Plan, PlanStep
+from cep_pipeline.planning.trees import Join, Tree, leaves_of
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 _TEXT = frozenset({"step", "binds", "leaf", "condition", "rests on"})
@@ -49,7 +50,7 @@ def _pattern(plan: Plan, pattern: PatternPlan, mechanism: str | Mapping[str, str
         if len(pattern.clauses) > 1:
             yield ""
             yield f"  clause {clause.clause + 1} of {len(pattern.clauses)}"
-        yield f"  order {', '.join(clause.order)}"
+        yield from _tree(clause)
         yield f"  cost  {format_ln(clause.ln_cost)} {plan.unit}"
         if clause.note:
             yield f"  note  {clause.note}"
@@ -63,6 +64,22 @@ def _pattern(plan: Plan, pattern: PatternPlan, mechanism: str | Mapping[str, str
             yield ""
             yield "    why"
             yield from (f"      {line}" for line in _reasons(plan, clause))
+
+
+def _tree(clause: ClausePlan) -> Iterator[str]:
+    """The order, or the nodes of the tree, each above those that it joins."""
+    if clause.tree is None:
+        yield f"  order {', '.join(clause.order)}"
+        return
+    yield f"  tree  {clause.tree}"
+
+    def nodes(tree: Tree, indent: str) -> Iterator[str]:
+        yield indent + ", ".join(leaves_of(tree))
+        if isinstance(tree, Join):
+            yield from nodes(tree.left, indent + "  ")
+            yield from nodes(tree.right, indent + "  ")
+
+    yield from nodes(clause.tree, "        ")
 
 
 def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.trees import Join, OrderOrTree, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source, check_version, digest_of
 
 VERSION = 1
@@ -72,7 +73,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class ClausePlan:
-    """The order in which one clause's positive variables are bound.
+    """How one clause's positive variables are bound: in an order, or by a tree.
 
     Attributes
     ----------
@@ -88,6 +89,8 @@ class ClausePlan:
         The planner's comparisons; positions refer to the clause's positive variables in pattern order.
     note
         What a person should know of how the order was found, or empty.
+    tree
+        The tree whose inner nodes join them; None: the order, which is a left-deep tree.
     """
 
     clause: int
@@ -96,6 +99,7 @@ class ClausePlan:
     alternatives: tuple[Alternative, ...] = ()
     comparisons: tuple[DecidingComparison, ...] = ()
     note: str = ""
+    tree: Join | None = None
 
     def __post_init__(self) -> None:
         if not self.steps:
@@ -104,6 +108,16 @@ class ClausePlan:
             raise ValueError(f"the order {', '.join(self.order)} binds a variable twice")
         if not math.isfinite(self.ln_cost):
             raise ValueError("a cost is a finite logarithm")
+        if self.tree is not None and sorted(self.tree.leaves) != sorted(self.order):
+            raise ValueError(
+                f"the tree {self.tree} binds {', '.join(self.tree.leaves)}, the steps {', '.join(self.order)}: "
+                "a tree has each positive variable once"
+            )
+
+    @property
+    def order_or_tree(self) -> OrderOrTree:
+        """What a mechanism runs: the tree where there is one, or else the order."""
+        return self.order if self.tree is None else self.tree
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -289,11 +303,12 @@ def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
             )
         for clause, clause_plan in zip(pattern.clauses, pattern_plan.clauses, strict=True):
             variables = [variable.name for variable in clause.positive]
+            # The tree of a clause plan has the variables of its steps.
             if sorted(clause_plan.order) != sorted(variables):
                 raise PlanError(
                     f"clause {clause.index} of pattern {pattern.name!r} binds {', '.join(variables)}, the plan "
-                    f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order has each positive variable "
-                    "once; plan the pattern again"
+                    f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order or a tree has each positive "
+                    "variable once; plan the pattern again"
                 )
 
 
@@ -318,7 +333,7 @@ def from_ln(logarithm: float) -> float:
 
 
 def _clause_to_json(plan: ClausePlan) -> dict[str, Any]:
-    return {
+    content = {
         "clause": plan.clause,
         "order": list(plan.order),
         "ln_cost": plan.ln_cost,
@@ -346,9 +361,14 @@ def _clause_to_json(plan: ClausePlan) -> dict[str, Any]:
         ],
         "note": plan.note,
     }
+    # A plan without a tree is written as it was before there were any, so that it keeps its id.
+    return content if plan.tree is None else {**content, "tree": tree_to_json(plan.tree)}
 
 
 def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
+    tree = tree_from_json(content["tree"]) if content.get("tree") is not None else None
+    if isinstance(tree, str):
+        raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
     plan = ClausePlan(
         clause=content["clause"],
         steps=tuple(
@@ -362,6 +382,7 @@ def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
             for c in content["comparisons"]
         ),
         note=content["note"],
+        tree=tree,
     )
     if list(plan.order) != content["order"]:
         raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")

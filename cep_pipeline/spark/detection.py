@@ -20,7 +20,7 @@ from cep_pipeline.detection.fused import compile_shapes, shapes_of
 from cep_pipeline.detection.fused.machine import adopt
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.kleene.skeleton import skeleton_of, skeleton_order
-from cep_pipeline.detection.mechanism import Counters, NodeCounts
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, orders_only
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -143,8 +143,8 @@ def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
     shapes: set[Shape] = set()
     for pattern in job.patterns:
         if mechanisms[pattern.name] == "fused":
-            orders = (plan.order for plan in job.plan.for_pattern(pattern.name).clauses)
-            for clause, order in zip(pattern.clauses, orders, strict=True):
+            planned = [plan.order_or_tree for plan in job.plan.for_pattern(pattern.name).clauses]
+            for clause, order in zip(pattern.clauses, orders_only("fused", pattern, planned), strict=True):
                 shapes |= shapes_of(pattern, skeleton_of(clause), skeleton_order(clause, order))
     return compile_shapes(shapes)
 

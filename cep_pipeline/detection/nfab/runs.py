@@ -15,13 +15,13 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.routines import gather
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, orders_only
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
 from cep_pipeline.detection.nfab.stream import WIDEST, Instants, Sequence, instants_of, sequence_of
-from cep_pipeline.detection.nfab.support import refuse_other_orders, refuse_unsupported
+from cep_pipeline.detection.nfab.support import MECHANISM, refuse_other_orders, refuse_unsupported
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -50,7 +50,7 @@ def find_runs(
 ) -> Iterator[MatchBlock]:
     """The owned matches of a pattern, clause after clause; see `Mechanism.find`."""
     lives = Lives([], [])
-    for clause, order in zip(pattern.clauses, orders, strict=True):
+    for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
         runs = ClauseRuns(pattern, clause, order, events, owned, lives)
         yield from runs
         runs.count(counters)

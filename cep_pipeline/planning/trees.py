@@ -1,0 +1,117 @@
+"""Tree plans (JQPG section 4.2): a clause's positive variables are leaves, inner nodes join what is below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Join:
+    """An inner node of a tree plan: partial matches of the left side joined with those of the right side.
+
+    Attributes
+    ----------
+    left, right
+        The name of a positive variable, or another join.
+
+    Raises
+    ------
+    ValueError
+        A side is neither, or both sides have a variable in common.
+
+    Examples
+    --------
+    >>> tree = Join("c", Join("a", "b"))
+    >>> tree.leaves, str(tree)
+    (('c', 'a', 'b'), '(c, (a, b))')
+    """
+
+    left: Tree
+    right: Tree
+
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            if not isinstance(side, str | Join):
+                raise ValueError(f"a side of a join is a variable or a join, not {side!r}")
+        names = self.leaves
+        if len(set(names)) != len(names):
+            raise ValueError(f"the tree {self} binds a variable twice")
+
+    @cached_property
+    def leaves(self) -> tuple[str, ...]:
+        """The variables from left to right."""
+        return leaves_of(self.left) + leaves_of(self.right)
+
+    def __str__(self) -> str:
+        return f"({self.left}, {self.right})"
+
+
+Tree = str | Join
+"""A tree plan: one variable, or a join."""
+OrderOrTree = Sequence[str] | Join
+"""How the positive variables of a clause are bound: by an order, which is a left-deep tree, or by a tree."""
+
+
+def leaves_of(tree: Tree) -> tuple[str, ...]:
+    """The variables of a tree from left to right."""
+    return (tree,) if isinstance(tree, str) else tree.leaves
+
+
+def nodes_of(tree: Tree) -> Iterator[Tree]:
+    """The nodes of a tree, each after those below it.
+
+    Examples
+    --------
+    >>> [str(node) for node in nodes_of(Join("c", Join("a", "b")))]
+    ['c', 'a', 'b', '(a, b)', '(c, (a, b))']
+    """
+    if isinstance(tree, Join):
+        yield from nodes_of(tree.left)
+        yield from nodes_of(tree.right)
+    yield tree
+
+
+def as_tree(order_or_tree: OrderOrTree) -> Tree:
+    """A tree as it is, an order as the left-deep tree that joins one variable after the other.
+
+    Examples
+    --------
+    >>> str(as_tree(("b", "a", "c")))
+    '((b, a), c)'
+    """
+    if isinstance(order_or_tree, Join):
+        return order_or_tree
+    tree: Tree = order_or_tree[0]
+    for name in order_or_tree[1:]:
+        tree = Join(tree, name)
+    return tree
+
+
+def tree_to_json(tree: Tree) -> Any:
+    """A variable as its name, a join as the list of its two sides.
+
+    Examples
+    --------
+    >>> tree_to_json(Join("c", Join("a", "b")))
+    ['c', ['a', 'b']]
+    """
+    return tree if isinstance(tree, str) else [tree_to_json(tree.left), tree_to_json(tree.right)]
+
+
+def tree_from_json(content: Any) -> Tree:
+    """Read what `tree_to_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        `content` is no tree.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping) or not isinstance(content, Sequence) or len(content) != 2:
+        raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
+    left, right = content
+    return Join(tree_from_json(left), tree_from_json(right))
