@@ -48,7 +48,7 @@ def detect(
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
     """
     from cep_pipeline.cli.tables import check_output_file, write_table
-    from cep_pipeline.detection.detect import choose_mechanisms
+    from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
@@ -62,7 +62,7 @@ def detect(
     check_output_file(out)
     stream = StreamSchema.load(schema)
     parsed = read_patterns(patterns, stream, parse_parameters(parameters))
-    choose_mechanisms(parsed, mechanism)
+    ordered = in_pattern_order(choose_mechanisms(parsed, mechanism))
     planner_named(planner)
     cost_named(cost)
     given = read_plan(plan_file) if plan_file else None
@@ -77,7 +77,10 @@ def detect(
         console.print(f"note: {note}", highlight=False)
     with console.status("planning"):
         begin = time.perf_counter()
-        plan = given or plan_by_strategy(parsed, estimate_statistics(parsed, loaded.events), planner, cost)
+        plan = given
+        if plan is None:
+            snapshot = estimate_statistics(parsed, loaded.events)
+            plan = plan_by_strategy(parsed, snapshot, planner, cost, in_pattern_order=ordered)
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()

@@ -113,6 +113,6 @@ def _find_nfab(
 
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused),
-    "nfab": Mechanism(_check_nfab, _find_nfab),
+    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True),
 }
 """The evaluation mechanisms by name, from fast to slow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, overload
@@ -109,7 +109,7 @@ def detect(
         return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
-    plan = _plan_for(patterns, table, plan)
+    plan = _plan_for(patterns, table, plan, chosen)
     prepared = _prepare(patterns, table)
     counters = Counters()
     tables: Tables = {}
@@ -228,12 +228,18 @@ def _check_output(output: str, patterns: Sequence[Pattern]) -> None:
                 raise UnsupportedPattern("detect", feature, pattern=pattern.name, hint="use 'verbose'")
 
 
-def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None) -> Plan:
+def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
+    """The patterns whose mechanism, of those chosen, runs plans in the pattern's order only."""
+    return {pattern for pattern, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order}
+
+
+def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None, chosen: Mapping[str, str]) -> Plan:
     if plan is None:
         from cep_pipeline.planning import plan_by_strategy
         from cep_pipeline.statistics import estimate_statistics
 
-        plan = plan_by_strategy(patterns, estimate_statistics(patterns, events))
+        snapshot = estimate_statistics(patterns, events)
+        plan = plan_by_strategy(patterns, snapshot, in_pattern_order=in_pattern_order(chosen))
     validate(plan, patterns)
     return plan
 

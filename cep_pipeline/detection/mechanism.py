@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
 
 Owned = tuple[Boundary | None, Boundary | None]
@@ -133,11 +134,14 @@ class Mechanism:
         tree that it does not run.
     count
         Counts all matches of a pattern without listing them; None where it cannot.
+    in_pattern_order
+        Whether it binds events in the pattern's order, and refuses plans of other orders.
     """
 
     check: Callable[[Pattern], None]
     find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
+    in_pattern_order: bool = False
 
 
 def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:
@@ -157,3 +161,20 @@ def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequen
             )
         found.append(order)
     return found
+
+
+def refuse_other_orders(mechanism: str, pattern: Pattern, clause: Clause, order: Sequence[str]) -> None:
+    """Raise for a plan that is not in the pattern's order, where that is the only one in which events are bound.
+
+    Raises
+    ------
+    PlanError
+        The order is another one.
+    """
+    names = [variable.name for variable in clause.positive]
+    if list(order) != names:
+        binding = mechanism if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else pattern.strategy.value
+        raise PlanError(
+            f"pattern {pattern.name!r}: the plan orders {', '.join(order)}; {binding} binds events in the pattern's "
+            f"order, {', '.join(names)}: use planner 'trivial'"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from cep_pipeline.errors import InputError, PlanError
@@ -101,19 +101,26 @@ def plan_by_strategy(
     snapshot: StatisticsSnapshot,
     planner: str = "dp_left_deep",
     cost: str = "throughput",
+    in_pattern_order: Collection[str] = (),
 ) -> Plan:
-    """Plan a file of patterns whose selection strategies differ.
+    """Plan a file of patterns whose selection strategies, or mechanisms, differ.
 
     Under the strategies of the language page's section 4 there is one order, the pattern's, which is planner
-    `trivial`'s; the other patterns are planned by `planner`.
+    `trivial`'s; so it is for the patterns named in `in_pattern_order`, whose mechanisms know no other. The rest are
+    planned by `planner`.
 
     Raises
     ------
     InputError, PlanError
         As `plan`.
     """
-    ordered = [pattern for pattern in patterns if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH]
-    free = [pattern for pattern in patterns if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH]
+    ordered = [
+        pattern
+        for pattern in patterns
+        if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.name in in_pattern_order
+    ]
+    given = {pattern.name for pattern in ordered}
+    free = [pattern for pattern in patterns if pattern.name not in given]
     made = plan(free, snapshot, planner, cost) if free or not ordered else plan(ordered, snapshot, "trivial", cost)
     if not (free and ordered):
         return made

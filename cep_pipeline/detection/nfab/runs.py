@@ -15,13 +15,13 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.routines import gather
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, orders_only
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
 from cep_pipeline.detection.nfab.stream import WIDEST, Instants, Sequence, instants_of, sequence_of
-from cep_pipeline.detection.nfab.support import MECHANISM, refuse_other_orders, refuse_unsupported
+from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -106,7 +106,7 @@ class ClauseRuns:
         lives: Lives,
     ) -> None:
         refuse_unsupported(pattern)
-        refuse_other_orders(pattern, clause, order)
+        refuse_other_orders(MECHANISM, pattern, clause, order)
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])

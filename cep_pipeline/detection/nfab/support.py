@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from cep_pipeline.errors import PlanError, UnsupportedPattern
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 
 MECHANISM = "nfab"
@@ -32,19 +29,3 @@ def refuse_unsupported(pattern: Pattern) -> None:
     feature = unsupported_feature(pattern)
     if feature is not None:
         raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
-
-
-def refuse_other_orders(pattern: Pattern, clause: Clause, order: Sequence[str]) -> None:
-    """Raise for a plan that is not in the pattern's order, the only one in which runs bind events.
-
-    Raises
-    ------
-    PlanError
-        The order is another one.
-    """
-    names = [variable.name for variable in clause.positive]
-    if list(order) != names:
-        raise PlanError(
-            f"pattern {pattern.name!r}: the plan orders {', '.join(order)}; {pattern.strategy.value} binds events "
-            f"in the pattern's order, {', '.join(names)}: use planner 'trivial'"
-        )
