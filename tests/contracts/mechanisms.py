@@ -1,0 +1,129 @@
+"""What the evaluation mechanisms are tried on, and how their answers are compared.
+
+`MUST_RUN` says which patterns a mechanism may not refuse, `DRAWN` which random statements it is tried on. A new
+mechanism needs an entry in both, and passes all tests of this folder as they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.detect import in_pattern_order
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.planning import Plan
+from tests.answers import from_tables
+from tests.oracle import OracleMatch
+from tests.pattern_strategies import FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
+from tests.streams import stream_schema
+
+
+def is_of_single_events(pattern: Pattern) -> bool:
+    """Any structure without Kleene closure, under skip_till_any_match."""
+    return not any(operand.kleene for operand in pattern.operands) and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+
+
+def binds_lists_in_time_windows(pattern: Pattern) -> bool:
+    """Any structure under skip_till_any_match in a time window."""
+    return pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and pattern.window.time_us is not None
+
+
+def is_run_of_single_events(pattern: Pattern) -> bool:
+    """A chain or an AND of single events, or an OR of such, under a strategy of the page's section 4."""
+    return (
+        not any(operand.kleene for operand in pattern.operands) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+    )
+
+
+MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
+    "fused": lambda pattern: is_of_single_events(pattern) or binds_lists_in_time_windows(pattern),
+    "nfab": is_run_of_single_events,
+}
+"""The patterns that a mechanism must run."""
+DRAWN: Mapping[str, Sequence[Features]] = {
+    "fused": (
+        FIRST_SLICE,
+        replace(FIRST_SLICE, nested=True, max_condition_variables=3),
+        replace(FIRST_SLICE, nested=True, kleene=True, max_operands=3, max_condition_variables=3),
+        replace(FIRST_SLICE, nested=True, kleene=True, max_operands=3, output=True, consume=True),
+        replace(FIRST_SLICE, nested=True, negation=True, count_windows=True, max_operands=3, max_condition_variables=3),
+        replace(FIRST_SLICE, nested=True, negation=True, kleene=True, max_operands=3, max_condition_variables=3),
+    ),
+    "nfab": (
+        replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
+    ),
+}
+"""What random statements that a mechanism must run may use: one of these."""
+ANY_MATCH = tuple(name for name, drawn in DRAWN.items() if all(f.strategies == ("skip_till_any_match",) for f in drawn))
+"""The mechanisms that are drawn statements under skip_till_any_match, where a condition only selects among matches."""
+
+
+def drawn(data: st.DataObject, mechanism: str, **changes: bool) -> Statement:
+    """A random statement that the mechanism must run, of features changed so."""
+    features = data.draw(st.sampled_from(DRAWN[mechanism]))
+    return data.draw(statements(replace(features, **changes)))
+
+
+def parsed(statement: Statement) -> Pattern:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    return pattern
+
+
+def takes_pattern_order(pattern: Pattern, mechanism: str) -> bool:
+    """Whether events are bound in the pattern's order only: by the mechanism, or by the pattern's strategy."""
+    return bool(in_pattern_order({pattern.name: mechanism})) or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
+
+
+def planned(pattern: Pattern, table: pa.Table, planner: str, mechanism: str) -> Plan:
+    """The planner's plan; the trivial one where only the pattern's order is run."""
+    if takes_pattern_order(pattern, mechanism):
+        planner = "trivial"
+    return cep.plan([pattern], cep.estimate_statistics([pattern], table), planner=planner)
+
+
+def answer(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[OracleMatch]:
+    return from_tables([pattern], cep.detect([pattern], table, plan=plan, mechanism=mechanism))
+
+
+def match_ids(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[str]:
+    [found] = cep.detect([pattern], table, plan=plan, mechanism=mechanism).values()
+    return found.column("match_id").to_pylist()
+
+
+def bindings(matches: Iterable[OracleMatch]) -> list[tuple[tuple[str, int], ...]]:
+    return [match.bindings for match in matches]
+
+
+def answer_or_refusal(mechanism: str, pattern: Pattern, table: pa.Table) -> list[OracleMatch] | None:
+    """The matches, or None where the mechanism refuses the pattern as it may."""
+    try:
+        return answer(mechanism, pattern, table)
+    except UnsupportedPattern as refusal:
+        assert refusal.mechanism == mechanism
+        assert refusal.feature
+        assert not MUST_RUN[mechanism](pattern), f"{mechanism} must run this pattern: {refusal}"
+        return None
+
+
+def orders_of(plan: Plan) -> list[tuple[str, ...]]:
+    return [clause.order for pattern in plan.patterns for clause in pattern.clauses]
+
+
+def many_orders(plan: Plan) -> Iterable[Plan]:
+    """The plan of one pattern with other orders of the first clause's steps: all of them, or some 24."""
+    [pattern_plan] = plan.patterns
+    first, *others = pattern_plan.clauses
+    orders = list(permutations(first.steps))
+    for steps in orders[:: max(1, len(orders) // 24)]:
+        clauses = (replace(first, steps=steps, alternatives=(), comparisons=()), *others)
+        yield replace(plan, patterns=(replace(pattern_plan, clauses=clauses),))

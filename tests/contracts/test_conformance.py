@@ -1,0 +1,79 @@
+"""Every conformance case on every mechanism, and with every planner.
+
+One run in `make test` covers each pair of a case and a mechanism, and each pair of a case and a planner, once;
+`make test-all` runs each case with every planner on every mechanism.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns import Pattern
+from cep_pipeline.planning import PLANNERS
+from tests.answers import comparable, from_tables
+from tests.conformance import CASES, Case
+from tests.contracts.mechanisms import answer, answer_or_refusal, planned, takes_pattern_order
+from tests.oracle import OracleMatch
+
+ANSWERED = [case for case in CASES if case.matches is not None]
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
+every_case = pytest.mark.parametrize("case", ANSWERED, ids=str)
+
+
+def expected_of(case: Case, statement: int) -> list[OracleMatch]:
+    """The matches of one statement of a case, as the answer to that statement alone."""
+    return [
+        OracleMatch(0, match.pattern, match.start_ts, match.end_ts, match.bindings, match.returns)
+        for match in case.matches or ()
+        if match.statement == statement
+    ]
+
+
+@every_case
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_case_on_mechanism(mechanism: str, case: Case) -> None:
+    """Statement by statement, and the statements that the mechanism runs all at once."""
+    run: list[Pattern] = []
+    expected: list[OracleMatch] = []
+    for statement, pattern in enumerate(case.patterns):
+        found = answer_or_refusal(mechanism, pattern, case.events)
+        if found is not None:
+            of_statement = expected_of(case, statement)
+            assert comparable(found) == comparable(of_statement)
+            expected.extend(replace(match, statement=len(run)) for match in of_statement)
+            run.append(pattern)
+    if len(run) > 1:
+        tables = cep.detect(run, case.events, mechanism=mechanism)
+        assert comparable(from_tables(run, tables)) == comparable(expected)
+
+
+@every_case
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_case_with_planner(planner: str, case: Case) -> None:
+    """On the mechanism that is taken when none is named."""
+    for statement, pattern in enumerate(case.patterns):
+        try:
+            [mechanism] = choose_mechanisms([pattern]).values()
+        except UnsupportedPattern:
+            continue
+        plan = planned(pattern, case.events, planner, mechanism)
+        assert comparable(answer(mechanism, pattern, case.events, plan)) == comparable(expected_of(case, statement))
+
+
+@pytest.mark.long
+@every_case
+@pytest.mark.parametrize("planner", PLANNERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_case_with_planner_on_mechanism(mechanism: str, planner: str, case: Case) -> None:
+    for statement, pattern in enumerate(case.patterns):
+        if takes_pattern_order(pattern, mechanism) or answer_or_refusal(mechanism, pattern, case.events) is None:
+            continue
+        plan = planned(pattern, case.events, planner, mechanism)
+        assert comparable(answer(mechanism, pattern, case.events, plan)) == comparable(expected_of(case, statement))
