@@ -110,7 +110,7 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
     """
-    from cep_pipeline.detection.detect import choose_mechanisms
+    from cep_pipeline.detection.choice import explained_choice
     from cep_pipeline.planning import plan_by_strategy
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
@@ -118,7 +118,7 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
     planner_named(planner), cost_named(cost)  # a wrong name is told before anything is read
     patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
     made = plan_by_strategy(patterns, snapshot, planner, cost)
-    click.echo(made.explain(choose_mechanisms(patterns)))
+    click.echo(made.explain(explained_choice(patterns)))
     if out is not None:
         try:
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")

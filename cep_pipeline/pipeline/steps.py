@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
+from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import look_back_us, waits_for_later_events
 from cep_pipeline.events.schema import SEQ_PER_DAY
@@ -226,7 +227,7 @@ def record_plan(
             pattern_set.name,
             made.to_json(),
             lease=lease,
-            explain=made.explain(choose_mechanisms(pattern_set.patterns)),
+            explain=made.explain(explained_choice(pattern_set.patterns)),
             reason=reason,
             pattern_set_version=pattern_set.version,
         )

@@ -16,7 +16,7 @@ _TEXT = frozenset({"step", "binds", "leaf", "condition", "rests on"})
 
 
 def explain_plan(plan: Plan, mechanism: str | Mapping[str, str] | None = None) -> str:
-    """The whole plan; `mechanism` names what runs it, for all patterns or by pattern."""
+    """The whole plan; `mechanism` says what runs it (and why), for all patterns or by pattern."""
     lines = [
         f"plan {plan.plan_id}",
         f"  planner {plan.planner}, cost {plan.cost_model}: {format_ln(plan.ln_cost)} {plan.unit}",

@@ -227,7 +227,7 @@ class Plan:
         Parameters
         ----------
         mechanism
-            The mechanism that will run it, or one for each pattern by name.
+            The mechanism that will run it, or for each pattern by name, and why it does where that is known.
         """
         from cep_pipeline.planning.explain import explain_plan
 

@@ -1,0 +1,44 @@
+"""Why a mechanism was chosen for a pattern, in words for `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.patterns.pattern import Pattern
+
+
+def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+    """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
+
+    Raises
+    ------
+    InputError, UnsupportedPattern
+        As `choose_mechanisms`.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
+    >>> text = "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.kind < b.kind } WITHIN 1 second"
+    >>> explained_choice(cep.parse_patterns(text, schema))["pattern_1"]
+    'nfab, the fastest that runs it: fused does not run the strategy skip_till_next_match'
+    """
+    chosen = choose_mechanisms(patterns, mechanism)
+    if mechanism is not None:
+        return dict.fromkeys(chosen, f"{mechanism}, as asked for")
+    return {pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}" for pattern in patterns}
+
+
+def _reason(pattern: Pattern, chosen: str) -> str:
+    refusals = []
+    for faster in MECHANISMS:  # from fast to slow
+        if faster == chosen:
+            break
+        try:
+            MECHANISMS[faster].check(pattern)
+        except UnsupportedPattern as refusal:
+            refusals.append(f"{faster} does not run {refusal.feature}")
+    return f"the fastest that runs it: {'; '.join(refusals)}" if refusals else "the fastest mechanism"
