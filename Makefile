@@ -26,7 +26,8 @@ test: $(SETUP)  ## Run the tests and the examples of the docstrings
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
 test-all: $(SETUP)  ## Run the tests, the long ones too
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 
 check: $(SETUP)  ## Check style, format and types
 	$(BIN)/ruff check .

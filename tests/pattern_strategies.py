@@ -145,6 +145,11 @@ class Statement:
         """The statement with one more condition."""
         return replace(self, conditions=(*self.conditions, f"({condition})"))
 
+    def partitioned_by(self, attribute: str) -> Statement:
+        """The statement with PARTITION BY one attribute."""
+        others = (clause for clause in self.clauses if not clause.startswith("PARTITION BY"))
+        return replace(self, clauses=(f"PARTITION BY {attribute}", *others))
+
     def within(self, window: str) -> Statement:
         """The statement with another window."""
         return replace(self, window=window)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.patterns.pattern import EventOperand, Structure
+from cep_pipeline.patterns.pattern import EventOperand, Strategy, Structure
 from tests.answers import comparable
 from tests.contracts.mechanisms import ANY_MATCH, answer, bindings, drawn, parsed
 from tests.pattern_strategies import FIRST_SLICE, TIME_WINDOWS, conditions
@@ -84,3 +84,18 @@ def test_condition_its_negation_and_unknown_part_the_matches(
     assert not set(holds) & set(fails)
     assert [match for match in everything if match in {*holds, *fails}] == known
     assert {*holds, *fails} <= set(everything)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_partitions_are_answered_apart(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    """The matches, and their number, are those of the sub-streams of one partition each; null is alone."""
+    pattern = parsed(drawn(data, mechanism).partitioned_by("id"))
+    assume(pattern.strategy is not Strategy.STRICT_CONTIGUITY)
+    partitions: dict[object, list[Row]] = {}
+    for place, row in enumerate(stream_rows):
+        partitions.setdefault(("alone", place) if row["id"] is None else row["id"], []).append(row)
+    apart = [answer(mechanism, pattern, events_table(of_one)) for of_one in partitions.values()]
+    together = answer(mechanism, pattern, events_table(stream_rows))
+    assert sorted(bindings(together)) == sorted(bindings(match for found in apart for match in found))
