@@ -14,10 +14,11 @@ from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.support import MECHANISM, refuse_unsupported
+from cep_pipeline.detection.fused.support import refuse_unsupported
 from cep_pipeline.detection.fused.views import View, leaf_view, without_name
+from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
-from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.errors import PlanError
 from cep_pipeline.events.schema import ARROW_TYPES
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -89,9 +90,6 @@ def run_clause(
         raise ValueError(f"a block has at least one row, not {block_rows}")
     if finality is None:
         finality = finality_of(pattern, clause)
-    if finality is Finality.WINDOW_END and pattern.window.time_us is None and owned != (None, None):
-        feature = "slices of a count window whose matches wait for events behind them"
-        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
     return ClauseRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
 
 
@@ -134,7 +132,8 @@ class ClauseRun:
         self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
         self.block_rows = block_rows
         self.finality = finality
-        self.first_row, self.end_row, self.begun_row = self._owned_rows(owned)
+        self.owned = owned
+        self.first_row, self.end_row = self._owned_rows()
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
         self._levels: Levels | None = None
@@ -148,26 +147,18 @@ class ClauseRun:
             for variable, (candidates, passes) in zip(self.order, self._counters, strict=True)
         )
 
-    def _owned_rows(self, owned: tuple[Boundary | None, Boundary | None]) -> tuple[int, int, int | None]:
-        """Rows [first, end) that decide what is owned, and the row before which a match must have begun (None: any).
-
-        A match's last event lies in [first, end); with `WINDOW_END`, all its events do.
-        """
-        events, (start, end) = self.events, owned
-        count = len(events)
+    def _owned_rows(self) -> tuple[int, int]:
+        """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
+        events, (start, end) = self.events, self.owned
+        stop = len(events) if end is None else events.rows_before(end)
         match self.finality:
             case Finality.LAST_EVENT:
-                first = 0 if start is None else events.rows_before(start)
-                return first, count if end is None else events.rows_before(end), None
+                return 0 if start is None else events.rows_before(start), stop
             case Finality.LAST_INSTANT:
                 first = 0 if start is None else self._rows_before_time(start[0])
-                return first, count if end is None else self._rows_before_time(end[0]), None
+                return first, stop if end is None else self._rows_before_time(end[0])
             case Finality.WINDOW_END:
-                window_us = self.pattern.window.time_us or 0
-                first = 0 if start is None else self._rows_before_time(start[0] - window_us)
-                if end is None:
-                    return first, count, None
-                return first, events.rows_before(end), self._rows_before_time(end[0] - window_us)
+                return earliest_row(self.pattern, events, self.owned), stop
 
     def _rows_before_time(self, timestamp_us: int) -> int:
         return int(np.searchsorted(self.events.timestamps, max(timestamp_us, -(2**63))))
@@ -200,21 +191,22 @@ class ClauseRun:
             yield from self._single(self._leaves[0])
             return
         for rows in self._levels.run(self.block_rows, self._counters):
-            begun = self._begun(rows)
-            if begun.shape[1]:
-                yield MatchBlock(self.clause, begun)
+            final = self._final(rows)
+            if final.shape[1]:
+                yield MatchBlock(self.clause, final)
 
-    def _begun(self, rows: Array) -> Array:
-        """The matches that began early enough to be final in the slice."""
-        if self.begun_row is None:
+    def _final(self, rows: Array) -> Array:
+        """The matches that become final in the slice, of those whose events say that they may."""
+        if self.finality is not Finality.WINDOW_END or self.owned == (None, None):
             return rows
-        begun = rows[:, rows.min(axis=0) < self.begun_row]
-        self._counters[-1, 1] -= rows.shape[1] - begun.shape[1]
-        return begun
+        first, last = rows.min(axis=0), rows.max(axis=0)
+        final = rows[:, owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)]
+        self._counters[-1, 1] -= rows.shape[1] - final.shape[1]
+        return final
 
     def _single(self, view: View) -> Iterator[MatchBlock]:
         for start in range(0, len(view), self.block_rows):
-            rows = self._begun(view.rows[np.newaxis, start : start + self.block_rows])
+            rows = self._final(view.rows[np.newaxis, start : start + self.block_rows])
             if rows.shape[1]:
                 yield MatchBlock(self.clause, rows)
 

@@ -16,6 +16,7 @@ from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
+from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
@@ -64,12 +65,8 @@ class KleeneRun:
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
         self.rules = Rules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
-        self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
-        self.look_back_row = 0
-        if owned[0] is not None:
-            earliest = owned[0][0] - self.rules.window_us
-            self.look_back_row = int(np.searchsorted(events.timestamps, max(earliest, -(2**63))))
+        self.look_back_row = earliest_row(pattern, events, owned)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -136,22 +133,9 @@ class KleeneRun:
 
     def _owned(self, bindings: Bindings) -> Bindings:
         """The complete matches that become final in the slice."""
-        start, end = self.owned
-        if start is None and end is None:
+        if self.owned == (None, None):
             return bindings
-        if self.finality is not Finality.LAST_EVENT:
-            timestamps = self.events.timestamps
-            if self.finality is Finality.WINDOW_END:  # no event can be in the window of the first one any more
-                final = timestamps[bindings.first] + self.rules.window_us
-            else:
-                final = timestamps[bindings.last]
-            keep = np.ones(len(bindings), dtype=bool)
-            if start is not None:
-                keep &= final >= start[0]
-            if end is not None:
-                keep &= final < end[0]
-        else:
-            keep = (bindings.last >= self.first_row) & (bindings.last < self.end_row)
+        keep = owned_matches(self.pattern, self.events, self.owned, self.finality, bindings.first, bindings.last)
         return bindings if keep.all() else bindings.take(np.flatnonzero(keep))
 
 

@@ -13,15 +13,16 @@ import numpy as np
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
-from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.finality import finality_of
 from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
-from cep_pipeline.detection.nfab.stream import WIDEST, Instants, Sequence, instants_of, sequence_of
+from cep_pipeline.detection.nfab.stream import Instants, Sequence, instants_of, sequence_of
 from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
+from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -126,7 +127,9 @@ class ClauseRuns:
         sequence, instants = self._sequence, self._instants
         rows = sequence.view.rows
         beginning = sequence.fits[0] if self.chain else sequence.fits.max(axis=0)
-        beginning = (beginning != 0) & (rows >= self._earliest_row()) & (rows < self.end_row)
+        beginning = (
+            (beginning != 0) & (rows >= earliest_row(self.pattern, self.events, self.owned)) & (rows < self.end_row)
+        )
         starts = np.flatnonzero(beginning).astype(np.int32)
         for first in range(0, len(starts), RUNS_AT_ONCE):
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
@@ -231,26 +234,9 @@ class ClauseRuns:
 
     def _is_owned(self, found: Array) -> Array:
         """Whether the slice owns each match: the one in which it becomes final."""
-        last = found.max(axis=0)
-        if self.finality is Finality.LAST_EVENT or self.owned == (None, None):
-            owned: Array = (last >= self.first_row) & (last < self.end_row)
-            return owned
-        start, end = self.owned
-        first = found.min(axis=0)
-        if self.finality is Finality.LAST_INSTANT or self.pattern.window.time_us is not None:
-            passed = self.events.timestamps[last]
-            if self.finality is Finality.WINDOW_END:
-                passed = self.events.timestamps[first] + min(self.pattern.window.time_us or 0, WIDEST)
-            after = np.ones(len(first), dtype=bool) if start is None else passed >= start[0]
-            return after if end is None else after & (passed < end[0])
-        # Final when the stream has passed the last position of the window; until it has come, in the end of the stream.
-        instants = self._instants
-        closing = instants.end_row_within(first) - 1
-        reached = instants.of_row[closing] == instants.of_row[first] + instants.width
-        if instants.place is not None:
-            reached &= instants.place[first] >= 0
-        inside: Array = (closing >= self.first_row) & (closing < self.end_row)
-        return np.where(reached, inside, end is None)
+        first, last = found.min(axis=0), found.max(axis=0)
+        final = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+        return np.asarray(final & (last < self.end_row))
 
     def _constants_hold(self) -> bool:
         return all(
@@ -258,18 +244,6 @@ class ClauseRuns:
             for conjunct in self.clause.conjuncts
             if not conjunct.variables
         )
-
-    def _earliest_row(self) -> int:
-        """The first row that an owned match may begin with."""
-        start = self.owned[0]
-        if start is None:
-            return 0
-        if self.pattern.window.time_us is not None:
-            earliest = max(start[0] - self.pattern.window.time_us, -(2**63))
-            return int(np.searchsorted(self.events.timestamps, earliest))
-        if self.pattern.partition_by:
-            return 0
-        return max(self.first_row - self._instants.width, 0)
 
     @cached_property
     def _sequence(self) -> Sequence:

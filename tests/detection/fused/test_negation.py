@@ -17,7 +17,6 @@ from cep_pipeline.detection.fused import negation, run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.mechanism import Counters, Owned
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from tests.detection.fused.running import (
     Binding,
@@ -268,12 +267,12 @@ def test_count_windows(structure: str, clauses: str, ties: str) -> None:
             assert sorted(match for part in parts for match in part) == answer
 
 
-def test_a_count_window_that_waits_is_not_sliced() -> None:
+def test_slices_of_a_count_window_that_waits_own_each_match_once() -> None:
     pattern = pattern_of("PATTERN SEQ(A a, ~B b) WITHIN 3 EVENTS")
     events = prepare(pattern, events_table(TIED))
-    assert found(pattern, events) == expected(pattern, events.table)
-    with pytest.raises(UnsupportedPattern, match="count window"):
-        run_clause(pattern, pattern.clauses[0], "a", events, ((1, 1), None))
+    points = [None, *boundaries_of(events), None]
+    parts = [found(pattern, events, ["a"], owned) for owned in pairwise(points)]
+    assert sorted(match for part in parts for match in part) == expected(pattern, events.table)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,123 @@
+"""Which matches a slice owns: those that become final in it (architecture.md, "Who owns a match").
+
+The one place for all mechanisms: they find matches by the rows of their first and last events, and ask here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.finality import Finality
+from cep_pipeline.detection.fused.keys import agreement_codes
+from cep_pipeline.detection.fused.routines import group_rows
+from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.patterns.pattern import Pattern, Ties
+
+_LONGEST_US = 2**62
+"""Windows are cut to this, so that a timestamp plus a window is an int64."""
+
+
+def owned_matches(
+    pattern: Pattern,
+    events: PreparedEvents,
+    owned: tuple[Boundary | None, Boundary | None],
+    finality: Finality,
+    first: Array,
+    last: Array,
+) -> Array:
+    """Which of these matches become final in a slice.
+
+    Parameters
+    ----------
+    pattern, events
+        The pattern, and the slice's own events with the look-back before them.
+    owned
+        The slice `[start, end)` (`mechanism.Owned`).
+    finality
+        When the matches of their clause are final.
+    first, last
+        Rows of each match's first and last event in the stream, ints of shape (n,).
+
+    Returns
+    -------
+    Array
+        bool, shape (n,).
+
+    Notes
+    -----
+    With a count window a match that waits for the end of its window is final at the event n - 1 positions behind its
+    first one. As long as that has not come, it is final only where the stream has ended. An event that is alone in its
+    partition waits for none.
+    """
+    start, end = owned
+    if start is None and end is None:
+        return np.ones(len(first), dtype=bool)
+    begin = 0 if start is None else events.rows_before(start)
+    stop = len(events) if end is None else events.rows_before(end)
+    if finality is Finality.LAST_EVENT:
+        return _between(last, begin, stop)
+    instants = events.timestamps[last]
+    if finality is Finality.WINDOW_END and pattern.window.time_us is not None:
+        instants = events.timestamps[first] + min(pattern.window.time_us, _LONGEST_US)
+    # The point (instant, +inf) is behind a boundary of the same time.
+    reached = np.ones(len(first), dtype=bool) if start is None else instants >= start[0]
+    passed = np.ones(len(first), dtype=bool) if end is None else instants < end[0]
+    if finality is Finality.LAST_INSTANT or pattern.window.time_us is not None:
+        return reached & passed
+    closing = closing_rows(pattern, events, first)
+    come = closing < len(events)
+    if pattern.ties is not Ties.ANY:  # the last event is at the closing one or before it
+        return np.asarray(np.where(come, _between(closing, begin, stop), end is None))
+    return np.asarray(np.where(come, (reached | (closing >= begin)) & passed & (closing < stop), end is None))
+
+
+def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary | None, Boundary | None]) -> int:
+    """The first row that a match which the slice owns may begin with, however it becomes final."""
+    start = owned[0]
+    if start is None:
+        return 0
+    if pattern.window.time_us is not None:
+        return int(np.searchsorted(events.timestamps, max(start[0] - pattern.window.time_us, -(2**63))))
+    if pattern.partition_by:  # of one partition, positions may lie far apart in the stream
+        return 0
+    assert pattern.window.events is not None
+    # Under TIES ANY a match is final behind all events of its last timestamp, of which some may be before the start.
+    return max(int(np.searchsorted(events.timestamps, start[0])) - (pattern.window.events - 1), 0)
+
+
+def closing_rows(pattern: Pattern, events: PreparedEvents, rows: Array) -> Array:
+    """For a count window of n events, the row of the event n - 1 positions behind each of these, as far as it has come.
+
+    Returns
+    -------
+    Array
+        int64, shape of `rows`: `len(events)` where it has not come; the event's own row where it is alone.
+    """
+    assert pattern.window.events is not None
+    ahead = min(pattern.window.events - 1, len(events))
+    rows = rows.astype(np.int64)
+    if not pattern.partition_by:
+        return np.asarray(np.minimum(rows + ahead, len(events)))
+    order, ends, place = events.derive(("partitions", pattern.partition_by), lambda: _partitions(pattern, events))
+    places = place[rows]
+    target = places + ahead
+    come = target < ends[np.maximum(places, 0)] if len(ends) else np.zeros(len(rows), dtype=bool)
+    closing = np.full(len(rows), len(events), np.int64)
+    closing[come] = order[target[come]]
+    return np.asarray(np.where(places < 0, rows, closing))
+
+
+def _partitions(pattern: Pattern, events: PreparedEvents) -> tuple[Array, Array, Array]:
+    """The rows that have a partition, one partition after another; where each one's ends; the place of each event."""
+    codes, groups = agreement_codes(events, pattern.partition_by)
+    present = np.flatnonzero(codes >= 0)
+    order, starts = group_rows(codes[present], groups)
+    rows = present[order]
+    place = np.full(len(events), -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    return rows, np.repeat(starts[1:], np.diff(starts)), place
+
+
+def _between(rows: Array, begin: int, stop: int) -> Array:
+    return np.asarray((rows >= begin) & (rows < stop))
