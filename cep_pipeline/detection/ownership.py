@@ -9,8 +9,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.finality import Finality
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.routines import group_rows
+from cep_pipeline.detection.partitions import partitions_of
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern, Ties
 
@@ -95,28 +94,7 @@ def closing_rows(pattern: Pattern, events: PreparedEvents, rows: Array) -> Array
         int64, shape of `rows`: `len(events)` where it has not come; the event's own row where it is alone.
     """
     assert pattern.window.events is not None
-    ahead = min(pattern.window.events - 1, len(events))
-    rows = rows.astype(np.int64)
-    if not pattern.partition_by:
-        return np.asarray(np.minimum(rows + ahead, len(events)))
-    order, ends, place = events.derive(("partitions", pattern.partition_by), lambda: _partitions(pattern, events))
-    places = place[rows]
-    target = places + ahead
-    come = target < ends[np.maximum(places, 0)] if len(ends) else np.zeros(len(rows), dtype=bool)
-    closing = np.full(len(rows), len(events), np.int64)
-    closing[come] = order[target[come]]
-    return np.asarray(np.where(places < 0, rows, closing))
-
-
-def _partitions(pattern: Pattern, events: PreparedEvents) -> tuple[Array, Array, Array]:
-    """The rows that have a partition, one partition after another; where each one's ends; the place of each event."""
-    codes, groups = agreement_codes(events, pattern.partition_by)
-    present = np.flatnonzero(codes >= 0)
-    order, starts = group_rows(codes[present], groups)
-    rows = present[order]
-    place = np.full(len(events), -1, np.int64)
-    place[rows] = np.arange(len(rows))
-    return rows, np.repeat(starts[1:], np.diff(starts)), place
+    return partitions_of(events, pattern.partition_by).rows_ahead(rows, pattern.window.events - 1)
 
 
 def _between(rows: Array, begin: int, stop: int) -> Array:

@@ -26,14 +26,9 @@ from tests.pattern_strategies import FIRST_SLICE, WHOLE_LANGUAGE, Features, Stat
 from tests.streams import stream_schema
 
 
-def is_of_single_events(pattern: Pattern) -> bool:
-    """Any structure without Kleene closure, under skip_till_any_match."""
-    return not any(operand.kleene for operand in pattern.operands) and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
-
-
-def binds_lists_in_time_windows(pattern: Pattern) -> bool:
-    """Any structure under skip_till_any_match in a time window."""
-    return pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and pattern.window.time_us is not None
+def is_of_any_match(pattern: Pattern) -> bool:
+    """Anything under skip_till_any_match."""
+    return pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
 
 
 def is_run_of_single_events(pattern: Pattern) -> bool:
@@ -44,7 +39,7 @@ def is_run_of_single_events(pattern: Pattern) -> bool:
 
 
 MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
-    "fused": lambda pattern: is_of_single_events(pattern) or binds_lists_in_time_windows(pattern),
+    "fused": is_of_any_match,
     "nfab": is_run_of_single_events,
 }
 """The patterns that a mechanism must run."""
@@ -56,6 +51,7 @@ DRAWN: Mapping[str, Sequence[Features]] = {
         replace(FIRST_SLICE, nested=True, kleene=True, max_operands=3, output=True, consume=True),
         replace(FIRST_SLICE, nested=True, negation=True, count_windows=True, max_operands=3, max_condition_variables=3),
         replace(FIRST_SLICE, nested=True, negation=True, kleene=True, max_operands=3, max_condition_variables=3),
+        replace(FIRST_SLICE, negation=True, kleene=True, count_windows=True, max_operands=3, max_condition_variables=3),
     ),
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),

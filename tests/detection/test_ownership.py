@@ -20,7 +20,7 @@ from cep_pipeline.planning import plan_by_strategy
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
 
-SINGLE = replace(WHOLE_LANGUAGE, kleene=False, output=False, consume=False, returns=False, parameters=False)
+FINAL = replace(WHOLE_LANGUAGE, max_operands=3, output=False, consume=False, returns=False, parameters=False)
 
 
 def runnable(statement: Statement) -> Pattern:
@@ -49,7 +49,7 @@ def prepared(pattern: Pattern, events: pa.Table) -> PreparedEvents:
 
 
 @settings(deadline=None, max_examples=150)
-@given(statement=statements(SINGLE), stream_rows=rows(), size=st.integers(1, 7))
+@given(statement=statements(FINAL), stream_rows=rows(), size=st.integers(1, 7))
 def test_count_windows_are_owned_once_by_slices_between_all_events(
     statement: Statement, stream_rows: list[Row], size: int
 ) -> None:

@@ -12,8 +12,6 @@ def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the fused mechanism does not run, in words; None if it runs the pattern."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return f"the strategy {pattern.strategy.value}"
-    if pattern.window.time_us is None and any(operand.kleene for operand in pattern.operands):
-        return "a count window with Kleene closure"
     return None
 
 

@@ -9,8 +9,10 @@ import numpy as np
 from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import agreement_codes
+from cep_pipeline.detection.fused.positions import all_positions
 from cep_pipeline.detection.fused.views import clock_of
 from cep_pipeline.detection.kleene.lists import Bound, Lists, ranges, take
+from cep_pipeline.detection.partitions import partitions_of
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -82,13 +84,27 @@ class Bindings:
 
 
 class Rules:
-    """The rules of one clause over two events: distinct events, order and ties, window, agreement."""
+    """The rules of one clause over two events: distinct events, order and ties, window, agreement.
+
+    Attributes
+    ----------
+    clock
+        int64, shape (n,): time.
+    measured, reach
+        int64, shape (n,): what the window measures of each event, its time or its position in its partition; and how
+        far apart those of the first and the last event of a match may be.
+    """
 
     def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
-        assert pattern.window.time_us is not None
         self.pattern, self.clause, self.events = pattern, clause, events
-        self.window_us = min(pattern.window.time_us, LONGEST_WINDOW)
         self.clock = clock_of(events)
+        window = pattern.window
+        if window.time_us is not None:
+            self.reach, self.measured = min(window.time_us, LONGEST_WINDOW), self.clock
+        else:
+            assert window.events is not None
+            self.reach = min(window.events - 1, len(events))
+            self.measured = all_positions(events, pattern.partition_by)
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
     def share_events(self, one: Variable, other: Variable) -> bool:
@@ -97,9 +113,24 @@ class Rules:
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
         """The rows from which, and before which, an event is in the window of each partial match that has events."""
-        earliest = self.clock[bindings.last] - self.window_us
-        latest = self.clock[bindings.first] + self.window_us
-        return np.searchsorted(self.clock, earliest, "left"), np.searchsorted(self.clock, latest, "right")
+        return self.window_begins(bindings.last), self.window_ends(bindings.first)
+
+    def window_begins(self, rows: Array) -> Array:
+        """The first row that can be in one match with each of some events, by the window and, if it counts, partition.
+
+        Events of other partitions may lie behind it, too: what agrees with the event is in the window.
+        """
+        if self.pattern.window.events is not None:
+            return partitions_of(self.events, self.pattern.partition_by).rows_back(rows, self.reach)
+        return np.searchsorted(self.clock, self.clock[rows] - self.reach, "left")
+
+    def window_ends(self, rows: Array) -> Array:
+        """The row behind the last one that can be in one match with each of some events."""
+        if self.pattern.window.events is not None:
+            ahead = partitions_of(self.events, self.pattern.partition_by).rows_ahead(rows, self.reach)
+            ends: Array = np.minimum(ahead + 1, len(self.events))
+            return ends
+        return np.searchsorted(self.clock, self.clock[rows] + self.reach, "right")
 
     def rows_after(self, rows: Array) -> Array:
         """The first row that comes after each of some events; under TIES ANY they themselves may too."""

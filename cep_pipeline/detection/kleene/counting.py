@@ -65,19 +65,19 @@ def _with_windows(extension: Extension, candidates: Candidates) -> Iterator[Cand
         return
     sizes = np.diff(candidates.offsets)
     some = np.flatnonzero(sizes)
-    clock, rows = extension.rules.clock, candidates.rows
+    rules, rows = extension.rules, candidates.rows
     first, last = rows[candidates.offsets[some]], rows[candidates.offsets[some + 1] - 1]
     wide = np.zeros(len(candidates), dtype=bool)
-    wide[some] = clock[last] - clock[first] > extension.rules.window_us
+    wide[some] = rules.measured[last] - rules.measured[first] > rules.reach
     if not wide.any():
         yield candidates
         return
     narrow = np.flatnonzero(~wide)
     yield _some(candidates, narrow)
     owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
-    keys = owner * (len(clock) + 1) + rows
-    end = np.searchsorted(clock, clock[rows] + extension.rules.window_us, "right")
-    following = np.searchsorted(keys, owner * (len(clock) + 1) + end, "left") - np.arange(len(rows)) - 1
+    keys = owner * (len(rules.events) + 1) + rows
+    end = rules.window_ends(rows)
+    following = np.searchsorted(keys, owner * (len(rules.events) + 1) + end, "left") - np.arange(len(rows)) - 1
     anchors = np.flatnonzero(wide[owner])
     for start, stop in pieces(following[anchors] + 1, CANDIDATES_AT_ONCE):
         part = anchors[start:stop]

@@ -137,8 +137,8 @@ class Extension:
         begin, end = self._places(bindings, anchors)
         if anchors is None:
             some = end > begin
-            spans = rules.clock[self.leaf[end[some] - 1]] - rules.clock[self.leaf[begin[some]]]
-            if (spans > rules.window_us).any():
+            spans = rules.measured[self.leaf[end[some] - 1]] - rules.measured[self.leaf[begin[some]]]
+            if (spans > rules.reach).any():
                 return None
         sizes: Array = end - begin
         return sizes
@@ -219,8 +219,8 @@ class Extension:
         grows = np.repeat(np.arange(len(owner)), sizes)
         places = ranges(following, sizes)
         rows = candidates.rows[places]
-        clock = self.rules.clock
-        keep = clock[rows] - clock[chains[grows, 0]] <= self.rules.window_us
+        measured = self.rules.measured
+        keep = measured[rows] - measured[chains[grows, 0]] <= self.rules.reach
         grows, places, rows = grows[keep], places[keep], rows[keep]
         keep = self.steps(candidates, owner[grows], np.stack((chains[grows, -1], rows), axis=1))
         grows, places, rows = grows[keep], places[keep], rows[keep]

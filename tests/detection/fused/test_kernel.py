@@ -195,20 +195,13 @@ def test_timestamps_at_the_ends_of_int64(origin: int) -> None:
     assert len(found(pattern, prepare(pattern, table))) == 6
 
 
-@pytest.mark.parametrize(
-    ("text", "feature"),
-    [
-        ("PATTERN SEQ(A a, B+ b[]) WITHIN 3 EVENTS", "a count window with Kleene closure"),
-        ("PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x = 1 } WITHIN 1 second", "skip_till_next_match"),
-    ],
-)
-def test_what_does_not_run_is_refused_by_name(text: str, feature: str) -> None:
-    pattern = pattern_of(text)
-    assert feature in str(unsupported_feature(pattern))
+def test_what_does_not_run_is_refused_by_name() -> None:
+    pattern = pattern_of("PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x = 1 } WITHIN 1 second")
+    assert "skip_till_next_match" in str(unsupported_feature(pattern))
     with pytest.raises(UnsupportedPattern) as caught:
         run_clause(pattern, pattern.clauses[0], ("a", "b"), prepare(pattern, events_table([])))
     assert caught.value.mechanism == "fused"
-    assert feature in caught.value.feature
+    assert "skip_till_next_match" in caught.value.feature
 
 
 def test_an_order_of_other_variables_is_refused() -> None:

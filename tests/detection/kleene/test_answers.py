@@ -79,7 +79,7 @@ def texts(draw: st.DrawFn) -> str:
         if not any(f"{name}{mark}" in text.replace("min", "").replace("in(", "") for name in unused for mark in ".[")
     ]
     conditions = draw(st.lists(st.sampled_from(usable), min_size=1, max_size=2, unique=True))
-    window = draw(st.sampled_from(["1500 ms", "2 seconds", "3 seconds", "5 seconds"]))
+    window = draw(st.sampled_from(["1500 ms", "2 seconds", "3 seconds", "5 seconds", "3 EVENTS", "5 EVENTS"]))
     ties = draw(st.sampled_from(["ARRIVAL", "STRICT", "ANY"]))
     partition = draw(st.sampled_from(["", "", " PARTITION BY s"]))
     text = f"PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window}{partition} TIES {ties}"
@@ -107,17 +107,21 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
 @settings(max_examples=80, deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9))
 def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
-    """Slices between every two events, each with its look-back only: with negation a match may end its wait later."""
+    """Slices between every two events: with negation a match may end its wait later.
+
+    Each reads its look-back only; with a count window, whose look-back is no time, all before its end.
+    """
     [pattern] = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
+    look_back = look_back_us([pattern]) if pattern.window.time_us is not None else 2**62
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     found: list[str] = []
     for start, end in pairwise([None, *points, None]):
         read = [
             row
             for row in stream_rows
-            if (start is None or row["timestamp"] >= start[0] - look_back_us([pattern]))
+            if (start is None or row["timestamp"] >= start[0] - look_back)
             and (end is None or (row["timestamp"], row["seq"]) < end)
         ]
         batches: list[pa.RecordBatch] = []
