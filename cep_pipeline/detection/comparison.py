@@ -117,7 +117,7 @@ def member(operand: Column, values: tuple[Value, ...], *, negated: bool) -> Arra
     elif operand.type is ValueType.BOOL:
         found = np.isin(operand.values, np.array([v for v in values if isinstance(v, bool)], dtype=bool))
     elif operand.type.is_number:
-        found = np.isin(operand.values, _exactly_as(operand.type, values))
+        found = np.isin(operand.values, members_of(operand.type, values))
     else:
         raise TypeError(f"{operand.type.value} IN (...) is no comparison of the language")
     if negated:
@@ -127,7 +127,7 @@ def member(operand: Column, values: tuple[Value, ...], *, negated: bool) -> Arra
     return found if mask is None else found & mask
 
 
-def _exactly_as(kind: ValueType, values: tuple[Value, ...]) -> Array:
+def members_of(kind: ValueType, values: tuple[Value, ...]) -> Array:
     """Those of the numbers that a column of this type can hold exactly."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if kind is ValueType.INT64:

@@ -68,6 +68,26 @@ def correlation(x: Column, x_rows: Array, y: Column, y_rows: Array) -> Column:
     return Column(ValueType.FLOAT64, np.clip(np.where(valid, values, 0.0), -1.0, 1.0), None if valid.all() else valid)
 
 
+def deviations_of_all(column: Column) -> tuple[Array, Array, Array, Array]:
+    """What `correlation` computes of each list alone, for all rows of a list column.
+
+    Returns
+    -------
+    tuple of Array
+        The scaled deviations of all lists one after another, float64; where each row's begin and how many they are,
+        int64 (0 for a null row); the sum of their squares, float64 (NaN without variance).
+    """
+    assert column.offsets is not None
+    lengths = _lengths(column)
+    values, squares = np.zeros(len(column.values)), np.full(len(column), np.nan)
+    for length in np.unique(lengths[lengths >= 2]).tolist():
+        rows = np.flatnonzero(lengths == length)
+        part = _deviations(column, rows, length)
+        values[column.offsets[rows][np.newaxis, :] + np.arange(length)[:, np.newaxis]] = part.scaled
+        squares[rows] = part.squares
+    return values, column.offsets[:-1].astype(np.int64), lengths.astype(np.int64), squares
+
+
 def _lengths(column: Column) -> Array:
     """Number of elements of each row; 0 for a null row."""
     assert column.offsets is not None

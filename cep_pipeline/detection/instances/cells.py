@@ -1,0 +1,252 @@
+"""Cells: the elements of Kleene lists. Imported only where kernels are compiled; `lists.py` owns the arrays.
+
+A cell is one element of a list with a link to the cell before it, so that lists share their prefixes and appending
+takes constant time. It carries the first row and the length of its list, and the running aggregates that the clause's
+conjuncts need, up to and including it. Cells live in a ring: what is older than every window is overwritten.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from cep_pipeline.detection.instances.codes import (
+    ACCUMULATOR_WORDS,
+    BEFORE,
+    BORN,
+    FIRST_ROW,
+    GREATEST_WHOLE,
+    LEAST_REAL,
+    LEAST_WHOLE,
+    LINK_WORDS,
+    LIST_LENGTH,
+    ONLY_COUNT,
+    ROW,
+    SUM_REALS,
+    SUM_WHOLES,
+)
+from cep_pipeline.detection.instances.pointers import float64_at, int32_at, int64_at, uint8_at
+
+NUMBERS = 0x7FFFFFFF
+"""Numbers of cells go round: 31 bits of their count."""
+LOW = 0xFFFFFFFF
+
+
+class Cells(NamedTuple):
+    """The ring of cells as pointers.
+
+    Attributes
+    ----------
+    ends
+        int64[2]: how many cells were let go of, and made.
+    links, wholes, reals
+        int32, int64 and float64 of each cell, `LINK_WORDS`, `whole_words` and `real_words` of them.
+    mask
+        The ring's size less 1.
+    starts, accumulators
+        The accumulators of each variable: from `starts[v]` to `starts[v + 1]`.
+    """
+
+    ends: Any
+    links: Any
+    wholes: Any
+    reals: Any
+    mask: Any
+    whole_words: Any
+    real_words: Any
+    starts: Any
+    accumulators: Any
+
+
+@njit(error_model="numpy")
+def cells_at(words: Any, at: int) -> Cells:
+    """The ring whose words (`lists.CellRing.words`) begin at `words[at]`."""
+    return Cells(
+        int64_at(words[at]),
+        int32_at(words[at + 1]),
+        int64_at(words[at + 2]),
+        float64_at(words[at + 3]),
+        words[at + 4],
+        words[at + 5],
+        words[at + 6],
+        int64_at(words[at + 7]),
+        int64_at(words[at + 8]),
+    )
+
+
+@njit(error_model="numpy")
+def row_of(cells: Cells, cell: int) -> int:
+    """The row of the element."""
+    return cells.links[(cell & cells.mask) * LINK_WORDS + ROW]
+
+
+@njit(error_model="numpy")
+def cell_before(cells: Cells, cell: int) -> int:
+    """The cell before; of no meaning where the list has one element."""
+    return cells.links[(cell & cells.mask) * LINK_WORDS + BEFORE]
+
+
+@njit(error_model="numpy")
+def first_row_of(cells: Cells, cell: int) -> int:
+    """The row of the list's first element."""
+    return cells.links[(cell & cells.mask) * LINK_WORDS + FIRST_ROW]
+
+
+@njit(error_model="numpy")
+def length_of(cells: Cells, cell: int) -> int:
+    """The number of elements up to and including this one."""
+    return cells.links[(cell & cells.mask) * LINK_WORDS + LIST_LENGTH]
+
+
+@njit(error_model="numpy")
+def list_contains(cells: Cells, cell: int, row: int) -> bool:
+    """Whether the list that ends with a cell has an element; rows ascend, so the search ends early."""
+    for _ in range(length_of(cells, cell)):
+        own = row_of(cells, cell)
+        if own <= row:
+            return own == row
+        cell = cell_before(cells, cell)
+    return False
+
+
+@njit(error_model="numpy")
+def append(cells: Cells, variable: int, before: int, row: int, born: int) -> int:
+    """A new cell behind another one (-1: of a new list); -1 where the ring is full.
+
+    Parameters
+    ----------
+    variable
+        The list's variable, whose aggregates are kept.
+    row
+        The element: later than the row of `before`.
+    born
+        The event at which this happens; rows ascend from cell to cell.
+    """
+    made = cells.ends[1]
+    if made - cells.ends[0] > cells.mask:
+        return -1
+    cells.ends[1] = made + 1
+    place = made & cells.mask
+    links = place * LINK_WORDS
+    cells.links[links + ROW] = row
+    cells.links[links + BEFORE] = before
+    cells.links[links + BORN] = born
+    old = before & cells.mask
+    if before < 0:
+        cells.links[links + FIRST_ROW] = row
+        cells.links[links + LIST_LENGTH] = 1
+    else:
+        cells.links[links + FIRST_ROW] = cells.links[old * LINK_WORDS + FIRST_ROW]
+        cells.links[links + LIST_LENGTH] = cells.links[old * LINK_WORDS + LIST_LENGTH] + 1
+    for number in range(cells.starts[variable], cells.starts[variable + 1]):
+        _accumulate(cells, cells.accumulators, number * ACCUMULATOR_WORDS, place, old, before < 0, row)
+    return made & NUMBERS
+
+
+@njit(error_model="numpy")
+def drop_newest(cells: Cells) -> None:
+    """Take back the cell that was made last."""
+    cells.ends[1] -= 1
+
+
+@njit(error_model="numpy")
+def forget_cells(cells: Cells, row: int, ceiling: Any) -> None:
+    """Let go of the oldest cells that were made at events whose windows ended before `row`."""
+    head, tail = cells.ends[0], cells.ends[1]
+    while head < tail and ceiling[cells.links[(head & cells.mask) * LINK_WORDS + BORN]] < row:
+        head += 1
+    cells.ends[0] = head
+
+
+@njit(error_model="numpy")
+def _accumulate(cells: Cells, accumulators: Any, at: int, place: int, old: int, begins: bool, row: int) -> None:
+    kind = accumulators[at]
+    known = accumulators[at + 2] == 0 or uint8_at(accumulators[at + 2])[row] != 0
+    count = place * cells.whole_words + accumulators[at + 3]
+    before = 0 if begins else cells.wholes[old * cells.whole_words + accumulators[at + 3]]
+    cells.wholes[count] = before + (1 if known else 0)
+    if kind == ONLY_COUNT:
+        return
+    if kind == SUM_WHOLES:
+        own = place * cells.whole_words + accumulators[at + 4]
+        held = old * cells.whole_words + accumulators[at + 4]
+        high = 0 if begins else cells.wholes[held]
+        low = 0 if begins else cells.wholes[held + 1]
+        if known:
+            value = int64_at(accumulators[at + 1])[row]
+            low += value & LOW
+            high += (value >> 32) + (low >> 32)
+            low &= LOW
+        cells.wholes[own] = high
+        cells.wholes[own + 1] = low
+    elif kind in (LEAST_WHOLE, GREATEST_WHOLE):
+        own = place * cells.whole_words + accumulators[at + 4]
+        held_value = cells.wholes[old * cells.whole_words + accumulators[at + 4]]
+        value = int64_at(accumulators[at + 1])[row]
+        if not known or (before > 0 and (held_value <= value if kind == LEAST_WHOLE else held_value >= value)):
+            value = held_value
+        cells.wholes[own] = value
+    else:
+        own = place * cells.real_words + accumulators[at + 4]
+        held_real = cells.reals[old * cells.real_words + accumulators[at + 4]]
+        real = float64_at(accumulators[at + 1])[row]
+        if not known:
+            real = held_real
+        elif kind == SUM_REALS:
+            real = (held_real if before > 0 else 0.0) + real
+        elif before > 0 and (
+            math.isnan(held_real)
+            or not (math.isnan(real) or (real < held_real if kind == LEAST_REAL else real > held_real))
+        ):
+            real = held_real
+        cells.reals[own] = real
+
+
+@njit(error_model="numpy")
+def exact_average(high: int, low: int, count: int) -> float:
+    """`(high * 2**32 + low) / count`, rounded once; low is from 0 to 2**32 - 1, count positive and below 2**31."""
+    if -(1 << 21) <= high < (1 << 21):
+        return float((high << 32) + low) / float(count)
+    negative = high < 0
+    if negative:
+        high = -high - (1 if low > 0 else 0)
+        low = (LOW + 1 - low) & LOW
+    # Long division in digits of 32 bits, two of them behind the point: first, second, third . fourth, fifth.
+    first, rest = (high >> 32) // count, (high >> 32) % count
+    digit = (rest << 32) | (high & LOW)
+    second, rest = digit // count, digit % count
+    digit = (rest << 32) | low
+    third, rest = digit // count, digit % count
+    digit = rest << 32
+    fourth, rest = digit // count, digit % count
+    digit = rest << 32
+    fifth, rest = digit // count, digit % count
+    # The dividend is above 2**53, so that one of the first three digits leads; what follows it is three digits at most.
+    scale = 4294967296.0 * 4294967296.0
+    while first == 0:
+        first, second, third, fourth, fifth = second, third, fourth, fifth, 0
+        scale /= 4294967296.0
+    bits = 0
+    while (first >> bits) > 0:
+        bits += 1
+    # The 60 bits that lead, of which the last stands for all that follow.
+    taken = 60 - bits
+    if taken <= 32:
+        lead = (first << taken) | (second >> (32 - taken))
+        left = (second & ((1 << (32 - taken)) - 1)) | third
+    else:
+        lead = (first << taken) | (second << (taken - 32)) | (third >> (64 - taken))
+        left = third & ((1 << (64 - taken)) - 1)
+    if left | fourth | fifth | rest:
+        lead |= 1
+    # Rounded to 53 bits, half to even.
+    whole, tail = lead >> 7, lead & 127
+    if tail > 64 or (tail == 64 and whole & 1):
+        whole += 1
+    result = float(whole) * 128.0 * scale
+    for _ in range(taken):
+        result *= 0.5
+    return -result if negative else result

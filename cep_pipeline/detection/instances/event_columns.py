@@ -1,0 +1,184 @@
+"""Expressions that one event decides, computed for all events of a slice beforehand.
+
+What is left for the interpreter are comparisons of such columns, and terms over several events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.correlation import deviations_of_all
+from cep_pipeline.detection.evaluate import atom_holds, expression_values
+from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact
+from cep_pipeline.detection.fused.views import ANY_EVENT
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Membership, expressions_of
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Negative,
+    Reference,
+    ValueType,
+    walk,
+)
+
+EventOf = tuple[str, Element]
+"""A variable, and which of its events."""
+_ENDS = {"first": Element.FIRST, "last": Element.LAST}
+
+
+def event_of(node: Reference | Aggregate) -> EventOf | None:
+    """The one event that a reference (or `first`, `last`) reads; None for aggregates over several."""
+    if isinstance(node, Reference):
+        return node.variable, node.element
+    return (node.variable, _ENDS[node.function]) if node.function in _ENDS else None
+
+
+def events_of(*expressions: Expression) -> set[EventOf] | None:
+    """The events that decide expressions; None where the length of a list or an aggregate does, too."""
+    found: set[EventOf] = set()
+    for expression in expressions:
+        for node in walk(expression):
+            if isinstance(node, Length):
+                return None
+            if isinstance(node, Reference | Aggregate):
+                event = event_of(node)
+                if event is None:
+                    return None
+                found.add(event)
+    return found
+
+
+def column_of(events: PreparedEvents, expression: Expression) -> Column:
+    """The value of an expression over one event for each event of the slice; of a constant, a column of one row."""
+    own = _of_any_event(expression)
+    if isinstance(own, Reference):
+        return events.column(own.attribute)
+    if not any(isinstance(node, Reference) for node in walk(own)):
+        return expression_values(own, events, {ANY_EVENT: np.zeros(1, np.int32)})
+    return events.derive(("values of all", own), lambda: expression_values(own, events, {ANY_EVENT: all_rows(events)}))
+
+
+def truths_of(events: PreparedEvents, atom: Atom) -> Array:
+    """uint8: whether an atom over one event holds, for each event of the slice (or of one row for a constant)."""
+    own = atom_of_any_event(atom)
+    if not any(isinstance(node, Reference) for side in expressions_of(own) for node in walk(side)):
+        return atom_holds(own, events, {}).view(np.uint8)
+    rows = all_rows(events)
+    return events.derive(("truths of all", own), lambda: atom_holds(own, events, {ANY_EVENT: rows}).view(np.uint8))
+
+
+def truths_as_reals(events: PreparedEvents, atom: Atom) -> Array:
+    """float64: 1 where an atom over one event holds, NaN elsewhere, so that comparing it with itself tests it."""
+    key = ("truths as reals", atom_of_any_event(atom))
+    return events.derive(key, lambda: np.where(truths_of(events, atom), 1.0, np.nan))
+
+
+def comparable_columns(events: PreparedEvents, left: Expression, right: Expression) -> tuple[Array, Array]:
+    """Both sides of a comparison as float64 that compare as they do, NaN where they are unknown."""
+    columns = [column_of(events, side) for side in (left, right)]
+    if all(map(is_exact, columns)):
+        return reals_of(events, left), reals_of(events, right)
+    key = ("comparable of all", _of_any_event(left), _of_any_event(right))
+    one, other = events.derive(key, lambda: tuple(comparable(columns)))
+    return one, other
+
+
+def reals_of(events: PreparedEvents, expression: Expression) -> Array:
+    """A number or bool as float64, rounded where it must be, NaN where it is null."""
+    column = column_of(events, expression)
+
+    def make() -> Array:
+        if is_exact(column):
+            return as_floats(column)
+        values: Array = column.values.astype(np.float64)
+        if column.valid is not None:
+            values[~column.valid] = np.nan
+        return values
+
+    return events.derive(("reals of all", _of_any_event(expression)), make)
+
+
+def lists_for_correlation(events: PreparedEvents, attribute: str) -> tuple[Array, Array, Array, Array]:
+    """Deviations, starts, lengths and squares of all lists of an attribute, as `correlation` computes them."""
+    return events.derive(("deviations of all", attribute), lambda: deviations_of_all(events.column(attribute)))
+
+
+def all_rows(events: PreparedEvents) -> Array:
+    """int32: every row of the slice."""
+    return events.derive(("every row",), lambda: np.arange(len(events), dtype=np.int32))
+
+
+def _of_any_event(node: Expression) -> Any:
+    """The expression over `ANY_EVENT`, so that equal ones of different variables become equal."""
+    match node:
+        case Reference() | Aggregate():
+            return Reference(ANY_EVENT, node.attribute, Element.ONLY, node.type)
+        case Negative(operand):
+            return replace(node, operand=_of_any_event(operand))
+        case Arithmetic(_, left, right):
+            return replace(node, left=_of_any_event(left), right=_of_any_event(right))
+        case Call(_, arguments):
+            return replace(node, arguments=tuple(_of_any_event(argument) for argument in arguments))
+        case _:
+            return node
+
+
+def atom_of_any_event(atom: Atom) -> Atom:
+    """The atom over `ANY_EVENT`, a variable that binds one event."""
+    match atom:
+        case Comparison(_, left, right):
+            return replace(atom, left=_of_any_event(left), right=_of_any_event(right))
+        case Membership(expression):
+            return replace(atom, expression=_of_any_event(expression))
+        case Between(expression, low, high):
+            return replace(atom, expression=_of_any_event(expression), low=_of_any_event(low), high=_of_any_event(high))
+
+
+class StringRanks:
+    """Ranks of all strings that the conditions of a clause may compare, in one order: float64, NaN for null."""
+
+    def __init__(self, events: PreparedEvents, atoms: list[Atom]) -> None:
+        self.events = events
+        texts: set[str] = set()
+        for atom in atoms:
+            if isinstance(atom, Membership):
+                texts.update(value for value in atom.values if isinstance(value, str))
+            for node in (node for side in expressions_of(atom) for node in walk(side)):
+                if isinstance(node, Literal) and isinstance(node.value, str):
+                    texts.add(node.value)
+                elif isinstance(node, Reference | Aggregate):
+                    dictionary = events.column(node.attribute).dictionary
+                    if dictionary is not None:
+                        texts.update(dictionary)
+        self.place = {text: float(rank) for rank, text in enumerate(sorted(texts))}
+        self._columns: dict[str, Array] = {}
+
+    def column(self, attribute: str) -> Array:
+        """The ranks of an attribute for all events."""
+        if attribute not in self._columns:
+            column = self.events.column(attribute)
+            assert column.dictionary is not None
+            ranks = np.array([*(self.place[text] for text in column.dictionary), np.nan])
+            values = ranks[column.values] if len(column.dictionary) else np.full(len(column), np.nan)
+            if column.valid is not None:
+                values = np.where(column.valid, values, np.nan)
+            self._columns[attribute] = values
+        return self._columns[attribute]
+
+
+def known_of(column: Column) -> Array | None:
+    """uint8: where a column is not null; None where it never is."""
+    return None if column.valid is None else np.ascontiguousarray(column.valid).view(np.uint8)
+
+
+WHOLE, REAL = ValueType.INT64, ValueType.FLOAT64

@@ -1,0 +1,524 @@
+"""The interpreter of conditions over instances, imported only to compile kernels; `program.py` writes the words.
+
+An instance is its slots, int32 from some base on, one for each variable of the clause: the row of a single variable's
+event, or the newest cell of a Kleene variable's list. Only slots of variables that a group mentions are read.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from cep_pipeline.detection.instances.cells import (
+    Cells,
+    cell_before,
+    exact_average,
+    first_row_of,
+    length_of,
+    row_of,
+)
+from cep_pipeline.detection.instances.codes import (
+    AMONG_REALS,
+    AMONG_WHOLES,
+    CHOOSER_WORDS,
+    COMPARE_DIRECT,
+    COMPARE_REALS,
+    COMPARE_ROWS,
+    COMPARE_SLOTS,
+    COMPARE_WHOLE_REAL,
+    COMPARE_WHOLES,
+    CORRELATION,
+    COUNT,
+    ELEMENT,
+    EQUAL,
+    FIRST,
+    GREATER,
+    GREATER_EQUAL,
+    INDEX,
+    ITEM_WORDS,
+    LENGTH,
+    LESS,
+    LESS_EQUAL,
+    LOGARITHM,
+    NEWEST,
+    REAL_ABSOLUTE,
+    REAL_AVERAGE,
+    REAL_COLUMN,
+    REAL_CONSTANT,
+    REAL_DIVIDE,
+    REAL_MINUS,
+    REAL_MODULO,
+    REAL_NEGATIVE,
+    REAL_PLUS,
+    REAL_TIMES,
+    ROOT,
+    SLOT,
+    TERM_WORDS,
+    TEST_WORDS,
+    TO_REAL,
+    TRUTH,
+    UNEQUAL,
+    WHOLE_ABSOLUTE,
+    WHOLE_AVERAGE,
+    WHOLE_COLUMN,
+    WHOLE_CONSTANT,
+    WHOLE_EXTREME,
+    WHOLE_MINUS,
+    WHOLE_MODULO,
+    WHOLE_NEGATIVE,
+    WHOLE_PLUS,
+    WHOLE_SUM,
+    WHOLE_TIMES,
+)
+from cep_pipeline.detection.instances.pointers import float64_at, int64_at, uint8_at
+
+MOST = 9223372036854775807
+LEAST = -MOST - 1
+TOO_LARGE = 9223372036854775808.0
+
+
+class Code(NamedTuple):
+    """A compiled program as pointers.
+
+    Attributes
+    ----------
+    groups, items
+        int64: group g has the items (of `ITEM_WORDS` words) from `groups[g]` to `groups[g + 1]`.
+    words
+        int64: the conjuncts.
+    wholes, reals
+        The constants.
+    registers, choices, real_stack, whole_stack, unknown
+        Room to work in.
+    counts
+        int64[1]: how many conjuncts were tested.
+    """
+
+    groups: Any
+    items: Any
+    words: Any
+    wholes: Any
+    reals: Any
+    registers: Any
+    choices: Any
+    real_stack: Any
+    whole_stack: Any
+    unknown: Any
+    counts: Any
+
+
+@njit(error_model="numpy")
+def code_at(words: Any, at: int) -> Code:
+    """The program whose words (`Program.kernel_words`) begin at `words[at]`."""
+    return Code(
+        int64_at(words[at]),
+        int64_at(words[at + 1]),
+        int64_at(words[at + 2]),
+        int64_at(words[at + 3]),
+        float64_at(words[at + 4]),
+        int64_at(words[at + 5]),
+        int64_at(words[at + 6]),
+        float64_at(words[at + 7]),
+        int64_at(words[at + 8]),
+        uint8_at(words[at + 9]),
+        int64_at(words[at + 10]),
+    )
+
+
+@njit(error_model="numpy")
+def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> bool:
+    """Whether all conjuncts of a group hold on the instance with the slots `slots[base:]`.
+
+    Each tested conjunct is counted in `code.counts[0]`; the first that does not hold ends the test.
+    """
+    items = code.items
+    at = code.groups[group] * ITEM_WORDS
+    end = code.groups[group + 1] * ITEM_WORDS
+    tested = 0
+    holds = True
+    while at < end:
+        kind = items[at]
+        tested += 1
+        if kind == COMPARE_SLOTS:
+            left = float64_at(items[at + 2])[slots[base + items[at + 3]]]
+            right = float64_at(items[at + 4])[slots[base + items[at + 5]]]
+            holds = compare(items[at + 1], left, right)
+        elif kind == COMPARE_DIRECT:
+            holds = _direct_comparison_holds(items, at, cells, slots, base)
+        else:
+            holds = conjunct_holds(code, cells, items[at + 1], items[at + 2], slots, base)
+        if not holds:
+            break
+        at += ITEM_WORDS
+    code.counts[0] += tested
+    return holds
+
+
+@njit(error_model="numpy")
+def compare(comparator: int, left: float, right: float) -> bool:
+    """False where a side is NaN."""
+    if comparator == LESS:
+        return left < right
+    if comparator == LESS_EQUAL:
+        return left <= right
+    if comparator == GREATER:
+        return left > right
+    if comparator == GREATER_EQUAL:
+        return left >= right
+    if comparator == EQUAL:
+        return left == right
+    return comparator == UNEQUAL and (left < right or left > right)
+
+
+@njit(error_model="numpy")
+def compare_wholes(comparator: int, left: int, right: int) -> bool:
+    if comparator == LESS:
+        return left < right
+    if comparator == LESS_EQUAL:
+        return left <= right
+    if comparator == GREATER:
+        return left > right
+    if comparator == GREATER_EQUAL:
+        return left >= right
+    if comparator == EQUAL:
+        return left == right
+    return left != right
+
+
+@njit(error_model="numpy")
+def compare_whole_real(comparator: int, whole: int, real: float) -> bool:
+    """An exact comparison of an int64 with a float64; false where that is NaN."""
+    if math.isnan(real):
+        return False
+    if real >= TOO_LARGE:
+        return comparator in (LESS, LESS_EQUAL, UNEQUAL)
+    if real < -TOO_LARGE:
+        return comparator in (GREATER, GREATER_EQUAL, UNEQUAL)
+    below = math.floor(real)
+    nearest = int(below)
+    if whole == nearest:
+        return compare(comparator, below, real)
+    return compare_wholes(comparator, whole, nearest)
+
+
+@njit(error_model="numpy")
+def register_of(cells: Cells, slot: int, how: int) -> int:
+    """The row that a slot gives (or the slot itself)."""
+    if how == SLOT:
+        return slot
+    if how == NEWEST:
+        return row_of(cells, slot)
+    if how == FIRST:
+        return first_row_of(cells, slot)
+    return row_of(cells, cell_before(cells, slot))
+
+
+@njit(error_model="numpy")
+def _direct_comparison_holds(items: Any, at: int, cells: Cells, slots: Any, base: int) -> bool:
+    guard = items[at + 7]
+    if guard >= 0 and length_of(cells, slots[base + guard]) == 1:
+        return True
+    hows = items[at + 6]
+    left = float64_at(items[at + 2])[register_of(cells, slots[base + items[at + 3]], hows & 7)]
+    right = float64_at(items[at + 4])[register_of(cells, slots[base + items[at + 5]], hows >> 3)]
+    return compare(items[at + 1], left, right)
+
+
+@njit(error_model="numpy")
+def conjunct_holds(code: Code, cells: Cells, at: int, fixed: int, slots: Any, base: int) -> bool:
+    """Whether the conjunct at `words[at]` is true for every choice of elements and indexes.
+
+    Parameters
+    ----------
+    fixed
+        The chooser that only chooses its list's newest element, or -1.
+    """
+    words, registers, choices = code.words, code.registers, code.choices
+    loads, choosers = words[at], words[at + 1]
+    at += 2
+    for _ in range(loads):
+        registers[words[at]] = register_of(cells, slots[base + words[at + 1]], words[at + 2])
+        at += 3
+    body = at + CHOOSER_WORDS * choosers
+    if choosers == 0:
+        return body_holds(code, cells, body)
+    for number in range(choosers):
+        newest = slots[base + words[at + CHOOSER_WORDS * number]]
+        if words[at + CHOOSER_WORDS * number + 1] == INDEX and length_of(cells, newest) == 1:
+            return True
+        _choose(code, cells, at + CHOOSER_WORDS * number, number, newest)
+    while body_holds(code, cells, body):
+        number = 0
+        while number < choosers:
+            own = at + CHOOSER_WORDS * number
+            if number != fixed:
+                if length_of(cells, choices[number]) > (1 if words[own + 1] == ELEMENT else 2):
+                    _choose(code, cells, own, number, cell_before(cells, choices[number]))
+                    break
+                _choose(code, cells, own, number, slots[base + words[own]])
+            number += 1
+        if number == choosers:
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def _choose(code: Code, cells: Cells, chooser: int, number: int, cell: int) -> None:
+    code.choices[number] = cell
+    code.registers[code.words[chooser + 2]] = row_of(cells, cell)
+    if code.words[chooser + 1] == INDEX:
+        before = cell_before(cells, cell)
+        code.registers[code.words[chooser + 3]] = row_of(cells, before)
+        code.registers[code.words[chooser + 4]] = before
+
+
+@njit(error_model="numpy")
+def body_holds(code: Code, cells: Cells, at: int) -> bool:
+    """Whether one of the alternatives at `words[at]` holds with the registers as they are."""
+    words = code.words
+    alternatives = words[at]
+    at += 1
+    for _ in range(alternatives):
+        behind, tests = words[at], words[at + 1]
+        at += 2
+        holds = True
+        for _ in range(tests):
+            if not _test_holds(code, cells, at):
+                holds = False
+                break
+            at = words[at + 1]
+        if holds:
+            return True
+        at = behind
+    return False
+
+
+@njit(error_model="numpy")
+def _test_holds(code: Code, cells: Cells, at: int) -> bool:
+    """The test at `words[at]`: kind, where it ends, comparator, and what the kind says."""
+    words, registers = code.words, code.registers
+    kind, end, comparator = words[at], words[at + 1], words[at + 2]
+    if kind == COMPARE_ROWS:
+        left = float64_at(words[at + 3])[registers[words[at + 4]]]
+        right = float64_at(words[at + 5])[registers[words[at + 6]]]
+        return compare(comparator, left, right)
+    if kind == TRUTH:
+        return uint8_at(words[at + 3])[registers[words[at + 4]]] != 0
+    middle = words[at + 3]
+    run_term(code, cells, at + TEST_WORDS, middle, 0)
+    if kind == AMONG_REALS:
+        value = code.real_stack[0]
+        if math.isnan(value):
+            return False
+        return _is_among_reals(code.reals, words[at + 4], words[at + 5], value) == (comparator == EQUAL)
+    if kind == AMONG_WHOLES:
+        if code.unknown[0]:
+            return False
+        return _is_among_wholes(code.wholes, words[at + 4], words[at + 5], code.whole_stack[0]) == (comparator == EQUAL)
+    run_term(code, cells, middle, end, 1)
+    if kind == COMPARE_REALS:
+        return compare(comparator, code.real_stack[0], code.real_stack[1])
+    if kind == COMPARE_WHOLES:
+        if code.unknown[0] or code.unknown[1]:
+            return False
+        return compare_wholes(comparator, code.whole_stack[0], code.whole_stack[1])
+    if kind == COMPARE_WHOLE_REAL:
+        return not code.unknown[0] and compare_whole_real(comparator, code.whole_stack[0], code.real_stack[1])
+    return not code.unknown[1] and compare_whole_real(_mirror(comparator), code.whole_stack[1], code.real_stack[0])
+
+
+@njit(error_model="numpy")
+def _mirror(comparator: int) -> int:
+    if comparator == LESS:
+        return GREATER
+    if comparator == LESS_EQUAL:
+        return GREATER_EQUAL
+    if comparator == GREATER:
+        return LESS
+    if comparator == GREATER_EQUAL:
+        return LESS_EQUAL
+    return comparator
+
+
+@njit(error_model="numpy")
+def _is_among_reals(values: Any, low: int, high: int, value: float) -> bool:
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        elif values[middle] > value:
+            high = middle
+        else:
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def _is_among_wholes(values: Any, low: int, high: int, value: int) -> bool:
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < value:
+            low = middle + 1
+        elif values[middle] > value:
+            high = middle
+        else:
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def run_term(code: Code, cells: Cells, at: int, end: int, base: int) -> None:
+    """Compute the postfix term at `words[at:end]` into the stacks at `base`.
+
+    A float64 is in `real_stack` (NaN also for null), an int64 in `whole_stack` with its nulls in `unknown`.
+    """
+    words, registers = code.words, code.registers
+    real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
+    top = base - 1
+    while at < end:
+        operation, a, b = words[at], words[at + 1], words[at + 2]
+        if operation == REAL_COLUMN:
+            top += 1
+            real[top] = float64_at(a)[registers[b]]
+        elif operation == WHOLE_COLUMN:
+            top += 1
+            whole[top] = int64_at(a)[registers[b]]
+            unknown[top] = words[at + 3] != 0 and uint8_at(words[at + 3])[registers[b]] == 0
+        elif operation == REAL_CONSTANT:
+            top += 1
+            real[top] = code.reals[a]
+        elif operation == WHOLE_CONSTANT:
+            top += 1
+            whole[top] = code.wholes[a]
+            unknown[top] = b
+        elif operation == TO_REAL:
+            real[top] = math.nan if unknown[top] else float(whole[top])
+        elif REAL_PLUS <= operation <= REAL_MODULO:
+            top -= 1
+            left, right = real[top], real[top + 1]
+            if operation == REAL_PLUS:
+                real[top] = left + right
+            elif operation == REAL_MINUS:
+                real[top] = left - right
+            elif operation == REAL_TIMES:
+                real[top] = left * right
+            elif right == 0.0:
+                real[top] = math.nan
+            elif operation == REAL_DIVIDE:
+                real[top] = left / right
+            else:
+                real[top] = np.fmod(left, right)
+        elif operation == REAL_NEGATIVE:
+            real[top] = -real[top]
+        elif operation == REAL_ABSOLUTE:
+            real[top] = abs(real[top])
+        elif operation == ROOT:
+            real[top] = math.sqrt(real[top]) if real[top] >= 0.0 else math.nan
+        elif operation == LOGARITHM:
+            real[top] = math.log(real[top]) if real[top] > 0.0 else math.nan
+        elif WHOLE_PLUS <= operation <= WHOLE_MODULO:
+            top -= 1
+            _combine_wholes(operation, whole, unknown, top)
+        elif operation in (WHOLE_NEGATIVE, WHOLE_ABSOLUTE):
+            if whole[top] == LEAST:
+                unknown[top] = 1
+            elif operation == WHOLE_NEGATIVE or whole[top] < 0:
+                whole[top] = -whole[top]
+        elif operation == CORRELATION:
+            top += 1
+            real[top] = correlation(code, at)
+        else:
+            top += 1
+            _read_list(operation, cells, registers[a], b, words[at + 3], real, whole, unknown, top)
+        at += TERM_WORDS
+
+
+@njit(error_model="numpy")
+def _combine_wholes(operation: int, whole: Any, unknown: Any, top: int) -> None:
+    """int64 arithmetic that is null where it leaves int64, and on division by zero."""
+    left, right = whole[top], whole[top + 1]
+    if unknown[top] or unknown[top + 1]:
+        unknown[top] = 1
+        return
+    if operation == WHOLE_PLUS:
+        result = left + right
+        unknown[top] = ((left ^ result) & (right ^ result)) < 0
+    elif operation == WHOLE_MINUS:
+        result = left - right
+        unknown[top] = ((left ^ right) & (left ^ result)) < 0
+    elif operation == WHOLE_TIMES:
+        result = left * right
+        estimate = abs(float(left) * float(right))
+        if estimate > 4.0e18:
+            overflows = estimate > 1.0e19 or (left == -1 and right == LEAST) or (right == -1 and left == LEAST)
+            unknown[top] = overflows or result // right != left or result % right != 0
+    elif right == 0:
+        result = 0
+        unknown[top] = 1
+    elif right == -1:
+        result = 0
+    else:
+        result = left % right  # Numba's takes the sign of the divisor
+        if result != 0 and (result < 0) != (left < 0):
+            result -= right
+    whole[top] = result
+
+
+@njit(error_model="numpy")
+def _read_list(
+    operation: int, cells: Cells, cell: int, count_at: int, value_at: int, real: Any, whole: Any, unknown: Any, top: int
+) -> None:
+    """A length or an aggregate of the list that ends with a cell."""
+    if operation == LENGTH:
+        whole[top] = length_of(cells, cell)
+        unknown[top] = 0
+        return
+    place = cell & cells.mask
+    wholes = place * cells.whole_words
+    count = cells.wholes[wholes + count_at]
+    if operation == COUNT:
+        whole[top] = count
+        unknown[top] = 0
+    elif operation == WHOLE_SUM:
+        high = cells.wholes[wholes + value_at]
+        unknown[top] = count == 0 or high < -2147483648 or high > 2147483647
+        whole[top] = (high << 32) | cells.wholes[wholes + value_at + 1]
+    elif operation == WHOLE_EXTREME:
+        unknown[top] = count == 0
+        whole[top] = cells.wholes[wholes + value_at]
+    elif count == 0:
+        real[top] = math.nan
+    elif operation == WHOLE_AVERAGE:
+        real[top] = exact_average(cells.wholes[wholes + value_at], cells.wholes[wholes + value_at + 1], count)
+    elif operation == REAL_AVERAGE:
+        real[top] = cells.reals[place * cells.real_words + value_at] / count
+    else:
+        real[top] = cells.reals[place * cells.real_words + value_at]
+
+
+@njit(error_model="numpy")
+def correlation(code: Code, at: int) -> float:
+    """`corr` of two lists by their deviations (`lists_for_correlation`): NaN where it is undefined.
+
+    The operation's words: the column and register of each side; a column is four addresses among the constants.
+    """
+    one, other = code.words[at + 1], code.words[at + 3]
+    row, other_row = code.registers[code.words[at + 2]], code.registers[code.words[at + 4]]
+    start = int64_at(code.wholes[one + 1])[row]
+    other_start = int64_at(code.wholes[other + 1])[other_row]
+    length = int64_at(code.wholes[one + 2])[row]
+    if length < 2 or length != int64_at(code.wholes[other + 2])[other_row]:
+        return math.nan
+    values, other_values = float64_at(code.wholes[one]), float64_at(code.wholes[other])
+    products = 0.0
+    for place in range(length):
+        products += values[start + place] * other_values[other_start + place]
+    squares = float64_at(code.wholes[one + 3])[row] * float64_at(code.wholes[other + 3])[other_row]
+    result = products / math.sqrt(squares)
+    if math.isnan(result) or math.isinf(result):
+        return math.nan
+    return max(-1.0, min(1.0, result))
