@@ -3,137 +3,162 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
+from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
+from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner, one_core
 from cep_pipeline.benchmarks.peers import (
-    DUCKDB_QUERIES,
-    Measurement,
+    REFERENCE_WORKLOADS,
+    DuckDBJoins,
     compile_reference,
-    duckdb_runner,
+    duckdb_joins,
     run_reference,
+    write_types,
 )
-from cep_pipeline.benchmarks.report import Comparison, Timing, format_seconds, markdown_table
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.benchmarks.workloads import WORKLOADS, Workload
-from cep_pipeline.detection.fused import run_clause
-from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.errors import CepError
-from cep_pipeline.planning import plan
-from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.benchmarks.published import DUCKDB
+from cep_pipeline.benchmarks.report import Comparison, count_per_s, format_seconds, markdown_table, times_as_fast
+from cep_pipeline.benchmarks.streams import Streams
+from cep_pipeline.benchmarks.workloads import STOCK, WORKLOADS, Workload
 
-CPP, DUCKDB = "C++ scalar", "DuckDB bucketed join"
-BARS = {CPP: 1.0, DUCKDB: 8.0}
-"""Peer -> how many times as fast as it the kernel has to be."""
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Keep Arrow from using its thread pool, so that one core is measured."""
-    threads = pa.cpu_count()
-    pa.set_cpu_count(1)
-    try:
-        yield
-    finally:
-        pa.set_cpu_count(threads)
+CPP = "C++ scalar"
+LISTING, COUNTING = "fused", "fused, counting"
+BARS: dict[tuple[str, str], float] = {
+    **{(workload, CPP): 1.0 for workload in ("W1", "W2", "W3", "W4", "W4b")},
+    ("W1", DUCKDB): 8.0,
+    ("W2", DUCKDB): 8.0,
+}
+"""(Workload, peer) -> how many times as fast as it we have to be; with Kleene variables when we count."""
+SHORTEST_JUDGED = 1_000_000
+"""Bars are for streams of so many events: on shorter ones what is done once, such as binding columns, weighs most."""
+COUNTED = ("W4", "W4b")
+"""Workloads whose matches are counted without being listed, too."""
+RUNS = ("W1", "W2", "W3", "W4", "W4b", "W6", "W7")
+LONGEST_MANY = 100_000
+"""DuckDB takes seconds for the hundred patterns of a longer stream."""
 
 
-def kernel_runner(workload: Workload, events: pa.Table) -> Callable[[], Measurement]:
-    """A function that prepares the events and enumerates all matches, block after block, by the planned order.
+@dataclass(frozen=True)
+class _Peers:
+    """What runs beside us, as far as it is there."""
 
-    Making the plan and compiling its shape come before: both are done once for a plan, not once a day.
-    """
-    pattern = workload.pattern()
-    made = plan([pattern], estimate_statistics([pattern], events))
-    clause = pattern.clauses[0]
-    order = made.for_pattern(pattern.name).clauses[0].order
+    reference: Path | None
+    columns: Path
+    types: Path
+    joins: DuckDBJoins | None
 
-    def run() -> Measurement:
-        start = time.perf_counter()
-        prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        matches = sum(len(block) for block in run_clause(pattern, clause, order, prepared))
-        return Measurement(time.perf_counter() - start, matches)
-
-    return run
+    def of(self, workload: Workload, events: int) -> dict[str, Callable[[], Measurement]]:
+        runs: dict[str, Callable[[], Measurement]] = {}
+        if self.reference is not None and workload.name in REFERENCE_WORKLOADS:
+            runs[CPP] = partial(run_reference, self.reference, self.columns, workload.name, self.types)
+        in_time = workload.name != "W6" or events <= LONGEST_MANY
+        if self.joins is not None and workload.name in DUCKDB_QUERIES and in_time:
+            runs[DUCKDB] = partial(self.joins.run, workload.name)
+        return runs
 
 
 def compare_detection(
-    events: int, repetitions: int, report: Callable[[str], None] = lambda _: None
+    lengths: Sequence[int], repetitions: int, streams: Streams, progress: Progress, *, many: int = LONGEST_MANY
 ) -> list[Comparison]:
-    """Run every workload on every engine that is there, one after the other, several times.
+    """Run every workload that the fused kernel runs on every engine that is there, one after the other, several times.
 
     Parameters
     ----------
-    events
-        Length of the stream: 10,000, 100,000, 1,000,000 or 5,000,000, for which the match counts are known.
+    lengths
+        Lengths of the stock stream: of 10,000, 100,000, 1,000,000 and 5,000,000 events the match counts are known.
     repetitions
         Counted runs of each engine, after one that is not counted.
-    report
+    streams
+        Where the events are from.
+    progress
         Told what is being done.
+    many
+        Length of the stream of W6's hundred patterns.
 
     Raises
     ------
     CepError
-        An engine found another number of matches than is known.
+        An engine found another number of matches than is known, or than the others found.
     """
-    report(f"making {events:,} events")
-    stream = generate_stock_stream(events)
-    table = stream.table()
     comparisons = []
-    with tempfile.TemporaryDirectory() as folder, one_core():
-        columns = Path(folder) / "columns.bin"
-        stream.write_columns(columns)
-        reference = compile_reference(Path(folder))
-        joins = duckdb_runner(table, threads=1)
-        for workload in WORKLOADS.values():
-            engines: dict[str, Callable[[], Measurement]] = {"fused": kernel_runner(workload, table)}
-            if reference is not None:
-                engines[CPP] = partial(run_reference, reference, columns, workload.name)
-            if joins is not None and workload.name in DUCKDB_QUERIES:
-                engines[DUCKDB] = partial(joins, workload.name)
-            report(f"{workload.name} on {', '.join(engines)}")
-            seconds: dict[str, list[float]] = {name: [] for name in engines}
-            for repetition in range(repetitions + 1):
-                for name, run in engines.items():
-                    measured = run()
-                    if measured.matches != workload.matches[events]:
-                        raise CepError(
-                            f"{name} finds {measured.matches:,} matches of {workload.name} in {events:,} events, "
-                            f"but there are {workload.matches[events]:,}"
-                        )
-                    if repetition:
-                        seconds[name].append(measured.seconds)
-            timings = [Timing(name, tuple(values)) for name, values in seconds.items()]
-            comparisons.append(
-                Comparison(workload.name, events, workload.matches[events], timings[0], tuple(timings[1:]))
-            )
+    with tempfile.TemporaryDirectory() as name, one_core():
+        folder = Path(name)
+        peers = _Peers(compile_reference(folder), folder / "columns.bin", folder / "types.txt", duckdb_joins())
+        write_types(peers.types)
+        work = [(workload, events) for events in lengths for workload in RUNS if WORKLOADS[workload].stream == STOCK]
+        work = [(workload, events) for workload, events in work if workload != "W6"] + [("W6", many)]
+        loaded = 0
+        for workload, events in work:
+            if events != loaded:
+                stream = streams.stock(events)
+                table = stream.table()
+                stream.write_columns(peers.columns)
+                _load(peers.joins, table)
+                loaded = events
+            comparisons.append(_compare(WORKLOADS[workload], table, peers, repetitions, progress))
+        readings = streams.traffic.events
+        _load(peers.joins, readings)
+        comparisons.append(_compare(WORKLOADS["W7"], readings, peers, repetitions, progress))
     return comparisons
 
 
-def detection_table(comparisons: list[Comparison]) -> str:
+def _load(joins: DuckDBJoins | None, events: pa.Table) -> None:
+    if joins is not None:
+        joins.load(events)
+
+
+def _compare(workload: Workload, events: pa.Table, peers: _Peers, repetitions: int, progress: Progress) -> Comparison:
+    patterns = workload.patterns()
+    engines = {LISTING: mechanism_runner("fused", patterns, events)}
+    if workload.name in COUNTED:
+        engines[COUNTING] = mechanism_runner("fused", patterns, events, counting=True)
+    engines.update(peers.of(workload, events.num_rows))
+    known = workload.matches.get(events.num_rows)
+    timings, matches = measure_in_turn(
+        engines, repetitions, known, f"{workload.name}, {events.num_rows:,} events", progress
+    )
+    ours = timings[COUNTING if COUNTING in timings else LISTING]
+    return Comparison(
+        workload.name, events.num_rows, matches, ours, tuple(t for t in timings.values() if t is not ours)
+    )
+
+
+def duckdb_rates(comparisons: Sequence[Comparison]) -> dict[str, float]:
+    """Workload -> events a second of DuckDB over the longest stream on which it ran."""
+    rates: dict[str, tuple[int, float]] = {}
+    for comparison in comparisons:
+        for timing in comparison.peers:
+            if timing.engine == DUCKDB and comparison.events > rates.get(comparison.workload, (0, 0.0))[0]:
+                rates[comparison.workload] = comparison.events, comparison.events / timing.median
+    return {workload: rate for workload, (_, rate) in rates.items()}
+
+
+def detection_table(comparisons: Sequence[Comparison]) -> str:
     """The comparisons with their ratios and bars, in Markdown."""
     rows = []
     for comparison in comparisons:
         for timing in (comparison.ours, *comparison.peers):
+            own = timing.engine in (LISTING, COUNTING)
             ratio = comparison.ratio(timing)
-            bar = BARS.get(timing.engine)
+            judged = comparison.events >= SHORTEST_JUDGED
+            bar = BARS.get((comparison.workload, timing.engine)) if judged else None
             rows.append(
                 [
                     comparison.workload,
                     f"{comparison.events:,}",
                     f"{comparison.matches:,}",
                     timing.engine,
+                    str(len(timing.seconds)),
                     format_seconds(timing.median),
                     f"{timing.spread:.0%}",
-                    f"{comparison.events / timing.median / 1e6:.1f} M",
-                    "" if timing is comparison.ours else f"{ratio:.2f}",
+                    count_per_s(comparison.events / timing.median),
+                    "" if own else times_as_fast(ratio),
                     "" if bar is None else f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}",
                 ]
             )
-    header = ["workload", "events", "matches", "engine", "median", "spread", "events/s", "we are x as fast", "bar"]
+    header = ["workload", "events", "matches", "engine", "n", "median", "spread", "events/s", "we are x as fast", "bar"]
     return markdown_table(header, rows)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
+from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.benchmarks.report import Timing, format_seconds, markdown_table
 from cep_pipeline.errors import CepError
 from cep_pipeline.generate import generate_days
@@ -51,7 +51,7 @@ class IngestionResult:
     timing: Timing
 
 
-def measure_ingestion(master: str, repetitions: int, report: Callable[[str], None] = lambda _: None) -> IngestionResult:
+def measure_ingestion(master: str, repetitions: int, progress: Progress) -> IngestionResult:
     """Ingest, validate, preprocess and publish generated days several times.
 
     Parameters
@@ -60,7 +60,7 @@ def measure_ingestion(master: str, repetitions: int, report: Callable[[str], Non
         Spark master.
     repetitions
         Counted runs, after one that starts the workers and is not counted.
-    report
+    progress
         Told what is being done.
 
     Raises
@@ -74,13 +74,13 @@ def measure_ingestion(master: str, repetitions: int, report: Callable[[str], Non
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "trades.yaml").write_text(_SCHEMA, encoding="utf-8")
-        report(f"making {len(DAYS)} days of about {EVENTS_PER_DAY:,} trades")
+        progress.begin(f"making {len(DAYS)} days of about {EVENTS_PER_DAY:,} trades, and starting Spark", 1)
         made = generate_days(folder / "raw", DAYS, stocks=16, events_per_day=EVENTS_PER_DAY)
         events = sum(day.events for day in made)
         raw_bytes = sum(day.path.stat().st_size for day in made if day.path is not None)
-        report("starting Spark")
         spark = spark_session(master, app_name="cep bench ingestion")
         seconds = []
+        progress.begin(f"ingestion of {len(DAYS)} days", repetitions + 1)
         for repetition in range(repetitions + 1):
             path = folder / f"pipeline-{repetition}.yaml"
             path.write_text(_PIPELINE.replace("WAREHOUSE", f"warehouse-{repetition}"), encoding="utf-8")
@@ -96,7 +96,7 @@ def measure_ingestion(master: str, repetitions: int, report: Callable[[str], Non
             published = sum(record.events for record in tables.days())
             if published != events:
                 raise CepError(f"{published:,} events are published of {events:,} that were generated")
-            report(f"run {repetition}: {format_seconds(taken)}{' (warm-up)' if not repetition else ''}")
+            progress.advance()
             if repetition:
                 seconds.append(taken)
         return IngestionResult(len(DAYS), events, raw_bytes, Timing(f"Spark {master}", tuple(seconds)))
@@ -107,13 +107,14 @@ def ingestion_table(result: IngestionResult) -> str:
     per_s = result.events / result.timing.median
     verdict = f"{BAR_PER_S / 1e3:g} k: {'met' if per_s >= BAR_PER_S else 'MISSED'}"
     return markdown_table(
-        ["days", "events", "gzipped", "engine", "median", "spread", "events/s", "bar on 4 cores"],
+        ["days", "events", "gzipped", "engine", "n", "median", "spread", "events/s", "bar on 4 cores"],
         [
             [
                 str(result.days),
                 f"{result.events:,}",
                 f"{result.raw_bytes / 1e6:.1f} MB",
                 result.timing.engine,
+                str(len(result.timing.seconds)),
                 format_seconds(result.timing.median),
                 f"{result.timing.spread:.0%}",
                 f"{per_s / 1e3:.0f} k",

@@ -9,23 +9,19 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
+from cep_pipeline.benchmarks.measure import Measurement
+from cep_pipeline.benchmarks.workloads import MANY_WINDOW_MS, draw_types
 from cep_pipeline.errors import CepError
 
-
-@dataclass(frozen=True)
-class Measurement:
-    """One run of one engine: seconds of detection alone, and the matches that it found."""
-
-    seconds: float
-    matches: int
+REFERENCE_WORKLOADS = ("W1", "W2", "W3", "W4", "W4b", "W6")
+"""What the C++ reference runs."""
 
 
 def compile_reference(folder: Path) -> Path | None:
@@ -45,65 +41,58 @@ def compile_reference(folder: Path) -> Path | None:
     return binary
 
 
-def run_reference(binary: Path, columns: Path, workload: str) -> Measurement:
-    """Run the C++ reference on a column file; `detect_s` leaves out the reading of the file."""
-    done = subprocess.run([str(binary), str(columns), workload.lower()], capture_output=True, text=True, check=True)
+def run_reference(binary: Path, columns: Path, workload: str, types: Path) -> Measurement:
+    """Run the C++ reference on a column file; `detect_s` leaves out the reading of the file.
+
+    W6's patterns are in the file `types`, as `write_types` writes it.
+    """
+    command = [str(binary), str(columns), workload.lower(), *([str(types)] if workload == "W6" else [])]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     result = json.loads(done.stdout)
     return Measurement(result["detect_s"], result["matches"])
 
 
-# An event takes part in the bucket of its own window and in the next, so that every pair within W meets in an
-# equality join; the time conditions then decide.
-_W1 = """
-WITH a AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S00'),
-     b AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S07'),
-     c AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S15'),
-     a2 AS (SELECT *, unnest([k, k + 1]) AS kk FROM a),
-     ab AS (SELECT a2.ts AS ats, a2.k, b.ts AS bts, b.diff FROM a2 JOIN b ON b.k = a2.kk
-            WHERE b.ts > a2.ts AND b.ts <= a2.ts + {w} AND a2.diff < b.diff),
-     ab2 AS (SELECT *, unnest([k, k + 1]) AS kk FROM ab)
-SELECT count(*) FROM ab2 JOIN c ON c.k = ab2.kk WHERE c.ts > bts AND c.ts <= ats + {w} AND ab2.diff < c.diff
-"""
-_W2 = """
-WITH a AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S05'),
-     b AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S08'),
-     c AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S11'),
-     d AS (SELECT ts, diff, ts // {w} AS k FROM s WHERE ticker = 'S14'),
-     a2 AS (SELECT *, unnest([k - 1, k, k + 1]) AS kk FROM a),
-     c2 AS (SELECT *, unnest([k - 1, k, k + 1]) AS kk FROM c),
-     ab AS (SELECT least(a2.ts, b.ts) AS lo, greatest(a2.ts, b.ts) AS hi FROM a2 JOIN b ON b.k = a2.kk
-            WHERE abs(b.ts - a2.ts) <= {w} AND a2.diff < b.diff),
-     cd AS (SELECT least(c2.ts, d.ts) AS lo, greatest(c2.ts, d.ts) AS hi FROM c2 JOIN d ON d.k = c2.kk
-            WHERE abs(d.ts - c2.ts) <= {w} AND c2.diff < d.diff),
-     ab2 AS (SELECT *, unnest([lo // {w} - 1, lo // {w}, lo // {w} + 1]) AS kk FROM ab),
-     cd2 AS (SELECT *, lo // {w} AS k FROM cd)
-SELECT count(*) FROM ab2 JOIN cd2 ON cd2.k = ab2.kk
-WHERE greatest(ab2.hi, cd2.hi) - least(ab2.lo, cd2.lo) <= {w}
-"""
-DUCKDB_QUERIES: dict[str, tuple[str, int]] = {"W1": (_W1, 2000), "W2": (_W2, 500)}
-"""Workload -> bucketed join and window in milliseconds; DuckDB runs no other workloads."""
+def write_types(path: Path) -> None:
+    """Write W6's patterns as the C++ reference reads them: the window, then a line of types for each."""
+    lines = [str(MANY_WINDOW_MS), *(" ".join(map(str, types)) for types in draw_types())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def duckdb_runner(events: pa.Table, threads: int) -> Callable[[str], Measurement] | None:
-    """A function that runs a workload's bucketed join over the events; None where DuckDB is not installed.
+class DuckDBJoins:
+    """Runs the bucketed joins of `joins` over events that lie in a DuckDB table before anything is timed.
 
-    The events lie in a DuckDB table before anything is timed; times there are integers in milliseconds.
+    Parameters
+    ----------
+    threads
+        Threads that DuckDB may use.
     """
-    try:
+
+    def __init__(self, threads: int = 1) -> None:
         import duckdb
+
+        self._connection: Any = duckdb.connect()
+        self._connection.execute(f"SET threads = {threads}")
+
+    def load(self, events: pa.Table) -> None:
+        """Put the events into the table of the queries, in place of earlier ones; times are whole milliseconds."""
+        self._connection.register("arrow_events", events)
+        texts = [name for name in ("ticker",) if name in events.column_names]
+        others = [name for name in ("diff", "report_id", "avg_speed") if name in events.column_names]
+        columns = ", ".join(
+            ["epoch_ms(timestamp) AS ts", *(f"CAST({name} AS VARCHAR) AS {name}" for name in texts), *others]
+        )
+        self._connection.execute(f"CREATE OR REPLACE TABLE s AS SELECT {columns} FROM arrow_events")
+
+    def run(self, workload: str) -> Measurement:
+        """Count the matches of a workload."""
+        start = time.perf_counter()
+        matches = sum(int(self._connection.execute(query).fetchall()[0][0]) for query in DUCKDB_QUERIES[workload])
+        return Measurement(time.perf_counter() - start, matches)
+
+
+def duckdb_joins(threads: int = 1) -> DuckDBJoins | None:
+    """DuckDB, or None where it is not installed."""
+    try:
+        return DuckDBJoins(threads)
     except ImportError:
         return None
-    connection: Any = duckdb.connect()
-    connection.execute(f"SET threads = {threads}")
-    connection.register("arrow_events", events)
-    connection.execute(
-        "CREATE TABLE s AS SELECT epoch_ms(timestamp) AS ts, CAST(ticker AS VARCHAR) AS ticker, diff FROM arrow_events"
-    )
-
-    def run(workload: str) -> Measurement:
-        query, window_ms = DUCKDB_QUERIES[workload]
-        start = time.perf_counter()
-        matches = connection.execute(query.format(w=window_ms)).fetchone()[0]
-        return Measurement(time.perf_counter() - start, int(matches))
-
-    return run

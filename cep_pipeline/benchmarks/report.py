@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 
 
@@ -39,11 +40,12 @@ class Comparison:
 
     def ratio(self, peer: Timing) -> float:
         """How many times as fast as the peer we are: the median of the ratios of runs that followed each other."""
-        return statistics.median(theirs / ours for ours, theirs in zip(self.ours.seconds, peer.seconds, strict=True))
+        # An engine that takes long is run fewer times.
+        return statistics.median(theirs / ours for ours, theirs in zip(self.ours.seconds, peer.seconds, strict=False))
 
 
 def machine() -> str:
-    """The machine as a result states it: CPU, cores, Python."""
+    """The machine and its software as a result states them: CPU, cores, Python, libraries."""
     name = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
@@ -53,7 +55,15 @@ def machine() -> str:
     except OSError:
         pass  # not Linux: the platform's own name stands
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores (shared), Python {platform.python_version()}"
+    return f"{name}, {cores} cores (shared), Python {platform.python_version()}, {', '.join(_versions())}"
+
+
+def _versions() -> Iterator[str]:
+    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb"):
+        try:
+            yield f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            continue  # an optional peer
 
 
 def format_seconds(seconds: float) -> str:
@@ -65,6 +75,34 @@ def format_seconds(seconds: float) -> str:
     ('12.3 ms', '2.50 s')
     """
     return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def count_per_s(rate: float) -> str:
+    """A rate with three figures that count.
+
+    Examples
+    --------
+    >>> [count_per_s(rate) for rate in (153_400_000, 41_234, 0.5e6, 812)]
+    ['153 M', '41.2 k', '500 k', '812']
+    """
+    for unit, letter in ((1e6, " M"), (1e3, " k"), (1.0, "")):
+        if rate >= unit:
+            scaled = rate / unit
+            return f"{scaled:.0f}{letter}" if scaled >= 99.95 else f"{scaled:.3g}{letter}"
+    return f"{rate:.2g}"
+
+
+def times_as_fast(ratio: float) -> str:
+    """A ratio with three figures that count, or as a whole number.
+
+    Examples
+    --------
+    >>> [times_as_fast(ratio) for ratio in (0.2589, 8.0, 32.6, 141.4, 12_431)]
+    ['0.259', '8.00', '32.6', '141', '12,431']
+    """
+    if ratio >= 100:
+        return f"{ratio:,.0f}"
+    return f"{ratio:#.3g}"
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""`cep bench`: measure, beside peers, and end with a table of ratios."""
+"""`cep bench`: measure, beside peers, and end with a page of ratios."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-BENCHMARKS = ("detection", "ingestion")
+from cep_pipeline.cli.options import check_page_file
+
+COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
 
 
 @click.command()
@@ -16,53 +20,85 @@ BENCHMARKS = ("detection", "ingestion")
     "--events",
     multiple=True,
     type=click.Choice(["10000", "100000", "1000000", "5000000"]),
-    help="Length of the detection stream; may be given several times.  [default: 1000000 and 5000000]",
+    default=("1000000",),
+    show_default=True,
+    help="Length of the stock stream for the columnar kernel; may be given several times.",
 )
 @click.option(
-    "--repetitions", type=click.IntRange(min=1), default=7, show_default=True, help="Counted runs of each engine."
+    "--mechanism-events",
+    type=click.Choice(["10000", "100000", "1000000"]),
+    help="Length of the streams for the mechanisms that read event by event.  [default: 100000; W5 and W5n 1000000; "
+    "W6 10000; W7 300000]",
+)
+@click.option(
+    "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
 @click.option("--master", default="local[4]", show_default=True, help="Spark master of the ingestion benchmark.")
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
-def bench(names: tuple[str, ...], events: tuple[str, ...], repetitions: int, master: str, out: Path | None) -> None:
-    """Measure speed, side by side with peers in one run; without NAMES all benchmarks.
+def bench(
+    names: tuple[str, ...],
+    events: tuple[str, ...],
+    mechanism_events: str | None,
+    repetitions: int,
+    data: Path,
+    master: str,
+    out: Path | None,
+) -> None:
+    """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
 
     \b
-      detection   the kernel on W1, W2 and W3, one core, preparation included, beside scalar C++ (where a compiler is)
-                  and DuckDB's bucketed join (where duckdb is installed); all must find the same matches
+      detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
+                  beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed)
+      mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
+      strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
+
+    All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
 
     \b
     Examples:
       cep bench
-      cep bench detection --events 1000000 --repetitions 3 --out benchmarks.md
+      cep bench --out docs/benchmarks.md
+      cep bench detection --events 1000000 --events 5000000 --repetitions 7
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
-    from cep_pipeline.benchmarks.report import machine
+    from cep_pipeline.benchmarks import measure
+    from cep_pipeline.benchmarks.page import Settings, make_page
 
+    if out is not None:
+        check_page_file(out)
+    settings = Settings(
+        names=names or BENCHMARKS,
+        lengths=sorted(map(int, events)),
+        mechanism_length=None if mechanism_events is None else int(mechanism_events),
+        repetitions=repetitions,
+        data=data,
+        master=master,
+    )
     console = Console(stderr=True)
-    sections = [
-        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. Medians of {repetitions} runs of each engine in turn; "
-        "spread = (max - min) / median; ratios are medians of the ratios of runs that followed each other."
-    ]
-    chosen = names or BENCHMARKS
-    if "detection" in chosen:
-        from cep_pipeline.benchmarks.detection import compare_detection, detection_table
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting", total=None)
 
-        comparisons = [
-            comparison
-            for length in events or ("1000000", "5000000")
-            for comparison in compare_detection(int(length), repetitions, console.print)
-        ]
-        sections.append("## Detection: one core, preparation included\n\n" + detection_table(comparisons))
-    if "ingestion" in chosen:
-        from cep_pipeline.benchmarks.ingestion import ingestion_table, measure_ingestion
+        def begin(what: str, steps: int) -> None:
+            shown.reset(task, total=steps, description=what)
 
-        sections.append(
-            "## Ingestion: raw files to published events\n\n"
-            + ingestion_table(measure_ingestion(master, repetitions, console.print))
-        )
-    text = "\n\n".join(sections) + "\n"
-    click.echo(text)
+        progress = measure.Progress(begin, lambda: shown.advance(task))
+        text = make_page(settings, progress, console.print)
+    click.echo(text, nl=False)
     if out is not None:
         out.write_text(text, encoding="utf-8")

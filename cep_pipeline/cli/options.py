@@ -38,6 +38,20 @@ def output_console() -> Console:
 PIPE_WIDTH = 160
 
 
+def check_page_file(path: Path) -> None:
+    """Refuse a page that could not be written, before the work whose result it is to hold.
+
+    Raises
+    ------
+    InputError
+        Another ending than .md, or a folder that is not there.
+    """
+    if path.suffix != ".md":
+        raise InputError(f"{path}: the page is Markdown: name it .md")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things.
 

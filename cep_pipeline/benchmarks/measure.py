@@ -1,0 +1,159 @@
+"""Measuring: engines one after the other, round after round, and every count compared before a time is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from cep_pipeline.benchmarks.report import Timing
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.pattern import Pattern
+
+SLOW_ROUND_S = 4.0
+"""An engine whose run takes longer than this is measured fewer times."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of one engine: seconds of detection alone, and the matches that it found."""
+
+    seconds: float
+    matches: int
+
+
+@dataclass
+class Progress:
+    """Where a benchmark says how far it is.
+
+    Attributes
+    ----------
+    begin
+        Told of a piece of work, and of how many steps it has.
+    advance
+        Told that one step is done.
+    """
+
+    begin: Callable[[str, int], None] = field(default=lambda _text, _steps: None)
+    advance: Callable[[], None] = field(default=lambda: None)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep Arrow from using its thread pool, so that one core is measured."""
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+
+
+def measure_in_turn(
+    engines: Mapping[str, Callable[[], Measurement]],
+    repetitions: int,
+    expected: int | None,
+    what: str,
+    progress: Progress,
+) -> tuple[dict[str, Timing], int]:
+    """Run engines in turn, once without being counted and then several times.
+
+    Parameters
+    ----------
+    engines
+        Name -> a run of it.
+    repetitions
+        Counted rounds; an engine with runs of more than `SLOW_ROUND_S` seconds is run once only.
+    expected
+        The number of matches, where it is known; else that of the first engine.
+    what
+        The work, as an error names it.
+    progress
+        Told of every round.
+
+    Returns
+    -------
+    dict of str to Timing, int
+        Of each engine, and the number of matches that all have found.
+
+    Raises
+    ------
+    CepError
+        An engine found another number of matches.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in engines}
+    slow: set[str] = set()
+    progress.begin(f"{what}: {', '.join(engines)}", repetitions + 1)
+    for repetition in range(repetitions + 1):
+        for name, run in engines.items():
+            if name in slow and repetition > 1:
+                continue
+            measured = run()
+            if expected is None:
+                expected = measured.matches
+            if measured.matches != expected:
+                raise CepError(f"{name} finds {measured.matches:,} matches of {what}, but there are {expected:,}")
+            if repetition:
+                seconds[name].append(measured.seconds)
+            elif measured.seconds > SLOW_ROUND_S:
+                slow.add(name)
+        progress.advance()
+    assert expected is not None
+    return {name: Timing(name, tuple(values)) for name, values in seconds.items()}, expected
+
+
+def planned_orders(patterns: Sequence[Pattern], events: pa.Table, mechanism: str) -> list[Orders]:
+    """For each pattern the orders in which the mechanism is to bind events, by the statistics of the events."""
+    from cep_pipeline.planning import plan_by_strategy
+    from cep_pipeline.statistics import estimate_statistics
+
+    in_order = [pattern.name for pattern in patterns] if MECHANISMS[mechanism].in_pattern_order else []
+    made = plan_by_strategy(patterns, estimate_statistics(patterns, events), in_pattern_order=in_order)
+    return [[clause.order_or_tree for clause in made.for_pattern(pattern.name).clauses] for pattern in patterns]
+
+
+def list_matches(
+    mechanism: str, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters | None = None
+) -> int:
+    """Let a mechanism list all matches of a pattern of one clause, and count them block after block."""
+    counters = Counters() if counters is None else counters
+    return sum(len(block) for block in MECHANISMS[mechanism].find(pattern, orders, events, EVERYTHING, counters))
+
+
+def mechanism_runner(
+    mechanism: str,
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    *,
+    counting: bool = False,
+    counters: Counters | None = None,
+) -> Callable[[], Measurement]:
+    """A function that prepares the events and finds all matches of all patterns, one pattern after the other.
+
+    Making the plan comes before: it is done once for a plan, not once a day; what a mechanism compiles is kept from its
+    first run on. With `counting` matches are counted without being listed, where the mechanism can. What a run counts
+    is added to `counters`.
+    """
+    orders = planned_orders(patterns, events, mechanism)
+    first = patterns[0]
+
+    def run() -> Measurement:
+        counted = Counters()
+        start = time.perf_counter()
+        prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
+        matches = 0
+        for pattern, order in zip(patterns, orders, strict=True):
+            at_once = MECHANISMS[mechanism].count(pattern, order, prepared, counted) if counting else None
+            matches += list_matches(mechanism, pattern, order, prepared, counted) if at_once is None else at_once
+        taken = time.perf_counter() - start
+        if counters is not None:
+            counters.add(counted)
+        return Measurement(taken, matches)
+
+    return run

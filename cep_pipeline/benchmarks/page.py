@@ -1,0 +1,197 @@
+"""The page that `cep bench` makes: what was asked for is measured, and put into words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn, one_core
+from cep_pipeline.benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S, machine_gain, peers_of
+from cep_pipeline.benchmarks.report import Comparison, count_per_s, machine, markdown_table, times_as_fast
+from cep_pipeline.benchmarks.streams import TWIN_LOOKS, Streams
+
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
+"""What can be measured, in the order of the page."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured.
+
+    Attributes
+    ----------
+    names
+        Of `BENCHMARKS`.
+    lengths
+        Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
+    mechanism_length
+        Length of the stock stream and of W5's for the mechanisms that read event by event; None takes theirs.
+    repetitions
+        Counted runs of each engine.
+    data
+        Folder of public data.
+    looks
+        Looks at each sensor of generated readings, where the real ones are not there.
+    master
+        Spark master of ingestion.
+    """
+
+    names: Sequence[str] = BENCHMARKS
+    lengths: Sequence[int] = (1_000_000, 5_000_000)
+    mechanism_length: int | None = None
+    repetitions: int = 5
+    data: Path | None = None
+    looks: int = TWIN_LOOKS
+    master: str = "local[4]"
+
+
+@dataclass
+class _Run:
+    settings: Settings
+    progress: Progress
+    streams: Streams
+    duckdb_per_s: dict[str, float] = field(default_factory=dict)
+
+    def rates(self) -> dict[str, float]:
+        """Workload -> events a second of DuckDB: what detection has measured, or at least W1."""
+        if not self.duckdb_per_s:
+            self.duckdb_per_s = _measure_duckdb(self.settings.lengths[0], self.streams, self.progress)
+        return self.duckdb_per_s
+
+
+def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
+    """Measure what is asked for, and write the page.
+
+    Raises
+    ------
+    CepError
+        An engine found another number of matches than is known, or than the others found.
+    """
+    run = _Run(settings, progress, Streams(settings.data, settings.looks))
+    sections = [_head(settings)]
+    for name in BENCHMARKS:
+        if name in settings.names:
+            report(f"measuring {name}")
+            sections += _SECTIONS[name](run)
+    return "\n\n".join(sections) + "\n"
+
+
+def _head(settings: Settings) -> str:
+    return (
+        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, after one that is not "
+        f"counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; ratios "
+        "are medians of the ratios of runs that followed each other. Every engine must find the same number of "
+        "matches before a time is kept. The machine is shared: the ratios count, not the seconds."
+    )
+
+
+def _detection(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.detection import compare_detection, detection_table, duckdb_rates
+
+    settings = run.settings
+    comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
+    run.duckdb_per_s = duckdb_rates(comparisons)
+    sections = [
+        "## Detection: the columnar kernel on one core\n\n"
+        "Preparation of the events (columns, split by type) is part of the time, making the plan is not. `fused` lists "
+        "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, here one after "
+        f"the other. {run.streams.traffic.description}\n\n{detection_table(comparisons)}"
+    ]
+    if run.duckdb_per_s:
+        sections.append(
+            "## Detection beside engines that are not installed here\n\n"
+            "Their speeds were measured once on another machine, beside DuckDB (`cep_pipeline/benchmarks/"
+            "published.py`); each is given what DuckDB gained since. Where DuckDB does not run a workload, its gain on "
+            "W1 stands for the machine's. A query that is written better now counts in the engines' favour. SQL "
+            "engines count matches, the others build them.\n\n" + _others_table(comparisons, run.duckdb_per_s)
+        )
+    return sections
+
+
+def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
+    longest = {comparison.workload: comparison for comparison in comparisons}  # the last of each is the longest
+    rows = []
+    for workload, comparison in longest.items():
+        ours = comparison.events / comparison.ours.median
+        gain = machine_gain(workload, duckdb_per_s)
+        basis = workload if workload in duckdb_per_s and DUCKDB in EVENTS_PER_S.get(workload, {}) else "W1"
+        for peer in peers_of(workload, duckdb_per_s):
+            assert peer.here_per_s is not None and gain is not None
+            rows.append(
+                [
+                    workload,
+                    peer.engine,
+                    "CEP" if peer.engine in CEP_ENGINES else "SQL",
+                    count_per_s(peer.measured_per_s),
+                    f"{gain:.2f} ({basis})",
+                    count_per_s(peer.here_per_s),
+                    comparison.ours.engine,
+                    count_per_s(ours),
+                    times_as_fast(ours / peer.here_per_s),
+                ]
+            )
+    header = ["workload", "engine", "kind", "events/s there", "DuckDB here / there", "events/s here"]
+    return markdown_table([*header, "beside it", "our events/s", "we are x as fast"], rows)
+
+
+def _mechanisms(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.mechanisms import Lengths, measure_mechanisms, mechanisms_table
+
+    rates = run.rates()
+    length = run.settings.mechanism_length
+    lengths = Lengths() if length is None else Lengths(length, length, length, length)
+    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress, lengths)
+    carried = "carried over as above" if rates else "as measured on another machine, for DuckDB is not installed here"
+    return [
+        "## The mechanisms that read event by event, on one core\n\n"
+        "Each lists all matches; preparation of the events is part of the time, making the plan is not. Beside each "
+        f"the fastest engine for complex event processing that gives the same matches, its speed {carried}. "
+        f"{run.streams.traffic.description}\n\n{mechanisms_table(measured, rates)}"
+    ]
+
+
+def _strategies(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.strategies import measure_strategies, strategies_table
+
+    compared = measure_strategies(run.settings.lengths[0], run.settings.repetitions, run.streams, run.progress)
+    return [
+        "## Other selection strategies without Kleene variables, beside reading the columns\n\n"
+        "One core; the columns are read from a Parquet file that the system has in memory.\n\n"
+        + strategies_table(compared)
+    ]
+
+
+def _ingestion(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.ingestion import ingestion_table, measure_ingestion
+
+    measured = measure_ingestion(run.settings.master, run.settings.repetitions, run.progress)
+    return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
+
+
+_SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
+    "detection": _detection,
+    "mechanisms": _mechanisms,
+    "strategies": _strategies,
+    "ingestion": _ingestion,
+}
+
+
+def _measure_duckdb(length: int, streams: Streams, progress: Progress) -> dict[str, float]:
+    """Events a second of DuckDB on W1 to W4, which is what carries over the speeds of other engines."""
+    from cep_pipeline.benchmarks.peers import duckdb_joins
+    from cep_pipeline.benchmarks.workloads import STOCK, WORKLOADS
+
+    joins = duckdb_joins()
+    if joins is None:
+        return {}
+    rates = {}
+    with one_core():
+        joins.load(streams.table(STOCK, length))
+        for name in ("W1", "W2", "W3", "W4"):
+            known = WORKLOADS[name].matches.get(length)
+            runs: dict[str, Callable[[], Measurement]] = {DUCKDB: partial(joins.run, name)}
+            timings, _ = measure_in_turn(runs, 3, known, f"{name}, {length:,} events", progress)
+            rates[name] = length / timings[DUCKDB].median
+    return rates

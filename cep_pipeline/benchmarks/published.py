@@ -1,0 +1,97 @@
+"""Speeds of other engines on the workloads, as they were measured once, and what they are worth on this machine.
+
+An engine that is not installed here cannot run beside us. It is compared through DuckDB, which ran beside it then and
+runs beside us now: what DuckDB gained from machine and version, the engine is given too. Where DuckDB does not run a
+workload, its gain on W1 stands for the machine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+DUCKDB = "DuckDB, bucketed join"
+POLARS, SPARK = "Polars join_where", "Spark SQL, bucketed join"
+CEP_ENGINES = ("Esper", "UMass SASE", "OpenCEP", "Flink CEP", "Flink SQL")
+"""Engines for complex event processing; the others are SQL engines, which count matches and do not build them."""
+
+EVENTS_PER_S: Mapping[str, Mapping[str, float]] = {
+    "W1": {
+        DUCKDB: 4.3e6,
+        POLARS: 4.6e6,
+        SPARK: 0.7e6,
+        "Esper": 0.55e6,
+        "OpenCEP": 16e3,
+        "UMass SASE": 10e3,
+        "Flink CEP": 1.2e3,
+    },
+    "W2": {DUCKDB: 2.9e6, POLARS: 1.2e6, SPARK: 18e3, "Esper": 0.48e6, "OpenCEP": 40e3, "Flink CEP": 7e3},
+    "W3": {DUCKDB: 1.0e6, SPARK: 11e3, "Esper": 0.23e6, "OpenCEP": 13e3, "Flink CEP": 8e3},
+    "W4": {DUCKDB: 10e6, SPARK: 32e3, "UMass SASE": 25e3, "Flink CEP": 7e3},
+    "W4b": {"UMass SASE": 7e3, "Flink CEP": 4e3},
+    "W5": {"UMass SASE": 0.88e6, "Esper": 0.47e6, "Flink CEP": 39e3, "Flink SQL": 10e3},
+    "W5n": {"UMass SASE": 0.59e6},
+    "W6": {DUCKDB: 41e3, "Esper": 5e3, "OpenCEP": 0.2e3, "Flink CEP": 0.2e3},
+    "W7": {DUCKDB: 1.6e6, "Esper": 66e3, "Flink CEP": 44e3, "UMass SASE": 11e3},
+}
+"""Workload -> engine -> events a second in detection alone, of the engines that give all its matches.
+
+One core of four shared ones, November 2026; streams of 1,000,000 events, for engines that need seconds a match 100,000.
+Esper cannot say W4, and OpenCEP loses matches of it, so that they are not among its engines.
+"""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An engine that was measured elsewhere.
+
+    Attributes
+    ----------
+    engine
+        Its name.
+    measured_per_s
+        Events a second where it was measured.
+    here_per_s
+        Events a second that it would reach here; None where there is no DuckDB here to tell.
+    """
+
+    engine: str
+    measured_per_s: float
+    here_per_s: float | None
+
+
+def peers_of(workload: str, duckdb_per_s: Mapping[str, float]) -> list[Peer]:
+    """The engines that were measured on a workload, from fast to slow, DuckDB itself aside.
+
+    Parameters
+    ----------
+    workload
+        Its name.
+    duckdb_per_s
+        Workload -> events a second of DuckDB's bucketed join here.
+
+    Examples
+    --------
+    >>> [(peer.engine, peer.here_per_s) for peer in peers_of("W5n", {"W1": 8.6e6})]
+    [('UMass SASE', 1180000.0)]
+    """
+    gain = machine_gain(workload, duckdb_per_s)
+    engines = EVENTS_PER_S.get(workload, {})
+    return [
+        Peer(engine, engines[engine], None if gain is None else engines[engine] * gain)
+        for engine in sorted(engines, key=lambda engine: -engines[engine])
+        if engine != DUCKDB
+    ]
+
+
+def best_cep_engine(workload: str, duckdb_per_s: Mapping[str, float]) -> Peer | None:
+    """The fastest engine for complex event processing that was measured on a workload."""
+    return next((peer for peer in peers_of(workload, duckdb_per_s) if peer.engine in CEP_ENGINES), None)
+
+
+def machine_gain(workload: str, duckdb_per_s: Mapping[str, float]) -> float | None:
+    """How many times as fast DuckDB is here as it was there, on this workload or else on W1."""
+    for name in (workload, "W1"):
+        if name in duckdb_per_s and DUCKDB in EVENTS_PER_S.get(name, {}):
+            return duckdb_per_s[name] / EVENTS_PER_S[name][DUCKDB]
+    return None

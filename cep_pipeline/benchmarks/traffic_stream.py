@@ -1,0 +1,90 @@
+"""The traffic stream of W7: a month of road sensors where it is there, else its generated twin."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.events.schema import StreamSchema
+
+MONTH = Path("aarhus_traffic/2014-08.parquet")
+"""The file of readings in the folder of public data."""
+SENSORS, EVERY_S = 449, 300
+SEED = 7
+_FIRST_US = 1_406_865_000_000_000
+_SCHEMA = """\
+name: aarhus_traffic
+timezone: Europe/Copenhagen
+base_type: Reading
+type_attribute: report_id
+timestamp: timestamp
+attributes: {report_id: int64, avg_speed: int64}
+key: [report_id, timestamp]
+source: {format: parquet, path: "{day:%Y-%m}.parquet"}
+"""
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Readings in stream order, and where they are from: one word, and a sentence for a person."""
+
+    events: pa.Table
+    source: str
+    description: str
+
+
+def traffic_schema() -> StreamSchema:
+    """Schema of the readings, raw and generated."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "aarhus_traffic.yaml"
+        path.write_text(_SCHEMA, encoding="utf-8")
+        return StreamSchema.load(path)
+
+
+def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
+    """The month of readings in a folder of public data; where it is missing, a twin with so many looks at each sensor.
+
+    Raises
+    ------
+    InputError
+        The file is there and cannot be read.
+    """
+    if data is not None and (data / MONTH).is_file():
+        from cep_pipeline.events.loading import load_events
+
+        events = load_events(traffic_schema(), [data / MONTH]).events
+        return Traffic(events, "real", f"W7: {events.num_rows:,} readings of the city of Aarhus in August 2014.")
+    events = generate_traffic(looks)
+    return Traffic(events, "generated", f"W7: {events.num_rows:,} generated readings; the real month was not there.")
+
+
+def generate_traffic(looks: int, sensors: int = SENSORS, seed: int = SEED) -> pa.Table:
+    """Readings of all sensors every five minutes: in about half of the looks the speed is the one before.
+
+    Returns
+    -------
+    pyarrow.Table
+        timestamp, seq, report_id and avg_speed (km/h), in stream order.
+    """
+    rng = np.random.default_rng(seed)
+    usual = rng.uniform(20, 90, sensors)
+    speed = np.empty((looks, sensors), np.int64)
+    now = usual.copy()
+    for look in range(looks):
+        changed = rng.random(sensors) < 0.46
+        drawn = now + 0.25 * (usual - now) + rng.normal(0, 9, sensors)
+        now = np.where(changed, np.clip(drawn, 0, 150), now)
+        speed[look] = np.rint(now)
+    timestamp = np.repeat(_FIRST_US + np.arange(looks, dtype=np.int64) * EVERY_S * 1_000_000, sensors)
+    return pa.table(
+        {
+            "timestamp": pa.array(timestamp).cast(pa.timestamp("us", tz="UTC")),
+            "seq": pa.array(np.arange(looks * sensors, dtype=np.int64)),
+            "report_id": pa.array(np.tile(158_000 + np.arange(sensors, dtype=np.int64), looks)),
+            "avg_speed": pa.array(speed.reshape(-1)),
+        }
+    )

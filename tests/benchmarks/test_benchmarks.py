@@ -1,0 +1,158 @@
+"""Benchmarks at sizes of a moment: equal counts are asserted, ratios and bars are what the figures say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.benchmarks.detection import CPP, compare_detection, detection_table, duckdb_rates
+from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
+from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn
+from cep_pipeline.benchmarks.mechanisms import (
+    Lengths,
+    MechanismResult,
+    MechanismResults,
+    measure_mechanisms,
+    mechanisms_table,
+)
+from cep_pipeline.benchmarks.peers import compile_reference, duckdb_joins
+from cep_pipeline.benchmarks.published import DUCKDB, EVENTS_PER_S, best_cep_engine, machine_gain, peers_of
+from cep_pipeline.benchmarks.report import Comparison, Timing
+from cep_pipeline.benchmarks.strategies import SLOWEST, measure_strategies, strategies_table
+from cep_pipeline.benchmarks.streams import Streams
+from cep_pipeline.benchmarks.workloads import WORKLOADS
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.errors import CepError
+from tests.cli.command_line import cep
+
+
+def cells(table: str) -> list[dict[str, str]]:
+    """The rows of a Markdown table by its header."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:1] == "|"]
+    header, _, *rows = lines
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def comparisons() -> list[Comparison]:
+    return compare_detection([10_000], 1, Streams(None, looks=30), Progress(), many=1_000)
+
+
+def test_all_engines_run_side_by_side(comparisons: list[Comparison], tmp_path: Path) -> None:
+    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
+    compiler, duckdb = compile_reference(tmp_path) is not None, duckdb_joins() is not None
+    for comparison in comparisons:
+        engines = {timing.engine for timing in comparison.peers}
+        assert (CPP in engines) == (compiler and comparison.workload != "W7")
+        assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES)
+        assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
+    rows = cells(detection_table(comparisons))
+    assert len(rows) == sum(1 + len(comparison.peers) for comparison in comparisons)
+    assert {row["engine"] for row in rows if row["workload"] == "W4"} >= {"fused", "fused, counting"}
+    if duckdb:
+        assert set(duckdb_rates(comparisons)) == set(DUCKDB_QUERIES)
+
+
+def test_bars_are_for_long_streams_and_judged_by_the_ratio() -> None:
+    def judged(events: int, theirs: float) -> str:
+        comparison = Comparison("W1", events, 5, Timing("fused", (1.0, 1.0)), (Timing(CPP, (theirs, theirs)),))
+        ours, peer = cells(detection_table([comparison]))
+        assert ours["bar"] == ours["we are x as fast"] == ""
+        return peer["bar"]
+
+    assert judged(1_000_000, 1.5) == "1: met"
+    assert judged(1_000_000, 0.5) == "1: MISSED"
+    assert judged(10_000, 0.5) == ""
+
+
+def test_a_wrong_count_ends_the_benchmark() -> None:
+    engines: dict[str, Callable[[], Measurement]] = {
+        "one": lambda: Measurement(0.1, 7),
+        "other": lambda: Measurement(0.1, 8),
+    }
+    with pytest.raises(CepError, match="other finds 8 matches of W0, but there are 7"):
+        measure_in_turn(engines, 3, None, "W0", Progress())
+    with pytest.raises(CepError, match="one finds 7 matches of W0, but there are 9"):
+        measure_in_turn(engines, 3, 9, "W0", Progress())
+
+
+def test_engines_run_in_turn_and_slow_ones_are_counted_once() -> None:
+    ran: list[str] = []
+    steps: list[tuple[str, int]] = []
+
+    def run(name: str, seconds: float) -> Callable[[], Measurement]:
+        def measured() -> Measurement:
+            ran.append(name)
+            return Measurement(seconds, 3)
+
+        return measured
+
+    progress = Progress(lambda what, total: steps.append((what, total)), lambda: ran.append("|"))
+    timings, matches = measure_in_turn({"a": run("a", 0.5), "b": run("b", 60.0)}, 3, 3, "W0", progress)
+    assert "".join(ran) == "ab|ab|a|a|"
+    assert matches == 3 and len(timings["a"].seconds) == 3 and len(timings["b"].seconds) == 1
+    assert steps == [("W0: a, b", 4)]
+
+
+def test_other_engines_are_given_what_duckdb_gained() -> None:
+    w1, w3 = EVENTS_PER_S["W1"][DUCKDB], EVENTS_PER_S["W3"][DUCKDB]
+    rates = {"W1": 2 * w1, "W3": 3 * w3}
+    assert machine_gain("W3", rates) == 3
+    assert machine_gain("W5", rates) == 2  # no DuckDB there: the machine's, by W1
+    assert machine_gain("W5", {}) is None
+    assert [(p.engine, p.here_per_s) for p in peers_of("W5n", rates)] == [("UMass SASE", 2 * 0.59e6)]
+    assert [p.here_per_s for p in peers_of("W5n", {})] == [None]
+    best = best_cep_engine("W1", rates)
+    assert best is not None and (best.engine, best.here_per_s) == ("Esper", 1.1e6)  # the faster Polars is none
+    assert best_cep_engine("W0", rates) is None
+
+
+def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
+    measured = MechanismResults(
+        (
+            MechanismResult("W5", 1_000_000, 969, Timing("nfab", (0.05,)), 12),
+            MechanismResult("W1", 100_000, 163_430, Timing("eager", (1.0,)), 5_000),
+        ),
+        {("nfab", "W1"): "the strategy", ("nfab", "W2"): "the strategy"},
+    )
+    table = mechanisms_table(measured, {"W1": EVENTS_PER_S["W1"][DUCKDB]})
+    w5, w1 = cells(table)
+    assert (w5["fastest CEP engine"], w5["we are x as fast"], w5["bar"]) == ("UMass SASE", "22.7", "20: met")
+    assert (w1["fastest CEP engine"], w1["bar"]) == ("Esper", "1: MISSED")
+    assert "Not run: `nfab` on W1, W2 (the strategy)." in table
+
+
+def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() -> None:
+    lengths = Lengths(stock=2_000, sase=10_000, traffic=2_000, many=200)
+    measured = measure_mechanisms(1, Streams(None, looks=30), Progress(), lengths)
+    run = {(result.timing.engine, result.workload) for result in measured.results}
+    others = {name for name in MECHANISMS if name != "fused"}
+    assert run | set(measured.refused) == {(name, workload) for name in others for workload in WORKLOADS}
+    assert not run & set(measured.refused)
+
+
+def test_strategies_are_beside_reading() -> None:
+    compared = measure_strategies(10_000, 1, Streams(None), Progress())
+    assert len(compared) == 4 and all(comparison.matches for comparison in compared)
+    slow = Comparison("s", 10, 1, Timing("nfab", (4.0,)), (Timing("reading the columns", (1.0,)),))
+    assert [row["bar"] for row in cells(strategies_table([slow]))] == [f"{SLOWEST:g}: MISSED"]
+
+
+def test_the_command_writes_a_page(tmp_path: Path) -> None:
+    arguments = ("bench", "strategies", "mechanisms", "--events", "10000", "--mechanism-events", "10000")
+    done = cep(*arguments, "--repetitions", "1", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
+    assert done.code == 0, done.errors
+    page = (tmp_path / "page.md").read_text()
+    assert done.output == page
+    assert page.startswith("# Benchmarks\n\nMade by `cep bench` on ")
+    assert page.index("## The mechanisms that read event by event") < page.index("## Other selection strategies")
+    assert "## Ingestion" not in page
+
+
+@pytest.mark.parametrize(("name", "words"), [("page.txt", "name it .md"), ("none/page.md", "there is no folder none")])
+def test_a_page_that_cannot_be_written_is_refused_at_once(name: str, words: str, tmp_path: Path) -> None:
+    done = cep("bench", "strategies", "--out", name, folder=tmp_path)
+    assert done.code == 2
+    assert words in done.errors
