@@ -111,8 +111,24 @@ def _find_nfab(
     yield from find_runs(pattern, orders, events, owned, counters)
 
 
+def _check_evaluation_tree(pattern: Pattern) -> None:
+    from cep_pipeline.detection.evaluation_tree.find import refuse_unsupported
+
+    refuse_unsupported(pattern)
+
+
+def _find_evaluation_tree(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    """Clause after clause, each with a tree of its own; an order is a left-deep tree."""
+    from cep_pipeline.detection.evaluation_tree.find import find_by_trees
+
+    yield from find_by_trees(pattern, orders, events, owned, counters)
+
+
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused),
+    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True),
 }
 """The evaluation mechanisms by name, from fast to slow."""

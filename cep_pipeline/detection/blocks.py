@@ -36,6 +36,10 @@ class MatchBlock:
     def __len__(self) -> int:
         return int(self.rows.shape[1])
 
+    def take(self, keep: Array) -> MatchBlock:
+        """The matches where `keep`, bool of shape (n,), is true."""
+        return self if keep.all() else MatchBlock(self.clause, self.rows[:, keep])
+
     def rows_of(self, variable: str) -> Array:
         """The events that `variable` binds, int32 of shape (n,)."""
         for position, positive in enumerate(self.clause.positive):
@@ -74,6 +78,15 @@ class ListBlock:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def take(self, keep: Array) -> ListBlock:
+        """The matches where `keep`, bool of shape (n,), is true."""
+        if keep.all():
+            return self
+        sizes = np.diff(self.offsets)
+        elements = np.repeat(keep, sizes)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes[keep])))
+        return ListBlock(self.clause, offsets, self.rows[elements], self.variables[elements])
 
     @classmethod
     def of(cls, block: MatchBlock) -> ListBlock:

@@ -22,7 +22,7 @@ from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning import Plan
 from tests.answers import from_tables
 from tests.oracle import OracleMatch
-from tests.pattern_strategies import FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
+from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, WHOLE_LANGUAGE, Features, Statement, statements
 from tests.streams import stream_schema
 
 
@@ -40,6 +40,7 @@ def is_run_of_single_events(pattern: Pattern) -> bool:
 
 MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
     "fused": is_of_any_match,
+    "evaluation_tree": is_of_any_match,
     "nfab": is_run_of_single_events,
 }
 """The patterns that a mechanism must run."""
@@ -53,6 +54,7 @@ DRAWN: Mapping[str, Sequence[Features]] = {
         replace(FIRST_SLICE, nested=True, negation=True, kleene=True, max_operands=3, max_condition_variables=3),
         replace(FIRST_SLICE, negation=True, kleene=True, count_windows=True, max_operands=3, max_condition_variables=3),
     ),
+    "evaluation_tree": (ANY_MATCH_LANGUAGE,),
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
     ),
@@ -60,6 +62,9 @@ DRAWN: Mapping[str, Sequence[Features]] = {
 """What random statements that a mechanism must run may use: one of these."""
 ANY_MATCH = tuple(name for name, drawn in DRAWN.items() if all(f.strategies == ("skip_till_any_match",) for f in drawn))
 """The mechanisms that are drawn statements under skip_till_any_match, where a condition only selects among matches."""
+
+RUN_TREES = ("evaluation_tree",)
+"""The mechanisms that run any tree; the others refuse one by name."""
 
 
 def drawn(data: st.DataObject, mechanism: str, **changes: bool) -> Statement:

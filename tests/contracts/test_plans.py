@@ -11,6 +11,7 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import PLANNERS
 from tests.answers import comparable
 from tests.contracts.mechanisms import (
+    RUN_TREES,
     answer,
     drawn,
     many_orders,
@@ -22,6 +23,7 @@ from tests.contracts.mechanisms import (
 )
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+from tests.tree_plans import many_trees
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
@@ -53,3 +55,20 @@ def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream
             continue
         assert comparable(answer(mechanism, pattern, table, order)) == expected
         assert match_ids(mechanism, pattern, table, order) == ids
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), stream_rows=rows())
+def test_no_tree_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    expected = comparable(evaluate([pattern], table))
+    ids = match_ids(mechanism, pattern, table)
+    for tree in many_trees(planned(pattern, table, "trivial", mechanism), seed=data.draw(st.integers(0, 99))):
+        if mechanism not in RUN_TREES and any(clause.tree is not None for clause in tree.patterns[0].clauses):
+            if stream_rows:  # without events nothing is run
+                with pytest.raises(PlanError, match=f"by the tree .*; {mechanism} runs orders only"):
+                    answer(mechanism, pattern, table, tree)
+            continue
+        assert comparable(answer(mechanism, pattern, table, tree)) == expected
+        assert match_ids(mechanism, pattern, table, tree) == ids

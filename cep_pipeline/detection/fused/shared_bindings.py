@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.blocks import Block, MatchBlock
 
 
 def without_earlier(run: Iterable[Block], others: Sequence[Iterable[Block]]) -> Iterator[Block]:
@@ -30,7 +29,7 @@ def without_earlier(run: Iterable[Block], others: Sequence[Iterable[Block]]) -> 
             continue
         kept = np.array([binding not in known for binding in _bindings(block)], dtype=bool)
         if kept.any():
-            yield _those(block, kept)
+            yield block.take(kept)
 
 
 def _bindings(block: Block) -> Iterator[bytes]:
@@ -40,12 +39,3 @@ def _bindings(block: Block) -> Iterator[bytes]:
         return
     for start, end in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
         yield block.rows[start:end].tobytes() + block.variables[start:end].tobytes()
-
-
-def _those(block: Block, kept: Array) -> Block:
-    if isinstance(block, MatchBlock):
-        return MatchBlock(block.clause, block.rows[:, kept])
-    sizes = np.diff(block.offsets)
-    elements = np.repeat(kept, sizes)
-    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes[kept])))
-    return ListBlock(block.clause, offsets, block.rows[elements], block.variables[elements])

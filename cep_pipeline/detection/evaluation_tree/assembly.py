@@ -1,0 +1,251 @@
+"""A tree plan as the kernel reads it: which node tests what, and where instances can still be joined.
+
+Every node holds the instances of its variables. Conditions belong to the lowest node that has all their variables. Of
+the pairs of ordered variables a join tests those that neither follow from others nor from the bounds of its scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.instances.program import Moment, Program
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
+
+
+@dataclass(frozen=True, eq=False)
+class Assembly:
+    """A tree over the positive variables of a clause.
+
+    Positive variables are numbered in pattern order, the negated ones behind them. Node i is the leaf of variable i as
+    far as there are positive variables; the joins follow, each behind the nodes that it joins, the root last.
+
+    Attributes
+    ----------
+    pattern, clause, tree
+        The tree has each positive variable of the clause once.
+    """
+
+    pattern: Pattern
+    clause: Clause
+    tree: Tree
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of each variable."""
+        return {variable.name: n for n, variable in enumerate((*self.clause.positive, *self.clause.negated))}
+
+    @cached_property
+    def nodes(self) -> tuple[Tree, ...]:
+        """The nodes by number."""
+        return (*(v.name for v in self.clause.positive), *(n for n in nodes_of(self.tree) if isinstance(n, Join)))
+
+    @cached_property
+    def members(self) -> tuple[tuple[int, ...], ...]:
+        """The variables of each node, ascending."""
+        return tuple(tuple(sorted(self.numbers[name] for name in leaves_of(node))) for node in self.nodes)
+
+    @cached_property
+    def parents(self) -> tuple[int, ...]:
+        """The parent of each node; -1 of the root."""
+        found = [-1] * len(self.nodes)
+        number = {node: n for n, node in enumerate(self.nodes)}
+        for n, node in enumerate(self.nodes):
+            if isinstance(node, Join):
+                found[number[node.left]] = found[number[node.right]] = n
+        return tuple(found)
+
+    @cached_property
+    def siblings(self) -> tuple[int, ...]:
+        """The node that each is joined with; -1 of the root."""
+        return tuple(
+            -1 if parent < 0 else next(s for s, p in enumerate(self.parents) if p == parent and s != node)
+            for node, parent in enumerate(self.parents)
+        )
+
+    @property
+    def root(self) -> int:
+        return len(self.nodes) - 1
+
+    def lowest(self, variables: Iterable[int]) -> int:
+        """The lowest node that has all these variables."""
+        wanted = set(variables)
+        return min(
+            (n for n in range(len(self.nodes)) if wanted <= set(self.members[n])), key=lambda n: len(self.members[n])
+        )
+
+    def groups(self, program: Program) -> list[int]:
+        """The groups of conjuncts: of nodes, of elements that continue a list, of those that begin one, of negation.
+
+        Those of a node are the conjuncts that it is the lowest to have all variables of.
+        """
+        names = [frozenset(leaves_of(node)) for node in self.nodes]
+        known = [Moment(own, own) for own in names]
+        found = []
+        for node, own in enumerate(self.nodes):
+            if isinstance(own, Join):
+                sides = [known[other] for other, parent in enumerate(self.parents) if parent == node]
+                found.append(program.group(known[node], sides))
+            else:
+                kleene = self.clause.by_name[own].kleene
+                found.append(program.group(known[node], (Moment(names[node]) if kleene else known[node],)))
+        lists = [Moment(frozenset((variable.name,))) for variable in self.clause.positive]
+        for variable, moment in zip(self.clause.positive, lists, strict=True):
+            found.append(program.element_group(variable.name, moment) if variable.kleene else -1)
+        for moment in lists:
+            found.append(program.group(moment))
+        return found + [program.rejecting_group(variable.name) for variable in self.clause.negated]
+
+    def rejects_early(self, variable: Variable) -> bool:
+        """Whether a negated variable can reject partial matches: what is rejected does not depend on what follows.
+
+        With nothing before it or nothing after it the window of the whole match decides; under TIES ANY an event that
+        comes later may still be before those that have been.
+        """
+        between = self.clause.predecessors(variable.name) and self.clause.successors(variable.name)
+        return bool(between) and self.pattern.ties is not Ties.ANY
+
+    @cached_property
+    def rejecting_at(self) -> tuple[int, ...]:
+        """For each negated variable its node: the lowest that has all that an event must be compared with."""
+        return tuple(
+            self.lowest(self._compared_with(variable)) if self.rejects_early(variable) else self.root
+            for variable in self.clause.negated
+        )
+
+    def _compared_with(self, negated: Variable) -> set[int]:
+        names = {v.name for v in (*self.clause.predecessors(negated.name), *self.clause.successors(negated.name))}
+        for conjunct in self.clause.conjuncts:
+            if negated.name in conjunct.variables:
+                names |= conjunct.variables - {negated.name}
+        return {self.numbers[name] for name in names} | set(self.excluded_by(negated))
+
+    def excluded_by(self, negated: Variable) -> tuple[int, ...]:
+        """The positive variables that may bind the very event that would reject."""
+        return tuple(n for n, other in enumerate(self.clause.positive) if self._may_be_one(negated, other))
+
+    def _may_be_one(self, one: Variable, other: Variable) -> bool:
+        """Whether two variables may bind one event as far as types and order say."""
+        same = one.event_type == other.event_type or self.pattern.base_type in (one.event_type, other.event_type)
+        return same and (self.pattern.ties is Ties.ANY or not self._ordered(one.name, other.name))
+
+    def _ordered(self, one: str, other: str) -> bool:
+        return bool({(one, other), (other, one)} & self.clause.precedence)
+
+    @cached_property
+    def stored(self) -> tuple[bool, ...]:
+        """Whether an instance of each node can be joined later: some event of the other side may come after it."""
+        return tuple(
+            sibling >= 0 and any(self._may_come_last(own, self.members[node]) for own in self.members[sibling])
+            for node, sibling in enumerate(self.siblings)
+        )
+
+    def _may_come_last(self, variable: int, others: Sequence[int]) -> bool:
+        """Whether an event of the variable can come later in the stream than those of the others."""
+        if self.pattern.ties is Ties.ANY:
+            return True
+        name = self.clause.positive[variable].name
+        return not any((name, self.clause.positive[other].name) in self.clause.precedence for other in others)
+
+    def words(self, program: Program) -> Array:
+        """int64: all of it in one array, which `kernel.Layout` reads."""
+        nodes, positive, negated = range(len(self.nodes)), self.clause.positive, self.clause.negated
+        clause = self.clause
+        writer = _Writer()
+        writer.put(self.parents)
+        writer.put(self.siblings)
+        writer.put(self.stored)
+        writer.put(variable.kleene for variable in positive)
+        writer.put_lists(self.members)
+        writer.put_lists([m for m, at in enumerate(self.rejecting_at) if at == node] for node in nodes)
+        writer.put_lists(
+            self._ascent(node, variable) if variable in self.members[node] else ()
+            for node, variable in product(nodes, range(len(positive)))
+        )
+        writer.put_lists([self.numbers[v.name] for v in clause.predecessors(n.name)] for n in negated)
+        writer.put_lists([self.numbers[v.name] for v in clause.successors(n.name)] for n in negated)
+        writer.put_lists(map(self.excluded_by, negated))
+        writer.put(self.pattern.ties is Ties.ANY or not clause.successors(n.name) for n in negated)
+        writer.put(self.groups(program))
+        return writer.array()
+
+    def _ascent(self, node: int, variable: int) -> list[int]:
+        """What a join of an instance of `node`, whose newest event is of `variable`, with a stored one has to look at.
+
+        First whether there can be any (1 or 0). Then, each with its length before it: the own variables that bound the
+        scan from below (some event of the other side comes after theirs) and from above (all come before theirs), the
+        pairs whose order is tested, and the pairs that must be told apart. A pair is two words.
+        """
+        sibling = self.siblings[node]
+        if sibling < 0:
+            return [0]
+        own, others = self.members[node], self.members[sibling]
+        before = self.precedes
+        lower = [x for x in own if any(before[x, y] for y in others)]
+        upper = [x for x in own if all(before[y, x] for y in others)]
+        both = (*own, *others)
+        single = not self.clause.positive[variable].kleene
+        needed = []
+        for x, y in (*product(own, others), *product(others, own)):
+            if not before[x, y] or any(before[x, z] and before[z, y] for z in both):
+                continue
+            if (x in own and self.bounded_by_last(sibling)) or y in upper:
+                continue
+            if y == variable and single and self.pattern.ties is not Ties.STRICT:
+                continue
+            needed.append((x, y))
+        distinct = [
+            (x, y)
+            for x, y in product(own, others)
+            if not (x == variable and single) and self._may_be_one(self.clause.positive[x], self.clause.positive[y])
+        ]
+        flat_needed = [word for pair in needed for word in pair]
+        flat_distinct = [word for pair in distinct for word in pair]
+        possible = int(self._may_come_last(variable, others))
+        words = [possible]
+        for part in (lower, upper):
+            words += [len(part), *part]
+        for pairs, flat in ((needed, flat_needed), (distinct, flat_distinct)):
+            words += [len(pairs), *flat]
+        return words
+
+    def bounded_by_last(self, node: int) -> bool:
+        """Whether the last event of an instance is its only one."""
+        return len(self.members[node]) == 1 and not self.clause.positive[self.members[node][0]].kleene
+
+    @cached_property
+    def precedes(self) -> Array:
+        """bool, shape (positive variables, positive variables): what comes before what."""
+        size = len(self.clause.positive)
+        found = np.zeros((size, size), dtype=bool)
+        for one, other in self.clause.precedence:
+            if self.numbers[one] < size and self.numbers[other] < size:
+                found[self.numbers[one], self.numbers[other]] = True
+        return found
+
+
+class _Writer:
+    """Parts of one int64 array, found through their places at its beginning."""
+
+    def __init__(self) -> None:
+        self.parts: list[list[int]] = []
+
+    def put(self, numbers: Iterable[int]) -> None:
+        self.parts.append([int(number) for number in numbers])
+
+    def put_lists(self, lists: Iterable[Iterable[int]]) -> None:
+        """Lists of numbers: where each begins (and the last ends) in the next part, and that part."""
+        held = [list(map(int, numbers)) for numbers in lists]
+        self.put(np.cumsum([0, *map(len, held)]))
+        self.put(number for numbers in held for number in numbers)
+
+    def array(self) -> Array:
+        places = np.cumsum([len(self.parts), *map(len, self.parts)])[:-1]
+        return np.array([*places, *(number for part in self.parts for number in part), 0], np.int64)
