@@ -209,6 +209,10 @@ def _drop_oldest(folder: Path) -> None:
             Path(entry.path).unlink(missing_ok=True)
 
 
+LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "log", "fmod")
+"""Functions of the C library that compiled code may call: loaded code finds none by itself."""
+
+
 @cache
 def _llvm() -> Any:
     try:
@@ -217,6 +221,9 @@ def _llvm() -> Any:
         raise InputError("the fused mechanism needs llvmlite: install the package with its dependencies") from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    process = ctypes.CDLL(None)
+    for name in LIBRARY_FUNCTIONS:
+        llvm.add_symbol(name, ctypes.cast(getattr(process, name), ctypes.c_void_p).value)
     return llvm
 
 

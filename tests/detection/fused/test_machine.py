@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -120,3 +122,16 @@ def test_a_task_runs_the_code_that_the_driver_compiled(
 def test_a_pattern_of_one_event_needs_no_code() -> None:
     pattern = pattern_of("PATTERN A a WITHIN 1 second")
     assert shapes_of(pattern, pattern.clauses[0], "a") == frozenset()
+
+
+def test_loaded_code_finds_functions_of_the_c_library() -> None:
+    ir = """
+    declare double @log(double)
+    define double @natural(double %x) {
+      %result = call double @log(double %x)
+      ret double %result
+    }
+    """
+    loaded = machine.load(machine.compile_ir(ir))
+    function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(loaded.engine.get_function_address("natural"))
+    assert function(math.e) == 1.0
