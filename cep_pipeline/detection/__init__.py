@@ -126,9 +126,25 @@ def _find_evaluation_tree(
     yield from find_by_trees(pattern, orders, events, owned, counters)
 
 
+def _check_eager_nfa(pattern: Pattern) -> None:
+    from cep_pipeline.detection.eager_nfa.support import refuse_unsupported
+
+    refuse_unsupported(pattern)
+
+
+def _find_eager_nfa(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    """Clause after clause; a node is a state of the automaton, by what it has bound."""
+    from cep_pipeline.detection.eager_nfa.run import find_eagerly
+
+    yield from find_eagerly(pattern, orders, events, owned, counters)
+
+
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused),
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree),
+    "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True),
 }
 """The evaluation mechanisms by name, from fast to slow."""

@@ -18,7 +18,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import in_pattern_order
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns import Pattern
-from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.patterns.pattern import Strategy, Ties
 from cep_pipeline.planning import Plan
 from tests.answers import from_tables
 from tests.oracle import OracleMatch
@@ -31,6 +31,11 @@ def is_of_any_match(pattern: Pattern) -> bool:
     return pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
 
 
+def is_of_any_match_without_ties(pattern: Pattern) -> bool:
+    """Anything under skip_till_any_match but TIES ANY."""
+    return is_of_any_match(pattern) and pattern.ties is not Ties.ANY
+
+
 def is_run_of_single_events(pattern: Pattern) -> bool:
     """A chain or an AND of single events, or an OR of such, under a strategy of the page's section 4."""
     return (
@@ -41,6 +46,7 @@ def is_run_of_single_events(pattern: Pattern) -> bool:
 MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
     "fused": is_of_any_match,
     "evaluation_tree": is_of_any_match,
+    "eager_nfa": is_of_any_match_without_ties,
     "nfab": is_run_of_single_events,
 }
 """The patterns that a mechanism must run."""
@@ -55,6 +61,10 @@ DRAWN: Mapping[str, Sequence[Features]] = {
         replace(FIRST_SLICE, negation=True, kleene=True, count_windows=True, max_operands=3, max_condition_variables=3),
     ),
     "evaluation_tree": (ANY_MATCH_LANGUAGE,),
+    "eager_nfa": (
+        replace(ANY_MATCH_LANGUAGE, ties=("ARRIVAL", "STRICT"), output=False, consume=False),
+        replace(ANY_MATCH_LANGUAGE, ties=("ARRIVAL", "STRICT"), negation=False, max_operands=4),
+    ),
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
     ),

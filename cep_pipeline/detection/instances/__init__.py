@@ -45,7 +45,9 @@ from cep_pipeline.detection.instances.cell_ring import RING_WORDS, CellRing
 from cep_pipeline.detection.instances.program import CODE_WORDS, NOTHING, Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
-KERNEL_SOURCES = tuple(f"{__name__}.{module}" for module in ("cells", "codes", "interpreter", "pointers", "rules"))
+KERNEL_SOURCES = tuple(
+    f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "pointers", "rules")
+)
 """Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""
 
 __all__ = [

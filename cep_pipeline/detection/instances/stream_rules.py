@@ -17,7 +17,8 @@ from cep_pipeline.detection.fused.views import clock_of, rows_below
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.event_columns import all_rows
 from cep_pipeline.detection.instances.program import Program
-from cep_pipeline.detection.nfab.stream import everything, instants_of
+from cep_pipeline.detection.nfab.stream import everything
+from cep_pipeline.detection.partitions import partitions_of
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -56,12 +57,10 @@ class StreamRules:
             width = min(window.time_us, LONGEST_WINDOW)
             view = everything(events)
             return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
-        instants, rows = instants_of(self.pattern, events), all_rows(events)
-        floor, ceiling = instants.first_row_within(rows), instants.end_row_within(rows) - 1
-        if instants.place is not None:  # an event without a partition is alone
-            alone = instants.place < 0
-            floor, ceiling = np.where(alone, rows, floor), np.where(alone, rows, ceiling)
-        return floor.astype(np.int32), ceiling.astype(np.int32)
+        assert window.events is not None
+        partitions, rows, width = partitions_of(events, self.pattern.partition_by), all_rows(events), window.events - 1
+        ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)
+        return partitions.rows_back(rows, width).astype(np.int32), ceiling.astype(np.int32)
 
     def _order(self) -> tuple[Array, Array]:
         rows = all_rows(self.events)

@@ -1,0 +1,288 @@
+"""The loop of the eager NFA over events, written in Numba. Imported only where it is compiled; `run.py` calls it.
+
+An instance is `stride` int32s: its first row, and its slots, behind which is room for those of negated variables. The
+instances of a state lie one after another in the order of their creation. An event that meets something full is undone.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from cep_pipeline.detection.eager_nfa.codes import (
+    ADDRESS,
+    APPENDS,
+    BEGINS,
+    BUDGET,
+    CAPACITY,
+    COUNT,
+    COUNTED,
+    COUNTS,
+    EDGE_STARTS,
+    EDGE_WORDS,
+    EDGES,
+    FINAL,
+    FINAL_GROUP,
+    FINISHED,
+    FITS,
+    FOUND_FULL,
+    FULL_STATE,
+    GO_ON,
+    GROUP,
+    HAS_LISTS,
+    KIND,
+    LATEST,
+    LATEST_END,
+    LATESTS,
+    LIMIT,
+    LIVES,
+    LIVES_BYTES,
+    OLD_COUNT,
+    PENDING,
+    PLACE,
+    PROGRAM,
+    RELEVANT,
+    RELEVANT_COUNT,
+    REPORTED_FROM,
+    RING_FULL,
+    SLOT,
+    SOURCE,
+    STATE_FULL,
+    STATE_WORDS,
+    STATES,
+    STORES,
+    STRIDE,
+    TARGET,
+    TOUCHED,
+)
+from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, forget_cells
+from cep_pipeline.detection.instances.finished import Found, add_match, found_at
+from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
+from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
+from cep_pipeline.detection.instances.rules import Rules, last_row, rejected, rules_at
+
+
+def read_events(words: Any) -> int:
+    """Read events until all are read, something is full, or there is much to drain.
+
+    Returns
+    -------
+    int
+        What to do, by `codes.py`.
+    """
+    code, rules = code_at(words, PROGRAM), rules_at(words, PROGRAM + 11)
+    cells, found = cells_at(words, PROGRAM + 26), found_at(words, PROGRAM + 35)
+    relevant, fits = int32_at(words[RELEVANT]), uint8_at(words[FITS])
+    edges, edge_starts, states = int64_at(words[EDGES]), int64_at(words[EDGE_STARTS]), int64_at(words[STATES])
+    pending = int64_at(words[PENDING])
+    place = words[PLACE]
+    while place < words[RELEVANT_COUNT]:
+        if 2 * found.used[1] > found.capacity or words[BUDGET] < 0:
+            words[PLACE] = place
+            return GO_ON
+        row = relevant[place]
+        tested, matches, elements, made = code.counts[0], found.used[0], found.used[1], cells.ends[1]
+        if words[HAS_LISTS]:
+            forget_cells(cells, row, rules.ceiling)
+        result = FINISHED
+        for slot in range(rules.positive):
+            if not fits[slot * rules.size + row]:
+                continue
+            first_cell = -1
+            for edge in range(edge_starts[slot], edge_starts[slot + 1]):
+                at = edge * EDGE_WORDS
+                if edges[at + KIND] == BEGINS and first_cell < 0:
+                    first_cell = append(cells, slot, -1, row, row)
+                    if first_cell < 0:
+                        result = RING_FULL
+                        break
+                result = _follow_edge(words, code, rules, cells, found, edges, at, place, row, first_cell)
+                if result != FINISHED:
+                    break
+            if result != FINISHED:
+                break
+        for slot in range(rules.positive):
+            if fits[slot * rules.size + row]:
+                _settle(words, rules, edges, edge_starts, states, pending, slot, place, row, result == FINISHED)
+        if result != FINISHED:
+            code.counts[0] = tested
+            found.used[0] = matches
+            found.used[1] = elements
+            cells.ends[1] = made
+            words[PLACE] = place
+            return result
+        place += 1
+    words[PLACE] = place
+    return FINISHED
+
+
+@njit(error_model="numpy")
+def _follow_edge(
+    words: Any,
+    code: Code,
+    rules: Rules,
+    cells: Cells,
+    found: Found,
+    edges: Any,
+    at: int,
+    place: int,
+    row: int,
+    first_cell: int,
+) -> int:
+    """Try an event on all instances in the source of an edge."""
+    states = int64_at(words[STATES])
+    source, target = edges[at + SOURCE] * STATE_WORDS, edges[at + TARGET] * STATE_WORDS
+    slot, kind, group = edges[at + SLOT], edges[at + KIND], edges[at + GROUP]
+    stores, final = edges[at + STORES], edges[at + FINAL] != 0 and row >= words[REPORTED_FROM]
+    stride = words[STRIDE]
+    if states[source + TOUCHED] == place:
+        count = states[source + OLD_COUNT]
+    else:
+        count = states[source + COUNT]
+        if count >= states[source + LIMIT]:
+            count = _bury(rules, states, source, stride, row)
+    instances = int32_at(states[source + ADDRESS])
+    if states[target + TOUCHED] != place:
+        states[target + TOUCHED] = place
+        states[target + OLD_COUNT] = states[target + COUNT]
+    kept = states[target + COUNT]
+    empty = edges[at + SOURCE] == 0
+    floor = 0 if empty else rules.floor[row]
+    key = rules.keys[row] if rules.agreeing else 0
+    agreeing = rules.agreeing != 0 and not empty
+    if agreeing and key < 0:
+        return FINISHED
+    words[BUDGET] -= count
+    candidates = 0
+    passes = 0
+    result = FINISHED
+    new = first_cell if kind == BEGINS else row
+    for number in range(count):
+        base = number * stride
+        first = instances[base]
+        if first < floor or (agreeing and rules.keys[first] != key):
+            continue
+        if edges[at + LATEST] < edges[at + LATEST_END] and not _comes_after(
+            words, rules, cells, edges, at, instances, base + 1, row
+        ):
+            continue
+        candidates += 1
+        own = base + 1 + slot
+        old = instances[own]
+        if kind == APPENDS:
+            new = append(cells, slot, old, row, row)
+            if new < 0:
+                result = RING_FULL
+                break
+        instances[own] = new
+        used = False
+        if empty:
+            instances[base] = row
+            first = row
+        if group_holds(code, cells, group, instances, base + 1):
+            passes += 1
+            if stores:
+                if kept == states[target + CAPACITY]:
+                    words[FULL_STATE] = edges[at + TARGET]
+                    instances[own] = old
+                    result = STATE_FULL
+                    break
+                copies = int32_at(states[target + ADDRESS])
+                to = kept * stride
+                for word in range(rules.positive + 1):
+                    copies[to + word] = instances[base + word]
+                kept += 1
+                used = True
+            if (
+                final
+                and _is_match(code, rules, cells, edges[at + FINAL_GROUP], instances, base + 1, first, row)
+                and not add_match(found, rules, cells, instances, base + 1)
+            ):
+                instances[own] = old
+                result = FOUND_FULL
+                break
+        instances[own] = old
+        if kind == APPENDS and not used:
+            drop_newest(cells)
+    pending = int64_at(words[PENDING])
+    counts = at // EDGE_WORDS * COUNTS
+    pending[counts] = candidates
+    pending[counts + 1] = passes
+    pending[counts + 2] = kept - states[target + COUNT]
+    states[target + COUNT] = kept
+    return result
+
+
+@njit(error_model="numpy")
+def _is_match(code: Code, rules: Rules, cells: Cells, group: int, slots: Any, base: int, first: int, last: int) -> bool:
+    """Whether an instance that has bound everything is a match if its lists are left as they are."""
+    if not group_holds(code, cells, group, slots, base):
+        return False
+    return rules.negations == 0 or not rejected(rules, code, cells, slots, base, first, last)
+
+
+@njit(error_model="numpy")
+def _comes_after(words: Any, rules: Rules, cells: Cells, edges: Any, at: int, slots: Any, base: int, row: int) -> bool:
+    """Whether an event is after those of the variables that come directly before."""
+    latests = int64_at(words[LATESTS])
+    for number in range(edges[at + LATEST], edges[at + LATEST_END]):
+        if last_row(rules, cells, slots, base, latests[number]) >= rules.reach[row]:
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def _bury(rules: Rules, states: Any, state: int, stride: int, row: int) -> int:
+    """Remove the instances of a state whose window has ended; returns how many are left."""
+    instances = int32_at(states[state + ADDRESS])
+    left = 0
+    for number in range(states[state + COUNT]):
+        base = number * stride
+        if rules.ceiling[instances[base]] < row:
+            continue
+        if left < number:
+            to = left * stride
+            for word in range(rules.positive + 1):
+                instances[to + word] = instances[base + word]
+        left += 1
+    states[state + COUNT] = left
+    states[state + LIMIT] = max(64, 2 * left)
+    return left
+
+
+@njit(error_model="numpy")
+def _settle(
+    words: Any,
+    rules: Rules,
+    edges: Any,
+    edge_starts: Any,
+    states: Any,
+    pending: Any,
+    slot: int,
+    place: int,
+    row: int,
+    done: bool,
+) -> None:
+    """Count what an event did along the edges of a variable, or undo it."""
+    counted, stride = int64_at(words[COUNTED]), words[STRIDE]
+    for edge in range(edge_starts[slot], edge_starts[slot + 1]):
+        for count in range(edge * COUNTS, (edge + 1) * COUNTS):
+            if done:
+                counted[count] += pending[count]
+            pending[count] = 0
+        state = edges[edge * EDGE_WORDS + TARGET]
+        target = state * STATE_WORDS
+        if states[target + TOUCHED] != place:
+            continue
+        states[target + TOUCHED] = -1
+        if not done:
+            states[target + COUNT] = states[target + OLD_COUNT]
+            continue
+        if states[target + COUNT] > states[target + OLD_COUNT]:
+            instances = int32_at(states[target + ADDRESS])
+            lives = int32_at(words[LIVES] + state * words[LIVES_BYTES])
+            lives[row] += states[target + COUNT] - states[target + OLD_COUNT]
+            for number in range(states[target + OLD_COUNT], states[target + COUNT]):
+                lives[rules.ceiling[instances[number * stride]] + 1] -= 1

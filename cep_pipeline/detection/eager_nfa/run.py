@@ -1,0 +1,204 @@
+"""Run the eager NFA of one clause over one slice, and of a pattern clause after clause."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.eager_nfa import codes
+from cep_pipeline.detection.eager_nfa.automaton import Automaton, compile_automaton
+from cep_pipeline.detection.eager_nfa.support import MECHANISM, refuse_unsupported
+from cep_pipeline.detection.finality import Finality
+from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
+from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
+from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, refuse_other_orders
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties
+
+INSTANCES_A_CALL = 1 << 30
+"""Instances looked at before a call returns, so that a run can be interrupted."""
+FIRST_CAPACITY = 1 << 8
+"""Instances that a state has room for at first."""
+MOST_LIVES = 1 << 26
+"""Up to so many numbers are kept of how many instances of each state are alive after each event."""
+
+_read_events = NativeKernel(
+    "cep_pipeline.detection.eager_nfa.kernel",
+    "read_events",
+    ("int64*",),
+    (*KERNEL_SOURCES, "cep_pipeline.detection.eager_nfa.codes"),
+)
+
+
+def find_eagerly(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    """The owned matches of a pattern; see `Mechanism.find`."""
+    refuse_unsupported(pattern)
+    lives = Lives(len(events))
+
+    def start(clause: Clause, order: Sequence[str], finality: Finality) -> EagerRun:
+        refuse_other_orders(MECHANISM, pattern, clause, order)
+        return EagerRun(pattern, clause, events, owned, finality, lives)
+
+    yield from find_by_clause(MECHANISM, pattern, orders, owned, counters, start)
+    counters.peak_instances = max(counters.peak_instances, lives.peak())
+
+
+@dataclass
+class _States:
+    """The instances of all states, and their table for the kernel."""
+
+    stride: int
+    table: Array
+    instances: list[Array] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, automaton: Automaton, stride: int) -> _States:
+        table = np.zeros((len(automaton.states), codes.STATE_WORDS), np.int64)
+        table[:, codes.TOUCHED] = -1
+        table[:, codes.LIMIT] = FIRST_CAPACITY
+        states = cls(stride, table, [np.zeros(0, np.int32) for _ in automaton.states])
+        states._resize(0, 1)
+        table[0, codes.COUNT], table[0, codes.LIMIT] = 1, 2**62  # the instance that has bound nothing
+        return states
+
+    def grow(self, state: int) -> None:
+        self._resize(state, max(FIRST_CAPACITY, 2 * int(self.table[state, codes.CAPACITY])))
+
+    def _resize(self, state: int, capacity: int) -> None:
+        instances = np.zeros(capacity * self.stride, np.int32)
+        used = int(self.table[state, codes.COUNT]) * self.stride
+        instances[:used] = self.instances[state][:used]
+        self.instances[state] = instances
+        self.table[state, codes.ADDRESS] = instances.ctypes.data
+        self.table[state, codes.CAPACITY] = capacity
+
+
+class EagerRun:
+    """One run of a clause over a slice: iterate over it once for its blocks of matches.
+
+    Parameters
+    ----------
+    pattern, clause
+        A pattern that the mechanism runs, and one of its clauses.
+    events, owned, finality
+        The slice's own events with the look-back before them, the slice `[start, end)`, and when matches are final.
+    lives
+        Where the lives of instances are added by `count`.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        owned: Owned,
+        finality: Finality,
+        lives: Lives,
+    ) -> None:
+        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.finality, self._all_lives = finality, lives
+        self.automaton = compile_automaton(pattern, clause)
+        self.program = compile_program(pattern, clause, events)
+        self._edges = sorted(self.automaton.edges, key=lambda edge: self.program.slots[edge.variable])
+        self._counts = np.zeros((len(self._edges), codes.COUNTS), np.int64)
+        states = len(self.automaton.states)
+        self._lives = Lives(len(events), states if states * len(events) <= MOST_LIVES else 1)
+        self._states = _States.of(self.automaton, 1 + len(self.program.variables))
+
+    def __iter__(self) -> Iterator[Block]:
+        program, clause = self.program, self.clause
+        first_row = 0 if self.owned[0] is None else self.events.rows_before(self.owned[0])
+        relevant = np.flatnonzero(program.fits[: len(clause.positive)].any(axis=0)).astype(np.int32)
+        if not program.possible or not len(relevant):
+            return
+        rules = StreamRules(self.pattern, clause, self.events, program)
+        ring = CellRing(program)
+        found = FoundMatches(self.pattern, clause, self.events, self.owned, self.finality)
+        edges, starts, latests = self._tables()
+        rules.prepare()
+        pending = np.zeros_like(self._counts)
+        arrays = (relevant, program.fits, edges, starts, self._states.table, self._counts, pending, latests)
+        relevant_at, fits_at, edges_at, starts_at, states_at, counts_at, pending_at, latests_at = (
+            int(array.ctypes.data) for array in arrays
+        )
+        head = np.zeros(codes.PROGRAM, np.int64)
+        head[codes.RELEVANT], head[codes.RELEVANT_COUNT] = relevant_at, len(relevant)
+        head[codes.FITS], head[codes.EDGES], head[codes.EDGE_STARTS] = fits_at, edges_at, starts_at
+        head[codes.STATES], head[codes.STRIDE] = states_at, self._states.stride
+        head[codes.COUNTED], head[codes.PENDING], head[codes.LATESTS] = counts_at, pending_at, latests_at
+        changes = self._lives.changes
+        head[codes.LIVES], head[codes.LIVES_BYTES] = changes.ctypes.data, changes.strides[0] * (len(changes) > 1)
+        head[codes.REPORTED_FROM] = first_row if self.finality is Finality.LAST_EVENT else 0
+        head[codes.HAS_LISTS] = any(variable.kleene for variable in clause.positive)
+        program_words, rules_words = program.kernel_words(), rules.kernel_words()
+        result = codes.GO_ON
+        while result != codes.FINISHED:
+            head[codes.BUDGET] = INSTANCES_A_CALL
+            tail = [*program_words, *rules_words, *ring.kernel_words(), *found.kernel_words()]
+            words = np.concatenate((head, np.array(tail, np.int64)))
+            result = _read_events(words)
+            head[codes.PLACE] = words[codes.PLACE]
+            full = result == codes.FOUND_FULL and not len(found)
+            block = found.drain()
+            if block is not None:
+                yield block
+            if result == codes.STATE_FULL:
+                self._states.grow(int(words[codes.FULL_STATE]))
+            elif result == codes.RING_FULL:
+                ring.grow()
+            elif full:
+                found.grow()
+
+    def _tables(self) -> tuple[Array, Array, Array]:
+        """The edges by slot, where those of each slot begin, and the slots that events must come after."""
+        slots = self.program.slots
+        everything = frozenset(variable.name for variable in self.clause.positive)
+        edges, latests = [], [0]
+        for edge in self._edges:
+            kleene = self.clause.by_name[edge.variable].kleene
+            kind = codes.APPENDS if edge.appends else codes.BEGINS if kleene else codes.SINGLE
+            if edge.appends:
+                group = self.program.element_group(edge.variable, edge.before)
+            else:
+                group = self.program.group(edge.after, (edge.before,))
+            final = self.automaton.is_final(edge.target)
+            last_group = self.program.group(Moment(everything, everything), (edge.after,)) if final else 0
+            begin = len(latests)
+            if self.pattern.ties is Ties.STRICT:
+                latests += [slots[name] for name in edge.directly_before]
+            stores = self.automaton.goes_on(edge.target)
+            edges.append(
+                [
+                    *(edge.source, edge.target, slots[edge.variable], kind, group, last_group),
+                    *(int(stores), int(final), begin, len(latests)),
+                ]
+            )
+        of_slot = [slots[edge.variable] for edge in self._edges]
+        starts = np.searchsorted(of_slot, np.arange(len(self.clause.positive) + 1)).astype(np.int64)
+        return np.array(edges, np.int64), starts, np.array(latests, np.int64)
+
+    def count(self, counters: Counters) -> None:
+        """Add what happened at each state."""
+        self._all_lives.add(self._lives)
+        names = [variable.name for variable in self.clause.positive]
+        totals = np.zeros((len(self.automaton.states), codes.COUNTS), np.int64)
+        for edge, counts in zip(self._edges, self._counts, strict=True):
+            totals[edge.target] += counts
+        for state, bound in enumerate(self.automaton.states):
+            if bound:
+                candidates, passes, created = totals[state].tolist()
+                node = tuple(name for name in names if name in bound)
+                peak = self._lives.peak_of(state)
+                counters.count(
+                    NodeCounts(self.pattern.name, self.clause.index, node, candidates, passes, created, peak)
+                )
+        counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
