@@ -6,6 +6,7 @@ worker pays for Numba's import and compiler only where no process of the user ha
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from cep_pipeline.detection.fused.machine import (
 )
 
 _loading = threading.Lock()
+_RAISING = re.compile(r"^declare ((?:[^@\n]*)@(?:NRT_|Py|numba_)\w+\([^)\n]*\)).*$", re.MULTILINE)
+_ERRORS = re.compile(r"^(@PyExc_\w+) = external global i8.*$", re.MULTILINE)
 
 
 @dataclass
@@ -81,7 +84,7 @@ class NativeKernel:
 
     def _key(self) -> str:
         sources = [_source_of(module) for module in (self.module, *self.sources)]
-        return code_key("\0".join((*sources, self.name, *self.arguments, version("numba"))))
+        return code_key("\0".join((*sources, _source_of(__name__), self.name, *self.arguments, version("numba"))))
 
     def _numba_ir(self) -> str:
         from numba import cfunc, types
@@ -93,7 +96,18 @@ class NativeKernel:
         ]
         compiled = cfunc(types.int64(*signature), error_model="numpy")(source)
         ir: str = compiled.inspect_llvm().replace(compiled.native_name, self.name)
-        return ir
+        return _without_interpreter(ir)
+
+
+def _without_interpreter(ir: str) -> str:
+    """The IR with its ways to raise Python errors, which kernels never do, as traps.
+
+    Left as they are they name functions of the interpreter and of Numba, which a process that loads the code may not
+    have; one name that is not found leaves others behind it without an address.
+    """
+    ir = _RAISING.sub(r"define internal \1 {\n  call void @llvm.trap()\n  unreachable\n}", ir)
+    ir = _ERRORS.sub(r"\1 = internal global i8 0", ir)
+    return ir if "declare void @llvm.trap()" in ir else f"{ir}\ndeclare void @llvm.trap()\n"
 
 
 def _source_of(module: str) -> str:

@@ -21,10 +21,21 @@ print(ids[0].as_py(), "numba" in sys.modules)
 """
 
 
-def run(folder: Path) -> list[str]:
+LIBRARY_PROGRAM = """
+import sys
+import numpy as np
+from cep_pipeline.detection.native import NativeKernel
+kernel = NativeKernel("tests.detection.library_kernel", "logarithms", ("int64", "float64*", "int32*"))
+values, flags = np.full(1000, np.e), np.zeros(1000, np.int32)
+kernel(1000, values, flags)
+print(values[999], flags.sum(), "numba" in sys.modules)
+"""
+
+
+def run(folder: Path, program: str = PROGRAM) -> list[str]:
     environment = {**os.environ, "CEP_CACHE_DIR": str(folder)}
     result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     return result.stdout.split()
 
@@ -37,6 +48,11 @@ def test_only_the_first_process_of_a_user_needs_the_compiler(tmp_path: Path) -> 
     for damaged in tmp_path.rglob("*.o"):  # a disk that was full
         damaged.write_bytes(damaged.read_bytes()[: entry.stat().st_size // 2])
     assert run(tmp_path) == [expected, "True"]
+
+
+def test_kept_code_finds_the_functions_of_the_c_library(tmp_path: Path) -> None:
+    assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "True"]
+    assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "False"]
 
 
 def test_arrays_of_another_type_or_layout_are_refused() -> None:

@@ -209,7 +209,7 @@ def _drop_oldest(folder: Path) -> None:
             Path(entry.path).unlink(missing_ok=True)
 
 
-LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "log", "fmod")
+LIBRARY_FUNCTIONS = ("memset", "memcpy", "memmove", "sqrt", "log", "fmod")
 """Functions of the C library that compiled code may call: loaded code finds none by itself."""
 
 
