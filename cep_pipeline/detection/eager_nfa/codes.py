@@ -5,10 +5,10 @@ from __future__ import annotations
 FINISHED, GO_ON, STATE_FULL, RING_FULL, FOUND_FULL = range(5)
 """What the kernel returns: all is read; drain the matches and call again; grow what is full and call again."""
 
-STATE_WORDS = 6
-ADDRESS, CAPACITY, COUNT, OLD_COUNT, TOUCHED, LIMIT = range(6)
+STATE_WORDS = 7
+ADDRESS, CAPACITY, COUNT, OLD_COUNT, TOUCHED, LIMIT, STATE_KEY = range(7)
 """Words of a state: its instances' address, how many there is room for, how many there are, how many there were before
-the event at place `TOUCHED`, and at how many they are looked through for dead ones."""
+the event at place `TOUCHED`, at how many they are looked through for dead ones, and the key that they agree on."""
 
 EDGE_WORDS = 10
 SOURCE, TARGET, SLOT, KIND, GROUP, FINAL_GROUP, STORES, FINAL, LATEST, LATEST_END = range(10)
@@ -37,6 +37,7 @@ COUNTS = 3
     FULL_STATE,
     LATESTS,
     HAS_LISTS,
+    KEY,
     PROGRAM,
-) = range(18)
+) = range(19)
 """Words of a call: where reading goes on, the events to read, tables, and from `PROGRAM` on the shared words."""

@@ -2,6 +2,7 @@
 
 An instance is `stride` int32s: its first row, and its slots, behind which is room for those of negated variables. The
 instances of a state lie one after another in the order of their creation. An event that meets something full is undone.
+Where events of a match agree on attributes, the events are read key after key: instances of other keys never meet them.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -32,6 +33,7 @@ from cep_pipeline.detection.eager_nfa.codes import (
     GO_ON,
     GROUP,
     HAS_LISTS,
+    KEY,
     KIND,
     LATEST,
     LATEST_END,
@@ -50,6 +52,7 @@ from cep_pipeline.detection.eager_nfa.codes import (
     SLOT,
     SOURCE,
     STATE_FULL,
+    STATE_KEY,
     STATE_WORDS,
     STATES,
     STORES,
@@ -83,6 +86,9 @@ def read_events(words: Any) -> int:
             words[PLACE] = place
             return GO_ON
         row = relevant[place]
+        if rules.agreeing and rules.keys[row] != words[KEY]:
+            words[KEY] = rules.keys[row]
+            cells.ends[0] = cells.ends[1]
         tested, matches, elements, made = code.counts[0], found.used[0], found.used[1], cells.ends[1]
         if words[HAS_LISTS]:
             forget_cells(cells, row, rules.ceiling)
@@ -137,6 +143,13 @@ def _follow_edge(
     slot, kind, group = edges[at + SLOT], edges[at + KIND], edges[at + GROUP]
     stores, final = edges[at + STORES], edges[at + FINAL] != 0 and row >= words[REPORTED_FROM]
     stride = words[STRIDE]
+    empty = edges[at + SOURCE] == 0
+    if rules.agreeing and not empty:
+        if rules.keys[row] < 0:
+            return FINISHED  # it agrees with no event
+        _enter(states, source, words[KEY])
+    if rules.agreeing:
+        _enter(states, target, words[KEY])
     if states[source + TOUCHED] == place:
         count = states[source + OLD_COUNT]
     else:
@@ -148,12 +161,7 @@ def _follow_edge(
         states[target + TOUCHED] = place
         states[target + OLD_COUNT] = states[target + COUNT]
     kept = states[target + COUNT]
-    empty = edges[at + SOURCE] == 0
     floor = 0 if empty else rules.floor[row]
-    key = rules.keys[row] if rules.agreeing else 0
-    agreeing = rules.agreeing != 0 and not empty
-    if agreeing and key < 0:
-        return FINISHED
     words[BUDGET] -= count
     candidates = 0
     passes = 0
@@ -162,7 +170,7 @@ def _follow_edge(
     for number in range(count):
         base = number * stride
         first = instances[base]
-        if first < floor or (agreeing and rules.keys[first] != key):
+        if first < floor:
             continue
         if edges[at + LATEST] < edges[at + LATEST_END] and not _comes_after(
             words, rules, cells, edges, at, instances, base + 1, row
@@ -213,6 +221,14 @@ def _follow_edge(
     pending[counts + 2] = kept - states[target + COUNT]
     states[target + COUNT] = kept
     return result
+
+
+@njit(error_model="numpy")
+def _enter(states: Any, state: int, key: int) -> None:
+    """Remove the instances of a state that agree on another key; events are read key after key."""
+    if states[state + STATE_KEY] != key:
+        states[state + STATE_KEY] = key
+        states[state + COUNT] = 0
 
 
 @njit(error_model="numpy")

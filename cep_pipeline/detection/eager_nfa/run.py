@@ -26,6 +26,8 @@ INSTANCES_A_CALL = 1 << 30
 """Instances looked at before a call returns, so that a run can be interrupted."""
 FIRST_CAPACITY = 1 << 8
 """Instances that a state has room for at first."""
+NO_KEY = -2
+"""No event has this key."""
 MOST_LIVES = 1 << 26
 """Up to so many numbers are kept of how many instances of each state are alive after each event."""
 
@@ -64,6 +66,7 @@ class _States:
     def of(cls, automaton: Automaton, stride: int) -> _States:
         table = np.zeros((len(automaton.states), codes.STATE_WORDS), np.int64)
         table[:, codes.TOUCHED] = -1
+        table[:, codes.STATE_KEY] = NO_KEY
         table[:, codes.LIMIT] = FIRST_CAPACITY
         states = cls(stride, table, [np.zeros(0, np.int32) for _ in automaton.states])
         states._resize(0, 1)
@@ -121,6 +124,8 @@ class EagerRun:
         if not program.possible or not len(relevant):
             return
         rules = StreamRules(self.pattern, clause, self.events, program)
+        if len(rules.keys):  # key after key
+            relevant = relevant[np.argsort(rules.keys[relevant], kind="stable")]
         ring = CellRing(program)
         found = FoundMatches(self.pattern, clause, self.events, self.owned, self.finality)
         edges, starts, latests = self._tables()
@@ -136,6 +141,7 @@ class EagerRun:
         head[codes.STATES], head[codes.STRIDE] = states_at, self._states.stride
         head[codes.COUNTED], head[codes.PENDING], head[codes.LATESTS] = counts_at, pending_at, latests_at
         changes = self._lives.changes
+        head[codes.KEY] = NO_KEY
         head[codes.LIVES], head[codes.LIVES_BYTES] = changes.ctypes.data, changes.strides[0] * (len(changes) > 1)
         head[codes.REPORTED_FROM] = first_row if self.finality is Finality.LAST_EVENT else 0
         head[codes.HAS_LISTS] = any(variable.kleene for variable in clause.positive)
@@ -146,7 +152,7 @@ class EagerRun:
             tail = [*program_words, *rules_words, *ring.kernel_words(), *found.kernel_words()]
             words = np.concatenate((head, np.array(tail, np.int64)))
             result = _read_events(words)
-            head[codes.PLACE] = words[codes.PLACE]
+            head[codes.PLACE], head[codes.KEY] = words[codes.PLACE], words[codes.KEY]
             full = result == codes.FOUND_FULL and not len(found)
             block = found.drain()
             if block is not None:

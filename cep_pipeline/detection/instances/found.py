@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.finality import Finality
-from cep_pipeline.detection.mechanism import Owned
+from cep_pipeline.detection.mechanism import EVERYTHING, Owned
 from cep_pipeline.detection.ownership import owned_matches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
@@ -65,15 +67,17 @@ class FoundMatches:
             return None
         if not self._lists:
             rows = self._rows[:elements].reshape(matches, -1).T
-            keep = self._owned(rows.min(axis=0), rows.max(axis=0))
-            return MatchBlock(self.clause, np.ascontiguousarray(rows[:, keep])) if keep.any() else None
+            if self.owned != EVERYTHING:
+                rows = rows[:, self._owned(reduce(np.minimum, rows), reduce(np.maximum, rows))]
+            return MatchBlock(self.clause, np.array(rows, order="C")) if rows.shape[1] else None
         rows, variables = self._rows[:elements], self._variables[:elements]
-        ends = self._ends[:matches]
-        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        offsets = np.concatenate((np.zeros(1, np.int64), self._ends[:matches]))
+        if self.owned == EVERYTHING:
+            return ListBlock(self.clause, offsets, rows.copy(), variables.copy())
+        starts, lengths = offsets[:-1], np.diff(offsets)
         keep = self._owned(np.minimum.reduceat(rows, starts), np.maximum.reduceat(rows, starts))
         if not keep.any():
             return None
-        lengths = ends - starts
         kept = np.repeat(keep, lengths)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths[keep])))
         return ListBlock(self.clause, offsets, rows[kept], variables[kept])
