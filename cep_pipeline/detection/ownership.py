@@ -85,6 +85,18 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
     return max(int(np.searchsorted(events.timestamps, start[0])) - (pattern.window.events - 1), 0)
 
 
+def reading(
+    pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary | None, Boundary | None]
+) -> tuple[Boundary | None, Boundary | None]:
+    """Where the events of the matches that a slice owns lie: from its look-back on, up to its end."""
+    first = earliest_row(pattern, events, owned)
+    if first == 0:
+        return None, owned[1]
+    if first == len(events):
+        return owned
+    return (int(events.timestamps[first]), int(events.seqs[first])), owned[1]
+
+
 def closing_rows(pattern: Pattern, events: PreparedEvents, rows: Array) -> Array:
     """For a count window of n events, the row of the event n - 1 positions behind each of these, as far as it has come.
 

@@ -3,7 +3,8 @@
 No partial match is stored but the current one, so that memory does not grow with the number of matches.
 """
 
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun, LevelCount, run_clause, shapes_of
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun, run_clause, shapes_of
+from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import compile_shapes
 from cep_pipeline.detection.fused.support import unsupported_feature
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.support import refuse_unsupported
@@ -25,15 +25,6 @@ from cep_pipeline.patterns.pattern import Pattern, Ties
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
-
-
-@dataclass(frozen=True, slots=True)
-class LevelCount:
-    """What one plan level did: the candidates in its ranges, and those that passed all its conditions."""
-
-    variable: str
-    candidates: int
-    passes: int
 
 
 def run_clause(
@@ -142,10 +133,16 @@ class ClauseRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each plan level so far."""
-        return tuple(
-            LevelCount(variable, int(candidates), int(passes))
-            for variable, (candidates, passes) in zip(self.order, self._counters, strict=True)
-        )
+        found = []
+        for level, (name, (candidates, passes)) in enumerate(zip(self.order, self._counters.tolist(), strict=True)):
+            tests = self._levels.tested[level] * candidates if self._levels is not None else 0
+            alone = sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts)
+            if alone:
+                first, end = self._rows_read(name)
+                read = leaf_view(self.events, self.clause.by_name[name].event_type, (), first, end)
+                tests += alone * len(read)
+            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests))
+        return tuple(found)
 
     def _owned_rows(self) -> tuple[int, int]:
         """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
@@ -239,18 +236,20 @@ class ClauseRun:
             if not conjunct.variables and not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
                 return None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
-        waits = self.finality is Finality.WINDOW_END
-        look_back = self.first_row if waits else self._look_back(1)
-        last = last_variable(self.pattern, clause)
         views = []
         for name in self.order:
             filters = tuple(without_name(c, name) for c in clause.conjuncts if c.variables == {name})
-            first = self.first_row if name == last else look_back
-            view = leaf_view(events, clause.by_name[name].event_type, filters, first, self.end_row)
+            view = leaf_view(events, clause.by_name[name].event_type, filters, *self._rows_read(name))
             if not len(view):
                 return None
             views.append(view)
         return views
+
+    def _rows_read(self, name: str) -> tuple[int, int]:
+        """Rows [first, end) of the events that may be a level's."""
+        if self.finality is Finality.WINDOW_END or name == last_variable(self.pattern, self.clause):
+            return self.first_row, self.end_row
+        return self._look_back(1), self.end_row
 
 
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:

@@ -47,7 +47,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where names stand for views: the plan levels of one clause."""
+    """Where names stand for views: the plan levels of one clause.
+
+    Attributes
+    ----------
+    levels
+        The level that binds each variable; one level may bind several.
+    views
+        The events of each variable, in the order of `levels`; those of one level's variables lie beside each other.
+    """
 
     events: PreparedEvents
     levels: Mapping[str, int]
@@ -55,7 +63,7 @@ class Scope:
     columns: Columns
 
     def view(self, variable: str) -> View:
-        return self.views[self.levels[variable]]
+        return self.views[list(self.levels).index(variable)]
 
     def evaluated(self, expression: Expression, variable: str) -> Column:
         """The value of an expression over one variable, for each row of its view."""
@@ -118,7 +126,7 @@ def _truth(atom: Atom, variable: str, scope: Scope) -> Test:
         return values
 
     values = scope.events.derive(("truth", view.identity, own), make)
-    slot = scope.columns.slot(scope.levels[variable], ("truth", own), values)
+    slot = scope.columns.slot(scope.levels[variable], ("truth", view.identity, own), values)
     return Test(Comparator.EQ, slot, slot)
 
 
@@ -164,7 +172,7 @@ def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, st
 def _exact_slot(own: Expression, variable: str, column: Column, scope: Scope) -> Slot:
     view = scope.view(variable)
     values = scope.events.derive(("floats", view.identity, own), lambda: as_floats(column))
-    return scope.columns.slot(scope.levels[variable], ("floats", own), values)
+    return scope.columns.slot(scope.levels[variable], ("floats", view.identity, own), values)
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,11 @@ class Levels:
     ----------
     leaves, negated
         The events of each level, and of each negated variable, in stream order.
+
+    Attributes
+    ----------
+    tested
+        For each level, the conjuncts over several positive variables that are tested on its candidates.
     """
 
     def __init__(self, planned: PlannedClause, leaves: list[View], negated: Mapping[str, View]) -> None:
@@ -155,6 +160,7 @@ class Levels:
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
         residual: list[list[Conjunct]] = [[] for _ in self.views]
+        self.tested = [0] * len(self.views)
         for level in range(1, len(self.views)):
             tests[level] += self._bound(level)
             tests[level] += self._distinct(level)
@@ -163,6 +169,7 @@ class Levels:
             if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
+            self.tested[level] += 1
             compiled = compile_conjunct(conjunct, self.scope)
             if compiled is None:
                 residual[level].append(conjunct)

@@ -13,7 +13,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
-from cep_pipeline.detection.kleene.lists import Lists, Uses, holds_over_lists, pieces, ranges, take
+from cep_pipeline.detection.kleene.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause, Variable
@@ -89,7 +89,15 @@ class Candidates:
 
 
 class Extension:
-    """How partial matches of a clause are extended by one Kleene variable."""
+    """How partial matches of a clause are extended by one Kleene variable.
+
+    Attributes
+    ----------
+    leaf
+        The rows of the events that may be elements, by the conditions on one event alone.
+    tested, passed, evaluations
+        Lists tried and passed so far, and tests of a conjunct on an event, a pair of them or a list.
+    """
 
     def __init__(self, rules: Rules, variable: Variable, bound: frozenset[str], first_row: int, end_row: int) -> None:
         """Candidates have rows in [first_row, end_row)."""
@@ -97,12 +105,10 @@ class Extension:
         self.conditions = Conditions.of(rules.clause, variable.name, bound)
         leaf = rules.events.leaf_rows(variable.event_type)
         leaf = leaf[np.searchsorted(leaf, first_row) : np.searchsorted(leaf, end_row)]
+        self.tested = self.passed = self.evaluations = 0
         for conjunct in self.conditions.leaf:
-            leaf = leaf[
-                holds_over_lists(conjunct, rules.events, {self.name: _as_lists(leaf[:, np.newaxis])}, len(leaf))
-            ]
+            leaf = leaf[self._holds(conjunct, {self.name: _as_lists(leaf[:, np.newaxis])}, len(leaf))]
         self.leaf = leaf
-        self.tested = self.passed = 0
 
     def extended(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Bindings]:
         """The partial matches with every list that obeys the rules and conditions, in pieces of bounded size.
@@ -162,7 +168,7 @@ class Extension:
             owner, rows = owner[keep], rows[keep]
             for conjunct in self.conditions.elements:
                 bound = {**take(part.bound, owner), self.name: _as_lists(rows[:, np.newaxis])}
-                keep = holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+                keep = self._holds(conjunct, bound, len(owner))
                 owner, rows = owner[keep], rows[keep]
             offsets = np.zeros(stop - start + 1, np.int64)
             np.cumsum(np.bincount(owner, minlength=stop - start), out=offsets[1:])
@@ -182,7 +188,7 @@ class Extension:
         if self.conditions.adjacent:
             bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chosen)}
             for conjunct in self.conditions.adjacent:
-                holds &= holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+                holds &= self._holds(conjunct, bound, len(owner))
         return holds
 
     def _lists(self, candidates: Candidates) -> Iterator[tuple[Array, Array]]:
@@ -233,13 +239,17 @@ class Extension:
         """The lists whose conditions hold that do not wait for the whole list."""
         for conjunct in self.conditions.growing:
             bound = {**take(candidates.bindings.bound, owner), self.name: _as_lists(chains)}
-            keep = holds_over_lists(conjunct, self.rules.events, bound, len(owner))
+            keep = self._holds(conjunct, bound, len(owner))
             owner, following, chains = owner[keep], following[keep], chains[keep]
         return owner, following, chains
 
+    def _holds(self, conjunct: Conjunct, bound: Bound, count: int) -> Array:
+        self.evaluations += count
+        return holds_over_lists(conjunct, self.rules.events, bound, count)
+
     def _that_hold(self, bindings: Bindings, conjuncts: tuple[Conjunct, ...]) -> Bindings:
         for conjunct in conjuncts:
-            holds = holds_over_lists(conjunct, self.rules.events, bindings.bound, len(bindings))
+            holds = self._holds(conjunct, bindings.bound, len(bindings))
             if not holds.all():
                 bindings = bindings.take(np.flatnonzero(holds))
         return bindings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -11,16 +11,19 @@ from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun, LevelCount
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
+from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.trees import TreeRun, pruned, start_run
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
-from cep_pipeline.detection.ownership import earliest_row, owned_matches
+from cep_pipeline.detection.ownership import earliest_row, owned_matches, reading
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.trees import Join, OrderOrTree
 
 
 class KleeneRun:
@@ -30,9 +33,9 @@ class KleeneRun:
     ----------
     pattern, clause
         A pattern that the fused mechanism runs, and one of its clauses.
-    order
-        Names of the clause's positive variables in plan order. The single variables are bound first, in this order,
-        then the Kleene variables.
+    plan
+        Names of the clause's positive variables in plan order, or a tree over them. The single variables are bound
+        first, in this order or by what is left of the tree without the others, then the Kleene variables.
     events
         The slice's own events, and those before it that its matches reach back to.
     owned
@@ -43,19 +46,20 @@ class KleeneRun:
     Raises
     ------
     PlanError
-        `order` is no order of the clause's positive variables.
+        `plan` is not for the clause's positive variables.
     """
 
     def __init__(
         self,
         pattern: Pattern,
         clause: Clause,
-        order: Sequence[str],
+        plan: OrderOrTree,
         events: PreparedEvents,
         owned: tuple[Boundary | None, Boundary | None] = (None, None),
         finality: Finality | None = None,
     ) -> None:
         names = [variable.name for variable in clause.positive]
+        order = plan.leaves if isinstance(plan, Join) else plan
         if sorted(order) != sorted(names):
             raise PlanError(
                 f"pattern {pattern.name!r}: the plan orders {', '.join(order)}, but clause {clause.index} binds "
@@ -63,6 +67,9 @@ class KleeneRun:
             )
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
+        self._plan_of_singles: OrderOrTree | str = self.singles
+        if isinstance(plan, Join) and self.singles:
+            self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
         self.rules = Rules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
@@ -77,7 +84,11 @@ class KleeneRun:
     def counts(self) -> tuple[LevelCount, ...]:
         """What was tried and passed for each variable in that order, once the run is over."""
         found = list(self._skeleton.counts) if self.singles else []
-        return (*found, *(LevelCount(e.name, e.tested, e.passed) for e in self.extensions))
+        bound = self.singles
+        for extension in self.extensions:
+            bound = (*bound, extension.name)
+            found.append(LevelCount(bound, extension.tested, extension.passed, extension.evaluations))
+        return tuple(found)
 
     def __iter__(self) -> Iterator[ListBlock]:
         for bindings, anchors in self.skeletons():
@@ -114,14 +125,10 @@ class KleeneRun:
             yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
 
     @cached_property
-    def _skeleton(self) -> ClauseRun:
+    def _skeleton(self) -> ClauseRun | TreeRun:
         """The kernel's run over the single variables: their events may all lie before the slice."""
-        start = self.look_back_row
-        point = (int(self.events.timestamps[start]), int(self.events.seqs[start])) if start < len(self.events) else None
-        if point is None:
-            point = self.owned[0]
-        owned = (point if self.look_back_row else None, self.owned[1])
-        return ClauseRun(self.pattern, skeleton_of(self.clause), self.singles, self.events, owned, BLOCK_ROWS)
+        owned = reading(self.pattern, self.events, self.owned)
+        return start_run(self.pattern, skeleton_of(self.clause), self._plan_of_singles, self.events, owned)
 
     def _constants_hold(self) -> bool:
         """Whether the conditions without variables hold."""

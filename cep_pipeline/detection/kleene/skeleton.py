@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from cep_pipeline.patterns.normal_form import Clause
@@ -23,14 +23,18 @@ def skeleton_of(clause: Clause) -> Clause:
     """
     if not has_kleene(clause):
         return clause
-    singles = tuple(variable for variable in clause.positive if not variable.kleene)
-    names = {variable.name for variable in singles}
+    return clause_over(clause, [variable.name for variable in clause.positive if not variable.kleene])
+
+
+def clause_over(clause: Clause, names: Collection[str]) -> Clause:
+    """The clause over some of its positive variables only: their order and the conjuncts that mention no others."""
+    kept = frozenset(names)
     return replace(
         clause,
-        positive=singles,
+        positive=tuple(variable for variable in clause.positive if variable.name in kept),
         negated=(),
-        precedence=frozenset(pair for pair in clause.precedence if names.issuperset(pair)),
-        conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= names),
+        precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
+        conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
     )
 
 

@@ -1,0 +1,139 @@
+"""All matches of a pattern by the plans of its clauses, found or counted on the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import Block, MatchBlock
+from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.fused.clause import ClauseRun, run_clause
+from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.fused.trees import TreeRun, order_of
+from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
+from cep_pipeline.detection.kleene.negation import unrejected
+from cep_pipeline.detection.kleene.run import KleeneRun
+from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Orders, Owned
+from cep_pipeline.detection.ownership import owned_matches, reading
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import PlanError
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.trees import Join, OrderOrTree
+
+
+class BushyRun:
+    """One run of a clause of single variables by a bushy tree: its owned matches that no event rejects."""
+
+    def __init__(
+        self, pattern: Pattern, clause: Clause, tree: Join, events: PreparedEvents, owned: Owned, finality: Finality
+    ) -> None:
+        self.pattern, self.clause, self.events, self.owned, self.finality = pattern, clause, events, owned, finality
+        self.order = tree.leaves
+        positive = clause_over(clause, self.order)
+        self._rules = Rules(pattern, clause, events)
+        self._tree = TreeRun(pattern, positive, tree, events, reading(pattern, events, owned))
+
+    @property
+    def counts(self) -> tuple[LevelCount, ...]:
+        """Counts of each node, once the run is over."""
+        return self._tree.counts
+
+    def __iter__(self) -> Iterator[MatchBlock]:
+        names = [variable.name for variable in self.clause.positive]
+        for block in self._tree:
+            first, last = block.rows.min(axis=0), block.rows.max(axis=0)
+            found = Bindings(dict(zip(names, block.rows, strict=True)), first, last)
+            found = found.take(
+                np.flatnonzero(owned_matches(self.pattern, self.events, self.owned, self.finality, first, last))
+            )
+            found = unrejected(self._rules, found)
+            if len(found):
+                yield MatchBlock(self.clause, np.stack([np.asarray(found.bound[name]) for name in names]))
+
+
+Run = ClauseRun | BushyRun | KleeneRun
+
+
+def start(
+    pattern: Pattern, clause: Clause, plan: OrderOrTree, events: PreparedEvents, owned: Owned, finality: Finality
+) -> Run:
+    """A run of one clause by an order or a tree; iterate over it once for its blocks of matches.
+
+    Raises
+    ------
+    PlanError
+        The plan is not for the clause's positive variables.
+    """
+    if has_kleene(clause):
+        return KleeneRun(pattern, clause, plan, events, owned, finality)
+    order = order_of(plan)
+    if order is not None:
+        return run_clause(pattern, clause, order, events, owned, finality=finality)
+    assert isinstance(plan, Join)
+    if sorted(plan.leaves) != sorted(variable.name for variable in clause.positive):
+        raise PlanError(
+            f"pattern {pattern.name!r}: the tree {plan} does not join the variables of clause {clause.index}: plan the "
+            "pattern again"
+        )
+    return BushyRun(pattern, clause, plan, events, owned, finality)
+
+
+def find_matches(
+    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+) -> Iterator[Block]:
+    """The owned matches of a pattern, clause after clause (`Mechanism.find`)."""
+    planned = list(zip(pattern.clauses, orders, strict=True))
+    for clause, plan in planned:
+        finality = finality_of(pattern, clause)
+        run = start(pattern, clause, plan, events, owned, finality)
+        # Bindings that are final earlier by another clause belong to the slice of that point.
+        earlier = [
+            start(pattern, other, other_plan, events, owned, finality)
+            for other, other_plan in planned
+            if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
+        ]
+        yield from without_earlier(run, earlier)
+        _add_counts(run, counters)
+
+
+def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
+    """The number of matches, where none has to be listed and no two clauses have bindings in common, or None."""
+    if not any(map(has_kleene, pattern.clauses)):
+        return None  # blocks of fixed width are counted as fast
+    if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
+        return None
+    runs = [
+        start(pattern, clause, plan, events, EVERYTHING, finality_of(pattern, clause))
+        for clause, plan in zip(pattern.clauses, orders, strict=True)
+    ]
+    if not all(counts_at_once(run) for run in runs if isinstance(run, KleeneRun)):
+        return None
+    total = 0
+    for run in runs:
+        total += count_matches(run) if isinstance(run, KleeneRun) else sum(map(len, run))
+        _add_counts(run, counters)
+    return total
+
+
+def _add_counts(run: Run, counters: Counters) -> None:
+    stored = 0
+    for count in run.counts:
+        counters.condition_evaluations += count.evaluations
+        stored += count.created
+        counters.count(
+            NodeCounts(
+                run.pattern.name,
+                run.clause.index,
+                count.bound,
+                count.candidates,
+                count.passes,
+                count.created,
+                count.created,
+            )
+        )
+    counters.peak_instances = max(counters.peak_instances, stored)
