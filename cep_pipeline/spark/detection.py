@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
 from cep_pipeline.detection.extent import columns_needed
-from cep_pipeline.detection.fused import compile_shapes, shapes_of
+from cep_pipeline.detection.fused import compile_shapes
 from cep_pipeline.detection.fused.machine import adopt
+from cep_pipeline.detection.fused.running import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.kleene.skeleton import skeleton_of, skeleton_order
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, orders_only
+from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -144,8 +144,8 @@ def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
     for pattern in job.patterns:
         if mechanisms[pattern.name] == "fused":
             planned = [plan.order_or_tree for plan in job.plan.for_pattern(pattern.name).clauses]
-            for clause, order in zip(pattern.clauses, orders_only("fused", pattern, planned), strict=True):
-                shapes |= shapes_of(pattern, skeleton_of(clause), skeleton_order(clause, order))
+            for clause, order_or_tree in zip(pattern.clauses, planned, strict=True):
+                shapes |= shapes_of_plan(pattern, clause, order_or_tree)
     return compile_shapes(shapes)
 
 

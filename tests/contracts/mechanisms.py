@@ -73,7 +73,7 @@ DRAWN: Mapping[str, Sequence[Features]] = {
 ANY_MATCH = tuple(name for name, drawn in DRAWN.items() if all(f.strategies == ("skip_till_any_match",) for f in drawn))
 """The mechanisms that are drawn statements under skip_till_any_match, where a condition only selects among matches."""
 
-RUN_TREES = ("evaluation_tree",)
+RUN_TREES = ("fused", "evaluation_tree")
 """The mechanisms that run any tree; the others refuse one by name."""
 
 

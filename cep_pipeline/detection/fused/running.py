@@ -8,15 +8,16 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import Block, MatchBlock
 from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.clause import ClauseRun, run_clause
+from cep_pipeline.detection.fused.clause import ClauseRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_bindings import without_earlier
-from cep_pipeline.detection.fused.trees import TreeRun, order_of
+from cep_pipeline.detection.fused.trees import TreeRun, order_of, pruned
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.run import KleeneRun
-from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene
+from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Orders, Owned
 from cep_pipeline.detection.ownership import owned_matches, reading
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -81,6 +82,31 @@ def start(
             "pattern again"
         )
     return BushyRun(pattern, clause, plan, events, owned, finality)
+
+
+def shapes_of_plan(pattern: Pattern, clause: Clause, plan: OrderOrTree) -> frozenset[Shape]:
+    """The shapes that runs of a clause by a plan usually have, as far as they are known before events are read.
+
+    What joins the two sides of a bushy node depends on the partial matches, and is compiled where it is met.
+    """
+    skeleton = skeleton_of(clause)
+    names = frozenset(variable.name for variable in skeleton.positive)
+    if not isinstance(plan, Join):
+        return shapes_of(pattern, skeleton, [name for name in plan if name in names])
+    shapes: set[Shape] = set()
+    waiting = [pruned(plan, names)]
+    while waiting:
+        tree = waiting.pop()
+        if tree is None:
+            continue
+        order = order_of(tree)
+        if order is None:
+            assert isinstance(tree, Join)
+            waiting += [tree.left, tree.right]
+            continue
+        part = skeleton if names.issubset(order) else clause_over(skeleton, order)
+        shapes |= shapes_of(pattern, part, order)
+    return frozenset(shapes)
 
 
 def find_matches(

@@ -146,8 +146,7 @@ class TreeRun:
         # A variable is the smaller side to hold.
         streamed, held = (tree.right, tree.left) if isinstance(tree.left, str) else (tree.left, tree.right)
         self._sides = tuple(
-            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned)
-            for side in (streamed, held)
+            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned) for side in (streamed, held)
         )
         self._counters = np.zeros((2, 2), np.int64)
         self._held = 0
