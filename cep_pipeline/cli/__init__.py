@@ -23,6 +23,7 @@ COMMANDS = {
     "maintain": "cep_pipeline.cli.tables:maintain",
     "generate": "cep_pipeline.cli.generate:generate",
     "bench": "cep_pipeline.cli.bench:bench",
+    "experiment": "cep_pipeline.cli.experiment:experiment",
 }
 """Command name -> module and function."""
 

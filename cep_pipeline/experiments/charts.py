@@ -1,0 +1,188 @@
+"""Charts as SVG, small, and readable on light and on dark pages: no background, and colours of middle lightness."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cep_pipeline.experiments.cells import Row
+
+INK, GRID = "#79818c", "#79818c"
+"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
+PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A quantity of the rows.
+
+    Attributes
+    ----------
+    field
+        Its name in the rows.
+    title
+        With its unit.
+    log
+        Whether it is drawn on a logarithmic scale.
+    """
+
+    field: str
+    title: str
+    log: bool = False
+
+    def encoded(self, channel: type[Any], values: Sequence[float]) -> Any:
+        """The quantity as a channel of a chart that shows these values of it."""
+        import altair as alt
+
+        if not self.log:
+            return channel(f"{self.field}:Q", title=self.title, axis=alt.Axis(tickCount=6, format="~s"))
+        powers = [10.0**power for power in range(_power_below(min(values)), math.ceil(math.log10(max(values))) + 1)]
+        axis = alt.Axis(values=powers, format="~g" if max(values) <= 1 else "~s")
+        return channel(f"{self.field}:Q", title=self.title, axis=axis, scale=alt.Scale(type="log", nice=False))
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one series is drawn: its colour, and whether its line is dashed."""
+
+    color: str
+    dashed: bool = False
+
+
+def line_chart(
+    rows: Sequence[Row],
+    x: Axis,
+    y: Axis,
+    series: str,
+    *,
+    styles: Mapping[str, Style] | None = None,
+    facet: str | None = None,
+    points: bool = True,
+    width: int = 300,
+    height: int = 240,
+) -> str:
+    """Lines over a quantity, one a series, and one panel a value of `facet`.
+
+    Parameters
+    ----------
+    rows
+        One point each; a row without a value of `y` is left out, and so is what cannot stand on a logarithmic scale.
+    x, y
+        The quantities.
+    series
+        Field whose values tell the lines apart.
+    styles
+        Series -> how it is drawn, in the order of the legend; series without one are given the palette's colours.
+    facet
+        Field whose values tell the panels apart, in the order in which they come.
+    points
+        Whether the points are marked.
+    width, height
+        Of one panel, in pixels.
+
+    Returns
+    -------
+    str
+        SVG.
+    """
+    import altair as alt
+
+    drawn = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
+    names = [str(name) for name in dict.fromkeys(row[series] for row in drawn)]
+    given = styles if styles is not None else {}
+    names = [name for name in given if name in names] + [name for name in names if name not in given]
+    looks = [given.get(name, Style(PALETTE[place % len(PALETTE)])) for place, name in enumerate(names)]
+    legend = alt.Legend(title=None, orient="bottom", columns=4, symbolType="stroke")
+    chart: Any = (
+        alt.Chart(alt.Data(values=[dict(row) for row in drawn]), width=width, height=height)
+        .mark_line(point=alt.OverlayMarkDef(size=28) if points else False, strokeWidth=2)
+        .encode(
+            x=x.encoded(alt.X, _values(drawn, x)),
+            y=y.encoded(alt.Y, _values(drawn, y)),
+            color=alt.Color(
+                f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=[k.color for k in looks])
+            ),
+            strokeDash=alt.StrokeDash(
+                f"{series}:N",
+                sort=names,
+                legend=legend,
+                scale=alt.Scale(domain=names, range=[[5, 3] if k.dashed else [1, 0] for k in looks]),
+            ),
+        )
+    )
+    if facet is not None:
+        panels = [str(value) for value in dict.fromkeys(row[facet] for row in drawn)]
+        header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
+        chart = chart.encode(facet=alt.Facet(f"{facet}:N", sort=panels, columns=3, header=header))
+    return _svg(chart)
+
+
+def _values(rows: Sequence[Row], axis: Axis) -> list[float]:
+    found = (row[axis.field] for row in rows)
+    return [float(value) for value in found if isinstance(value, int | float)] or [1.0]
+
+
+def _can_be_drawn(value: object, axis: Axis) -> bool:
+    return isinstance(value, int | float) and (not axis.log or value > 0)
+
+
+def bar_chart(
+    rows: Sequence[Row],
+    group: Axis,
+    y: Axis,
+    series: str,
+    *,
+    styles: Mapping[str, Style] | None = None,
+    width: int = 520,
+    height: int = 240,
+) -> str:
+    """Bars side by side: a group for each value of `group.field`, a bar for each series in it."""
+    import altair as alt
+
+    drawn = [row for row in rows if _can_be_drawn(row.get(y.field), y)]
+    names = [str(name) for name in dict.fromkeys(row[series] for row in drawn)]
+    given = styles if styles is not None else {}
+    colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
+    groups = [str(value) for value in dict.fromkeys(row[group.field] for row in drawn)]
+    # On a logarithmic scale bars begin a little below the power of ten under the lowest, so that all can be seen.
+    floor = 0.5 * 10.0 ** _power_below(min(_values(drawn, y))) if y.log else 0.0
+    values = [{**row, "floor": floor} for row in drawn]
+    chart: Any = (
+        alt.Chart(alt.Data(values=values), width=width, height=height)
+        .mark_bar()
+        .encode(
+            x=alt.X(f"{group.field}:N", title=group.title, sort=groups, axis=alt.Axis(labelAngle=0)),
+            xOffset=alt.XOffset(f"{series}:N", sort=names),
+            y=y.encoded(alt.Y, _values(drawn, y)),
+            y2=alt.Y2("floor:Q"),
+            color=alt.Color(
+                f"{series}:N",
+                sort=names,
+                legend=alt.Legend(title=None, orient="bottom", columns=4),
+                scale=alt.Scale(domain=names, range=colors),
+            ),
+        )
+    )
+    return _svg(chart)
+
+
+def _power_below(value: float) -> int:
+    """Power of ten at or below a value."""
+    return math.floor(math.log10(value))
+
+
+def _svg(chart: Any) -> str:
+    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
+    configured = (
+        chart.configure(background="transparent", font="sans-serif", padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(**text, **lines)
+        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
+    )
+    drawn = io.StringIO()
+    configured.save(drawn, format="svg")
+    return drawn.getvalue()

@@ -1,0 +1,89 @@
+"""Findings: what a paper's experiment showed, and whether our figures show it, said by the figures alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cep_pipeline.benchmarks.report import times_as_fast
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim of the paper beside what was measured.
+
+    Attributes
+    ----------
+    expected
+        The claim, as a clause without a full stop.
+    measured
+        What our figures are, as a clause.
+    holds
+        Whether they bear the claim out; None where nothing was measured that could.
+    """
+
+    expected: str
+    measured: str
+    holds: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """In two or three words."""
+        return {True: "Holds", False: "Does not hold", None: "Not measured"}[self.holds]
+
+    @property
+    def text(self) -> str:
+        """The finding as a Markdown list item."""
+        return f"- **{self.verdict}**: {self.expected}. Measured: {self.measured}."
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """All findings, after a sentence that counts them.
+
+    Examples
+    --------
+    >>> print(findings_text([Finding("cost grows", "it grows", True), Finding("cost falls", "it grows", False)]))
+    Of 2 findings of the paper, 1 holds here and 1 does not.
+    <BLANKLINE>
+    - **Holds**: cost grows. Measured: it grows.
+    - **Does not hold**: cost falls. Measured: it grows.
+    """
+    holding = sum(finding.holds is True for finding in findings)
+    failing = sum(finding.holds is False for finding in findings)
+    missing = len(findings) - holding - failing
+    parts = [f"{holding} {'holds' if holding == 1 else 'hold'} here"]
+    if failing:
+        parts.append(f"{failing} {'does' if failing == 1 else 'do'} not")
+    if missing:
+        parts.append(f"{missing} {'was' if missing == 1 else 'were'} not measured")
+    counted = " and ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} and {parts[2]}"
+    head = f"Of {len(findings)} findings of the paper, {counted}."
+    return "\n".join([head, "", *(finding.text for finding in findings)])
+
+
+def ratio_range(ratios: Iterable[float]) -> str:
+    """The least and the greatest of some ratios.
+
+    Examples
+    --------
+    >>> ratio_range([12.3, 480.2, 90.0]), ratio_range([2.0])
+    ('12.3 to 480', '2.00')
+    """
+    values = sorted(ratios)
+    low, high = times_as_fast(values[0]), times_as_fast(values[-1])
+    return low if low == high else f"{low} to {high}"
+
+
+def log_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Slope of the line of least squares through the logarithms: 1 for a cost that grows linearly, 2 quadratically.
+
+    Examples
+    --------
+    >>> round(log_slope([1, 10, 100], [3, 30, 300]), 6), round(log_slope([1, 2, 4], [1, 4, 16]), 6)
+    (1.0, 2.0)
+    """
+    logs = [(math.log(x), math.log(y)) for x, y in zip(xs, ys, strict=True)]
+    middle_x = sum(x for x, _ in logs) / len(logs)
+    middle_y = sum(y for _, y in logs) / len(logs)
+    return sum((x - middle_x) * (y - middle_y) for x, y in logs) / sum((x - middle_x) ** 2 for x, _ in logs)

@@ -1,0 +1,147 @@
+"""What experiments share: cells that are kept, charts for both themes, findings that follow the figures."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.errors import InputError
+from cep_pipeline.experiments import EXPERIMENTS, experiment_named
+from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
+from cep_pipeline.experiments.charts import Axis, Style, bar_chart, line_chart
+from cep_pipeline.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
+from cep_pipeline.experiments.findings import Finding, findings_text, log_slope
+from cep_pipeline.experiments.page import Page
+
+ROWS: list[Row] = [
+    {"x": x, "cost": cost * x, "kind": kind, "panel": panel}
+    for x in (0.01, 0.1, 1.0)
+    for kind, cost in (("one", 5_000), ("other", 70_000), ("nothing", 0))
+    for panel in ("left", "right")
+]
+
+
+def experiment_of(measured: list[int], cells: int = 3, fails_at: int | None = None) -> Experiment:
+    def cell(number: int) -> Cell:
+        def run() -> Row:
+            if number == fails_at:
+                raise KeyboardInterrupt
+            measured.append(number)
+            return {"figure": 10 * number}
+
+        return Cell({"number": number}, run)
+
+    def page(rows: Sequence[Row]) -> Page:
+        return Page(f"{[row['figure'] for row in rows]}\n")
+
+    return Experiment("e", "E", "P", lambda _: Work([cell(number) for number in range(cells)], page))
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    measured: list[int] = []
+    path, request = tmp_path / "e.md", Request()
+    with pytest.raises(KeyboardInterrupt):
+        stopped = experiment_of(measured, fails_at=2)
+        run_experiment(stopped, request, store_beside(path, stopped, request), Progress())
+    assert measured == [0, 1]
+    whole = experiment_of(measured)
+    page = run_experiment(whole, request, store_beside(path, whole, request), Progress())
+    assert measured == [0, 1, 2]
+    assert page.text == "[0, 10, 20]\n"
+
+
+def test_measurements_of_other_seeds_and_code_are_not_mixed_in(tmp_path: Path) -> None:
+    measured: list[int] = []
+    path, experiment = tmp_path / "e.md", experiment_of(measured)
+    for seed in (1, 2, 2):
+        request = Request(seed=seed)
+        run_experiment(experiment, request, store_beside(path, experiment, request), Progress())
+    assert measured == [0, 1, 2, 0, 1, 2]
+    store = store_beside(path, experiment, Request(seed=2))
+    assert len(store) == 3
+    first = store.path.read_text().split("\n", 1)[0]
+    store.path.write_text(store.path.read_text().replace(code_digest(), "0" * 16))
+    assert store.path.read_text().split("\n", 1)[0] != first
+    assert len(store_beside(path, experiment, Request(seed=2))) == 0
+
+
+def test_a_line_that_was_not_finished_is_forgotten(tmp_path: Path) -> None:
+    cells = [Cell({"n": number}, dict) for number in range(3)]
+    store = CellStore(tmp_path / "x.cells.jsonl", {"seed": 1})
+    store.keep(cells[0], {"n": 0, "cost": 1.5})
+    store.keep(cells[1], {"n": 1, "cost": 2.5})
+    whole = store.path.read_text()
+    store.path.write_text(whole[:-9])
+    again = CellStore(store.path, {"seed": 1})
+    assert again.finished(cells[0]) == {"n": 0, "cost": 1.5} and again.finished(cells[1]) is None
+    again.keep(cells[2], {"n": 2, "cost": 3.5})
+    third = CellStore(store.path, {"seed": 1})
+    assert len(third) == 2 and third.finished(cells[2]) == {"n": 2, "cost": 3.5}
+    third.forget()
+    assert not store.path.exists() and len(third) == 0
+
+
+def test_charts_are_svg_with_all_series_and_without_a_background() -> None:
+    styles = {"other": Style("#112233"), "one": Style("#445566", dashed=True)}
+    x, y = Axis("x", "share", log=True), Axis("cost", "evaluations", log=True)
+    chart = line_chart(ROWS, x, y, "kind", styles=styles, facet="panel")
+    assert ElementTree.fromstring(chart).tag.endswith("svg")
+    for shown in ("one", "other", "left", "right", "share", "evaluations", "#112233", "#445566", "0.01"):
+        assert shown in chart
+    assert "nothing" not in chart, "what costs nothing has no place on a logarithmic axis"
+    assert not re.search(r'<rect[^>]*fill="(?:white|#fff|#ffffff)"', chart)
+    assert chart == line_chart(ROWS, x, y, "kind", styles=styles, facet="panel")
+    bars = bar_chart(ROWS, Axis("x", "share"), y, "kind", styles=styles)
+    assert ElementTree.fromstring(bars).tag.endswith("svg") and "#445566" in bars
+
+
+def lightness(color: str) -> float:
+    """Relative luminance of a colour (WCAG 2)."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_stand_out_on_white_and_on_black() -> None:
+    from cep_pipeline.experiments.charts import INK, PALETTE
+    from cep_pipeline.experiments.lazy_nfa_page import STYLES
+
+    for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):
+        for page in ("#ffffff", "#0d1117"):
+            light, dark = sorted((lightness(color), lightness(page)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) > 3, (color, page)
+
+
+def test_findings_are_counted_and_worded_by_what_holds() -> None:
+    held, failed = Finding("x falls", "it falls", True), Finding("y falls", "it grows", False)
+    missing = Finding("z falls", "nothing", None)
+    text = findings_text([held, failed, missing, missing])
+    assert text.startswith("Of 4 findings of the paper, 1 holds here, 1 does not and 2 were not measured.\n")
+    assert "- **Does not hold**: y falls. Measured: it grows." in text
+    assert findings_text([held, held]).startswith("Of 2 findings of the paper, 2 hold here.\n")
+
+
+def test_the_slope_of_logarithms_is_the_power_of_growth() -> None:
+    xs = [1.0, 3.0, 10.0, 50.0]
+    assert log_slope(xs, [7 * x**1.5 for x in xs]) == pytest.approx(1.5)
+
+
+def test_a_page_is_written_with_its_charts_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "p.md"
+    Page("a\n\n{chart:one}\n", {"one": ("what it shows", "<svg/>")}).write(path)
+    assert path.read_text() == "a\n\n![what it shows](p/one.svg)\n"
+    assert (tmp_path / "p" / "one.svg").read_text() == "<svg/>"
+    Page("b\n").write(path)
+    assert path.read_text() == "b\n" and not (tmp_path / "p").exists()
+
+
+def test_experiments_are_found_by_name() -> None:
+    for name in EXPERIMENTS:
+        assert experiment_named(name).name == name
+    with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa"):
+        experiment_named("lazy")

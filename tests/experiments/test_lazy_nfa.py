@@ -1,0 +1,221 @@
+"""`cep experiment lazy_nfa` at the size of a moment, and its findings on figures made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
+from cep_pipeline.experiments import lazy_nfa_findings as findings
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.changing_trades import PHASES, changing_trades
+from cep_pipeline.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
+from cep_pipeline.experiments.experiment import Request, run_experiment
+from cep_pipeline.experiments.lazy_nfa import (
+    CHAINS,
+    CHANGING,
+    CONTENDERS,
+    EAGER,
+    EXPERIMENT,
+    FREQUENCY,
+    INPUT,
+    SEQUENCES,
+    SMALL,
+    TREE,
+    Sizes,
+    _ChangingStream,
+    measure,
+    measure_step,
+)
+from cep_pipeline.experiments.lazy_nfa_page import refuse_different_matches, write_page
+from tests.cli.command_line import cep
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+TINY = Sizes(1, 300, (0.1, 1.0), (0.5, 1.0), 600, 200, 100, input_share=0.5, changing_share=0.1)
+
+
+def test_generated_trades_have_histories_and_the_wanted_share() -> None:
+    trades = read_trades(None, 1, 2_000, seed=3)
+    assert "generated" in trades.description
+    assert set(trades.events["symbol"].to_pylist()) == {*FREQUENT, RARE}
+    lengths = pc.list_value_length(trades.events["history"]).to_pylist()
+    assert max(lengths) == HISTORY and trades.events["history"][-1].as_py()[-1] == trades.events["price"][-1].as_py()
+    for share in (0.05, 1.0):
+        events = trades.with_rare(share, seed=1)
+        counts = {entry["values"]: entry["counts"] for entry in events["symbol"].value_counts().to_pylist()}
+        assert counts[RARE] == round(share * (counts[FREQUENT[0]] + counts[FREQUENT[1]]) / 2)
+        assert events["seq"].to_pylist() == sorted(events["seq"].to_pylist())
+    with pytest.raises(ValueError, match="are wanted of"):
+        trades.with_rare(50.0, seed=1)
+
+
+def test_real_trades_are_read_where_they_are() -> None:
+    if not (SHARED / "us_equity_trades").is_dir():
+        pytest.skip("../shared/data is not there")
+    trades = read_trades(SHARED, 1, 1_000, seed=1)
+    assert trades.description.startswith("real trades of AIG, IBM and SPY")
+    assert 1_000 <= sum(symbol != RARE for symbol in trades.events["symbol"].to_pylist()) <= 1_001
+
+
+def test_the_rare_stock_changes_after_every_phase() -> None:
+    events = changing_trades(9_000, 3_000, 0.02, seed=1)
+    for phase, rare in enumerate(PHASES):
+        part = events.slice(3_000 * phase, 3_000)
+        counts = {entry["values"]: entry["counts"] for entry in part["symbol"].value_counts().to_pylist()}
+        assert counts[rare] < 0.05 * min(count for stock, count in counts.items() if stock != rare)
+
+
+def test_steps_of_a_running_stream_add_up_to_the_whole() -> None:
+    stream = _ChangingStream(TINY, 1)
+    there = [contender for contender in CONTENDERS if contender.is_there]
+    assert EAGER in there
+    for contender in there:
+        whole = measure(contender, "abc", stream.events)
+        steps = [measure_step(contender, stream, first, first + 100) for first in range(0, 600, 100)]
+        for name in ("evaluations", "matches"):
+            assert sum(step[name] for step in steps) == whole[name], (contender, name)  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    kept: list[Row] = []
+    work = EXPERIMENT.plan(Request(sizes=TINY))
+    for cell in work.cells:
+        kept.append({**cell.key, **cell.run()})
+    return kept
+
+
+def test_every_contender_that_is_there_has_every_cell(rows: list[Row]) -> None:
+    there = [contender.name for contender in CONTENDERS if contender.is_there]
+    assert len(rows) == len(there) * (3 * 2 + 2 + 6)
+    assert any(row["matches"] for row in rows)
+    for row in rows:
+        assert row["contender"] in there
+        assert row["peak_instances"] is not None and row["evaluations"] is not None
+
+
+def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
+    page = run_experiment(EXPERIMENT, Request(sizes=TINY, data=None), None, Progress())
+    assert set(page.charts) == {"evaluations", "instances", "changing"}
+    page.write(tmp_path / "lazy_nfa.md")
+    text = (tmp_path / "lazy_nfa.md").read_text()
+    assert "{chart" not in text
+    for name in page.charts:
+        assert f"](lazy_nfa/{name}.svg)" in text and (tmp_path / "lazy_nfa" / f"{name}.svg").is_file()
+    assert text.count("| eager NFA ") == 3 + 3 + 1 + 2 + 1
+    assert "Of 9 findings of the paper, " in text
+    missing = {contender.mechanism for contender in CONTENDERS if not contender.is_there}
+    assert ("left out: " in text) == bool(missing)
+    assert all(f"`{name}`" in text for name in missing)
+
+
+def test_different_matches_are_refused(rows: list[Row]) -> None:
+    refuse_different_matches(rows)
+    wrong = [*rows, {**rows[0], "contender": "another", "matches": int(rows[0]["matches"] or 0) + 1}]
+    with pytest.raises(CepError, match="another finds"):
+        refuse_different_matches(wrong)
+    with pytest.raises(CepError, match="another finds"):
+        write_page(wrong, TINY, Request(), "trades")
+
+
+def paper_rows() -> Iterator[Row]:
+    """Figures of the paper's shape."""
+    for sequence in SEQUENCES:
+        for share in (0.001, 0.1, 1.0):
+            for contender in CONTENDERS:
+                cost = 1e6 * share if contender.order[:1] == "c" else 1e6
+                if contender == TREE:
+                    cost = 0.9e6 * share
+                if contender == EAGER:
+                    cost = 1.1e6 * (share if sequence == "cba" else 1.0)
+                yield {
+                    "part": FREQUENCY,
+                    "sequence": sequence,
+                    "share": share,
+                    "contender": contender.name,
+                    "evaluations": cost,
+                }
+    for contender in CONTENDERS:
+        peak = 100 if contender == TREE or contender.order[:1] == "c" else 5_000
+        yield {"part": INPUT, "part_of_input": 1.0, "contender": contender.name, "peak_instances": peak}
+    for first in range(0, 300, 100):
+        rare = "cab"[first // 100]
+        for contender in CONTENDERS:
+            cheap = contender == TREE or contender.order[:1] == rare
+            cost = 1_000 if cheap else 50_000
+            yield {"part": CHANGING, "first": first, "contender": contender.name, "evaluations": cost}
+
+
+def without(*names: str) -> list[Row]:
+    return [row for row in paper_rows() if row["contender"] not in names]
+
+
+def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
+    """The paper's figures, but for one contender in one part."""
+    return [
+        {**row, figure: factor * row[figure]}  # type: ignore[operator]
+        if (row["part"], row["contender"]) == (part, contender)
+        else row
+        for row in paper_rows()
+    ]
+
+
+def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
+    found = findings.all_findings(list(paper_rows()))
+    assert [finding.holds for finding in found] == [True] * 9
+    assert "f_c = 0.001" in found[4].measured and "1,000 times fewer" in found[4].measured
+
+
+@pytest.mark.parametrize(
+    ("rows", "finding"),
+    [
+        (changed(FREQUENCY, "chain cab", "evaluations", 500), findings.chains_beat_eager),
+        (changed(FREQUENCY, "chain bac", "evaluations", 0.001), findings.other_chains_are_like_eager),
+        (changed(FREQUENCY, TREE.name, "evaluations", 1.2), findings.tree_is_as_good_as_the_best_chain),
+        (changed(INPUT, "chain cba", "peak_instances", 20), findings.lazy_needs_fewer_instances),
+        (changed(INPUT, TREE.name, "peak_instances", 3), findings.tree_needs_as_few_instances),
+        (changed(CHANGING, TREE.name, "evaluations", 1.1), findings.tree_is_flat),
+    ],
+)
+def test_a_finding_fails_where_the_figures_do(rows: list[Row], finding: object) -> None:
+    assert callable(finding)
+    assert finding(rows).holds is False
+
+
+def test_findings_about_what_is_not_there_are_not_measured() -> None:
+    found = findings.all_findings(without(TREE.name, *(chain.name for chain in CHAINS)))
+    assert [finding.holds for finding in found] == [None, None, None, None, True, None, None, None, None]
+
+
+def test_the_default_is_smaller_than_the_papers_extent() -> None:
+    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
+    assert len(small.cells) < len(full.cells)
+    assert SMALL.phase == 100_000
+
+
+def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cep_pipeline.experiments import lazy_nfa
+
+    monkeypatch.setattr(lazy_nfa, "SMALL", TINY)
+    arguments = ("experiment", "lazy_nfa", "--data", "nowhere", "--out", "page.md")
+    done = cep(*arguments, folder=tmp_path)
+    assert done.code == 0, done.errors
+    page = (tmp_path / "page.md").read_text()
+    assert "`cep experiment lazy_nfa --seed 1`" in page and "generated trades" in page
+    assert done.output.startswith("Of 9 findings of the paper, ") and done.output.endswith("written to page.md\n")
+    kept = (tmp_path / "page.cells.jsonl").stat().st_mtime_ns
+    again = cep(*arguments, folder=tmp_path)
+    assert "measurements of an earlier run" in again.errors
+    assert (tmp_path / "page.cells.jsonl").stat().st_mtime_ns == kept
+    assert (tmp_path / "page.md").read_text() == page
+
+
+def test_a_page_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    done = cep("experiment", "lazy_nfa", "--out", "none/page.md", folder=tmp_path)
+    assert done.code == 2 and "there is no folder none" in done.errors
+    done = cep("experiment", "eager", folder=tmp_path)
+    assert done.code == 2 and "lazy_nfa" in done.errors
