@@ -24,8 +24,8 @@ from cep_pipeline.patterns.pattern import Pattern, Ties
 
 INSTANCES_A_CALL = 1 << 30
 """Instances looked at before a call returns, so that a run can be interrupted."""
-FIRST_CAPACITY = 1 << 8
-"""Instances that a state has room for at first."""
+FIRST_CAPACITY, FIRST_CELLS, FIRST_ELEMENTS = 1 << 8, 1 << 10, 1 << 18
+"""Instances of a state, elements of lists, and events of finished matches that there is room for at first."""
 NO_KEY = -2
 """No event has this key."""
 MOST_LIVES = 1 << 26
@@ -126,8 +126,8 @@ class EagerRun:
         rules = StreamRules(self.pattern, clause, self.events, program)
         if len(rules.keys):  # key after key
             relevant = relevant[np.argsort(rules.keys[relevant], kind="stable")]
-        ring = CellRing(program)
-        found = FoundMatches(self.pattern, clause, self.events, self.owned, self.finality)
+        ring = CellRing(program, FIRST_CELLS)
+        found = FoundMatches(self.pattern, clause, self.events, self.owned, self.finality, FIRST_ELEMENTS)
         edges, starts, latests = self._tables()
         rules.prepare()
         pending = np.zeros_like(self._counts)
