@@ -7,23 +7,20 @@ one row of a column, which `evaluate` knows how to read: all of section 3.4 is d
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.evaluate import conjunct_holds, expression_values
 from cep_pipeline.detection.kleene.aggregates import length_column, running
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership, expressions_of
+from cep_pipeline.detection.kleene.references import resolved, resolved_atom
+from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
-    Call,
     Element,
     Expression,
     Length,
-    Negative,
     Reference,
     walk,
 )
@@ -167,7 +164,7 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
             scope.choose(scope.indexes, name, 1)
         if len(scope.binding) == 0:
             continue
-        resolved = Conjunct(tuple(_resolved_atom(atom, scope) for atom in conjunct.atoms))
+        resolved = Conjunct(tuple(resolved_atom(atom, scope) for atom in conjunct.atoms))
         truth = conjunct_holds(resolved, scope, scope.rows)
         holds[start + scope.binding[~truth]] = False
     return holds
@@ -176,7 +173,7 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
 def values_over_lists(expression: Expression, events: ColumnSource, bound: Bound, count: int) -> Column:
     """The value of an expression without choices (an item of RETURN) for each binding."""
     scope = _Scope(events, bound, np.arange(count))
-    return expression_values(_resolved(expression, scope), scope, scope.rows)
+    return expression_values(resolved(expression, scope), scope, scope.rows)
 
 
 def pieces(sizes: Array, limit: int) -> Iterator[tuple[int, int]]:
@@ -271,52 +268,3 @@ class _Scope:
             self.rows[name] = offsets[self.binding] + before
         else:
             self.rows[name] = offsets[self.binding + 1] - 1
-
-
-def _resolved_atom(atom: Atom, scope: _Scope) -> Atom:
-    match atom:
-        case Comparison(_, left, right):
-            return replace(atom, left=_resolved(left, scope), right=_resolved(right, scope))
-        case Membership(expression):
-            return replace(atom, expression=_resolved(expression, scope))
-        case Between(expression, low, high):
-            return replace(
-                atom,
-                expression=_resolved(expression, scope),
-                low=_resolved(low, scope),
-                high=_resolved(high, scope),
-            )
-
-
-def _resolved(expression: Expression, scope: _Scope) -> Any:
-    """The expression with plain references only."""
-    match expression:
-        case Reference(variable, attribute, element):
-            return _reference(expression, variable, attribute, element, scope)
-        case Aggregate("first" | "last", variable, attribute, False):
-            element = Element.FIRST if expression.function == "first" else Element.LAST
-            return _reference(expression, variable, attribute, element, scope)
-        case Aggregate(function, variable, attribute, prefix):
-            name = f"{function}({variable}[{'..i-1' if prefix else ''}].{attribute})"
-            scope.summary(name, expression)
-            return Reference(name, name, Element.ONLY, expression.type)
-        case Length(variable):
-            name = f"{variable}[].LEN"
-            scope.summary(name, expression)
-            return Reference(name, name, Element.ONLY, expression.type)
-        case Negative(operand):
-            return replace(expression, operand=_resolved(operand, scope))
-        case Arithmetic(_, left, right):
-            return replace(expression, left=_resolved(left, scope), right=_resolved(right, scope))
-        case Call(_, arguments):
-            return replace(expression, arguments=tuple(_resolved(argument, scope) for argument in arguments))
-        case _:
-            return expression
-
-
-def _reference(
-    node: Reference | Aggregate, variable: str, attribute: str, element: Element, scope: _Scope
-) -> Reference:
-    name = f"{variable}[{element.value}]"
-    scope.row(name, variable, element)
-    return Reference(name, attribute, Element.ONLY, node.type)

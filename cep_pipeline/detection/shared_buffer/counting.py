@@ -1,0 +1,24 @@
+"""Matches of a pattern counted without listing them, as integers of any size."""
+
+from __future__ import annotations
+
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_buffer.lanes import Sequence
+from cep_pipeline.detection.shared_buffer.needs import NeedsLists, groups_of
+from cep_pipeline.detection.shared_buffer.runs import MergedRuns
+from cep_pipeline.patterns.pattern import Pattern
+
+
+def count_merged(pattern: Pattern, events: PreparedEvents) -> int | None:
+    """The number of matches of a pattern under skip_till_any_match, equal bindings of several clauses once.
+
+    Returns
+    -------
+    int or None
+        None where a condition asks for the lists themselves (`needs.reason_to_list` says which).
+    """
+    try:
+        groups = groups_of(pattern)
+    except NeedsLists:
+        return None
+    return sum(MergedRuns(Sequence(pattern, group, events)).run() for group in groups)
