@@ -23,6 +23,11 @@ def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
+    """The attributes that RETURN reads, each once."""
+    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+
+
 def look_back_us(patterns: Iterable[Pattern]) -> int:
     """How long before the start of a slice its task must read, in microseconds.
 

@@ -78,8 +78,7 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
 
     Notes
     -----
-    Matches that agree on all elements so far are told apart by their next one: the time is that of one sort for each
-    length that such matches have.
+    As `in_order`.
     """
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
     position = {variable.name: variable.position for block in lists for variable in block.clause.positive}
@@ -89,7 +88,25 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
     rows = np.concatenate([block.rows for block in lists])
     lengths = np.concatenate([np.diff(block.offsets) for block in lists])
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-    found = OrderedLists(names, offsets, rows, variables)
+    return in_order(OrderedLists(names, offsets, rows, variables), seqs)
+
+
+def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
+    """Matches in any order brought into the page's order, equal ones once.
+
+    Parameters
+    ----------
+    found
+        Matches of one pattern; their `names` are in pattern order.
+    seqs
+        The seq of each event, int64, in stream order.
+
+    Notes
+    -----
+    Matches that agree on all elements so far are told apart by their next one: the time is that of one sort for each
+    length that such matches have.
+    """
+    offsets, rows, variables = found.elements()
     place = np.empty(len(seqs), np.int64)
     place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs))
     group = np.zeros(len(found), np.int64)

@@ -83,21 +83,22 @@ def write_matches(
     ordered = order_matches(found, events.seqs)
     del found
     written = 0
-    for batch in _batches(pattern, ordered, events, kept, typed=typed, candidates=candidates):
+    for batch in match_batches(pattern, ordered, events, kept, typed=typed, candidates=candidates):
         sink(batch)
         written += batch.num_rows
     return written
 
 
-def _batches(
+def match_batches(
     pattern: Pattern,
     ordered: OrderedMatches | OrderedLists,
     events: PreparedEvents,
-    kept: KeptMatches | None,
+    kept: KeptMatches | None = None,
     *,
-    typed: bool,
-    candidates: bool,
+    typed: bool = False,
+    candidates: bool = False,
 ) -> Iterator[pa.RecordBatch]:
+    """Ordered matches as batches of rows; the other parameters are those of `write_matches`."""
     identity = MatchIdentity.of(pattern)
     schema = matches_schema(pattern) if typed else CANDIDATES if candidates else MANY_PATTERNS
     for start in range(0, len(ordered), BATCH_ROWS):

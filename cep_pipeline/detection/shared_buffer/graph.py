@@ -47,6 +47,11 @@ class GraphBuilder:
         self._edges: list[tuple[Array, Array, Array, Array]] = []
         self._ends: list[tuple[Array, Array, Array, Array]] = []
 
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return self._nodes
+
     def mark(self) -> tuple[int, int, int]:
         """What `rewind` goes back to."""
         return self._nodes, len(self._edges), len(self._ends)

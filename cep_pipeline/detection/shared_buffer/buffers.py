@@ -1,0 +1,234 @@
+"""Buffers: all matches of a pattern that end with one event, self-contained, as bytes.
+
+A buffer is, little-endian: the magic `CEPB`, the version (uint8), the kind (uint8), three zero-padded sections each with
+its length as uint32: the statement (UTF-8 JSON), the attributes that RETURN reads (an Arrow IPC stream, or nothing), and
+the events and edges:
+
+    events, edges or elements, nodes or matches       uint32 x 3
+    timestamps, seqs                                  int64, of each event in stream order
+    kind 0, the shared versioned buffer (SIGMOD'08 section 5.1): for each edge by ascending target
+        sources, targets                              int32; node 0 has no events, the last node is the end
+        events, variables                             int32, int16; variable: its place in the pattern, -1 for an edge
+                                                      that ignores the event
+    kind 1, matches listed in order
+        offsets                                       int64, of each match and behind the last one
+        events, variables                             int32, int16, of each element
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Pattern
+
+MAGIC = b"CEPB"
+VERSION = 1
+GRAPH, LISTED = 0, 1
+_HEAD = struct.Struct("<4sBBxxII")
+_SIZES = struct.Struct("<III")
+_ALIGNMENT = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Paths:
+    """Matches as the paths of a graph from node 0 to the last node.
+
+    Attributes
+    ----------
+    nodes
+        Number of nodes.
+    sources, targets
+        int32, by ascending target; a source is less than its target.
+    events, variables
+        int32 and int16: the event as a place among the buffer's events, and its variable's place in the pattern, or -1.
+    """
+
+    nodes: int
+    sources: Array
+    targets: Array
+    events: Array
+    variables: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """Matches one after another in the page's order.
+
+    Attributes
+    ----------
+    offsets
+        int64, shape (n + 1,).
+    events, variables
+        int32 and int16, of each element.
+    """
+
+    offsets: Array
+    events: Array
+    variables: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A buffer's content.
+
+    Attributes
+    ----------
+    statement
+        JSON text of the statement.
+    events
+        Columns `timestamp` (int64), `seq` and the attributes that RETURN reads, in stream order.
+    matches
+        Which matches they make.
+    """
+
+    statement: str
+    events: pa.Table
+    matches: Paths | Listed
+
+    def to_bytes(self) -> bytes:
+        """The buffer's bytes."""
+        statement = _padded(self.statement.encode())
+        others = [name for name in self.events.column_names if name not in ("timestamp", "seq")]
+        attributes = _padded(_ipc(self.events.select(others)) if others else b"")
+        matches = self.matches
+        parts: list[Array]
+        if isinstance(matches, Paths):
+            sizes = (self.events.num_rows, len(matches.sources), matches.nodes)
+            parts = [matches.sources, matches.targets, matches.events, matches.variables]
+        else:
+            sizes = (self.events.num_rows, len(matches.events), len(matches.offsets) - 1)
+            parts = [matches.offsets, matches.events, matches.variables]
+        kind = GRAPH if isinstance(matches, Paths) else LISTED
+        clocks = [self.events.column(name).to_numpy() for name in ("timestamp", "seq")]
+        head = _HEAD.pack(MAGIC, VERSION, kind, len(statement), len(attributes))
+        return b"".join(
+            (head, statement, attributes, _SIZES.pack(*sizes), *(np.ascontiguousarray(a).tobytes() for a in clocks + parts))
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Buffer:
+        """Read a buffer.
+
+        Raises
+        ------
+        InputError
+            The bytes are no buffer, one of a later version, or cut off.
+        """
+        try:
+            magic, version, kind, statement_size, attribute_size = _HEAD.unpack_from(data)
+            if magic != MAGIC:
+                raise InputError("a value of the column 'buffer' is no buffer of matches: expand what detect compressed")
+            if version != VERSION or kind not in (GRAPH, LISTED):
+                raise InputError(f"a buffer of matches has version {version}; this release reads version {VERSION}")
+            at = _HEAD.size
+            statement = data[at : at + statement_size].rstrip(b"\0").decode()
+            at += statement_size
+            attributes = data[at : at + attribute_size]
+            at += attribute_size
+            events, second, third = _SIZES.unpack_from(data, at)
+            reader = _Reader(data, at + _SIZES.size)
+            table = pa.table({"timestamp": reader.array(np.int64, events), "seq": reader.array(np.int64, events)})
+            matches: Paths | Listed
+            if kind == GRAPH:
+                matches = Paths(
+                    third,
+                    reader.array(np.int32, second),
+                    reader.array(np.int32, second),
+                    reader.array(np.int32, second),
+                    reader.array(np.int16, second),
+                )
+            else:
+                matches = Listed(
+                    reader.array(np.int64, third + 1), reader.array(np.int32, second), reader.array(np.int16, second)
+                )
+            if attribute_size:
+                for field, column in zip(*_columns(attributes), strict=True):
+                    table = table.append_column(field, column)
+            return cls(statement, table, matches)
+        except (struct.error, ValueError, UnicodeDecodeError, pa.ArrowInvalid) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"a buffer of matches is damaged: {error}") from error
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data, self.at = data, at
+
+    def array(self, dtype: Any, count: int) -> Array:
+        array = np.frombuffer(self.data, dtype, count, self.at)
+        self.at += array.nbytes
+        return array
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % _ALIGNMENT)
+
+
+def _ipc(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
+    table = pa.ipc.open_stream(data).read_all()
+    return list(table.schema), table.columns
+
+
+def statement_of(pattern: Pattern) -> str:
+    """What a buffer knows of its pattern: enough to parse it again."""
+    from cep_pipeline.language.formatter import format_pattern
+
+    return json.dumps(
+        {
+            "name": pattern.name,
+            "text": format_pattern(pattern),
+            "parameters": {name: list(values) for name, values in pattern.parameters},
+            "stream": pattern.stream,
+            "schema": {
+                "base_type": pattern.base_type,
+                "type_attribute": pattern.type_attribute,
+                "attributes": {name: kind.value for name, kind in pattern.attributes},
+            },
+        },
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
+
+
+@lru_cache(maxsize=256)
+def pattern_of(statement: str) -> Pattern:
+    """The pattern again.
+
+    Raises
+    ------
+    InputError
+        The statement is none that `statement_of` wrote.
+    """
+    import warnings
+
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.language.parser import parse_patterns
+
+    try:
+        told: Mapping[str, Any] = json.loads(statement)
+        schema = StreamSchema.from_dict(told["schema"], name=told["stream"])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # said when the pattern was detected
+            [pattern] = parse_patterns(told["text"], schema, params=told["parameters"], source="<buffer>")
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"a buffer of matches holds no statement: {error}") from error
+    return replace(pattern, name=told["name"])

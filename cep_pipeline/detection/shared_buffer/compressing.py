@@ -1,0 +1,223 @@
+"""Compressed output: one buffer for all matches of a pattern that end with the same event (language page, section 5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.extent import attributes_returned
+from cep_pipeline.detection.matches import UTC_MICROSECONDS
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, statement_of
+from cep_pipeline.detection.shared_buffer.graph import Edges, GraphBuilder
+from cep_pipeline.detection.shared_buffer.lanes import Sequence
+from cep_pipeline.detection.shared_buffer.needs import groups_of
+from cep_pipeline.detection.shared_buffer.runs import MergedRuns, exact_sum
+from cep_pipeline.patterns.pattern import Pattern
+
+STATEMENTS = b"cep.statements"
+"""Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
+EDGES_AT_ONCE = 1 << 20
+"""Edges of buffers that are collected at once."""
+
+_collect_edges = NativeKernel(
+    "cep_pipeline.detection.shared_buffer.graph_kernels",
+    "collect_edges",
+    (
+        *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
+        *("int64", "int64*", "int64*", "int64"),
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The matches of one group of clauses that end with one event; variables by their place in the pattern."""
+
+    edges: Edges
+    ends: Edges
+
+
+def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
+    """Columns of the compressed output."""
+    statements = json.dumps([statement_of(pattern) for pattern in patterns], ensure_ascii=False)
+    return pa.schema(
+        [
+            ("pattern", pa.string()),
+            ("end_seq", pa.int64()),
+            ("end_ts", UTC_MICROSECONDS),
+            ("count", pa.string()),
+            ("buffer", pa.binary()),
+        ],
+        metadata={STATEMENTS: statements.encode()},
+    )
+
+
+def compress_merged(pattern: Pattern, events: PreparedEvents) -> pa.Table:
+    """The matches of a pattern under skip_till_any_match as buffers, without listing them.
+
+    Raises
+    ------
+    NeedsLists
+        A condition asks for the lists themselves.
+    """
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+    parts: dict[int, list[_Part]] = {}
+    counts: dict[int, int] = {}
+    for group in groups_of(pattern):
+        graph = GraphBuilder()
+        sequence = Sequence(pattern, group, events)
+        MergedRuns(sequence, graph).run()
+        edges, ends, count = graph.finished()
+        places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
+        for row, first, last, found in _by_end(edges, ends, graph.size):
+            own = edges.take(found)
+            own = Edges(own.source, own.target, places[own.variable], own.row)
+            closing = ends.take(np.arange(first, last))
+            closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
+            parts.setdefault(row, []).append(_Part(own, closing))
+            counts[row] = counts.get(row, 0) + exact_sum(count[first:last])
+    writer = _Writer(pattern, events)
+    for row in sorted(parts):
+        writer.add(row, counts[row], *_joined(parts[row]))
+    return writer.table()
+
+
+def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
+    """Matches that a mechanism lists as buffers; `parts` as `matches_in_parts` yields them."""
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+    writer = _Writer(pattern, events)
+    for blocks in parts:
+        found = [block for block in blocks if len(block)]
+        if not found:
+            continue
+        ordered = order_matches(found, events.seqs)
+        del found
+        last = ordered.last_rows().astype(np.int64)
+        offsets, rows, variables = ordered.elements()
+        places = np.array([position[name] for name in ordered.names], np.int16)
+        begins = np.flatnonzero(np.append(True, last[1:] != last[:-1]))
+        for first, stop in zip(begins, np.append(begins[1:], len(last)), strict=True):
+            part = slice(int(offsets[first]), int(offsets[stop]))
+            distinct, event = np.unique(rows[part], return_inverse=True)
+            matches = Listed(
+                offsets[first : stop + 1] - offsets[first], event.reshape(-1).astype(np.int32), places[variables[part]]
+            )
+            writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
+    return writer.table()
+
+
+class _Writer:
+    """Collects the rows of a compressed table."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self.pattern, self.events = pattern, events
+        self.statement = statement_of(pattern)
+        self.attributes = [name for name in attributes_returned(pattern) if name not in ("timestamp", "seq")]
+        self.rows: list[int] = []
+        self.counts: list[str] = []
+        self.buffers: list[bytes] = []
+
+    def add(self, row: int, count: int, rows: Array, matches: Paths | Listed) -> None:
+        """Add the matches that end with the event `row`; `rows` are the buffer's events."""
+        columns = {"timestamp": pa.array(self.events.timestamps[rows]), "seq": pa.array(self.events.seqs[rows])}
+        if self.attributes:
+            taken = self.events.table.select(self.attributes).take(pa.array(rows)).combine_chunks()
+            columns.update(zip(taken.column_names, taken.columns, strict=True))
+        self.rows.append(row)
+        self.counts.append(str(count))
+        self.buffers.append(Buffer(self.statement, pa.table(columns), matches).to_bytes())
+
+    def table(self) -> pa.Table:
+        """The table, in the order of the end events."""
+        rows = np.array(self.rows, np.int64)
+        return pa.Table.from_arrays(
+            [
+                pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
+                pa.array(self.events.seqs[rows]),
+                pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
+                pa.array(self.counts, pa.string()),
+                pa.array(self.buffers, pa.binary()),
+            ],
+            schema=compressed_schema([self.pattern]),
+        )
+
+
+def _by_end(edges: Edges, ends: Edges, nodes: int) -> Iterator[tuple[int, int, int, Array]]:
+    """For each event that ends matches: its row, its first and behind its last place in `ends`, and the edges."""
+    if not len(ends):
+        return
+    begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1]))
+    offsets = np.append(begins, len(ends)).astype(np.int64)
+    count = len(begins)
+    edge_offsets = np.searchsorted(edges.target, np.arange(nodes + 1)).astype(np.int64)
+    stamps, stack = np.zeros(max(nodes, 1), np.int64), np.zeros(max(nodes, 1), np.int64)
+    sources = np.ascontiguousarray(ends.source)
+    edge_sources = np.ascontiguousarray(edges.source) if len(edges) else np.zeros(1, np.int64)
+    found = np.empty(EDGES_AT_ONCE, np.int64)
+    found_offsets = np.zeros(count + 1, np.int64)
+    done = 0
+    while done < count:
+        found_offsets[done] = 0
+        stopped = _collect_edges(
+            count,
+            offsets,
+            sources,
+            nodes,
+            edge_offsets,
+            edge_sources,
+            stamps,
+            stack,
+            done,
+            found_offsets,
+            found,
+            len(found),
+        )
+        if stopped == done:
+            found = np.empty(2 * len(found), np.int64)
+            continue
+        for end in range(done, stopped):
+            first, last = int(offsets[end]), int(offsets[end + 1])
+            yield int(ends.row[first]), first, last, np.sort(found[found_offsets[end] : found_offsets[end + 1]])
+        done = stopped
+
+
+def _joined(parts: list[_Part]) -> tuple[Array, Paths]:
+    """The graph of all groups' matches with one end: the rows of its events, and its paths."""
+    sources, targets, variables, rows = [], [], [], []
+    nodes = 1
+    closing = []
+    for part in parts:
+        known = np.unique(part.edges.target)
+        sources.append(_renumbered(part.edges.source, known, nodes))
+        targets.append(_renumbered(part.edges.target, known, nodes))
+        closing.append(_renumbered(part.ends.source, known, nodes))
+        variables.append(part.edges.variable)
+        rows.append(part.edges.row)
+        nodes += len(known)
+    for part, source in zip(parts, closing, strict=True):
+        sources.append(source)
+        targets.append(np.full(len(source), nodes, np.int64))
+        variables.append(part.ends.variable)
+        rows.append(part.ends.row)
+    distinct, event = np.unique(np.concatenate(rows), return_inverse=True)
+    return distinct, Paths(
+        nodes + 1,
+        np.concatenate(sources).astype(np.int32),
+        np.concatenate(targets).astype(np.int32),
+        event.reshape(-1).astype(np.int32),
+        np.concatenate(variables).astype(np.int16),
+    )
+
+
+def _renumbered(nodes: Array, known: Array, first: int) -> Array:
+    """Nodes by their place among those of a part; no node is node 0."""
+    return np.where(nodes < 0, 0, np.searchsorted(known, nodes) + first)

@@ -1,0 +1,144 @@
+"""Passes over the shared buffer. Imported only where the kernels are compiled; `buffers.py` and `paths.py` call them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import carray
+
+
+def collect_edges(
+    ends: int,
+    end_offsets_at: Any,
+    end_sources_at: Any,
+    nodes: int,
+    edge_offsets_at: Any,
+    edge_sources_at: Any,
+    stamps_at: Any,
+    stack_at: Any,
+    first_end: int,
+    found_offsets_at: Any,
+    found_at: Any,
+    capacity: int,
+) -> int:
+    """Find the edges from which each end is reached, end after end from `first_end` on.
+
+    Edges are sorted by target: node n has those from `edge_offsets[n]` to `edge_offsets[n + 1]`. Returns the end at
+    which `found` was full, or `ends`. `stamps` holds for each node the last end that reached it, from 1.
+    """
+    end_offsets = carray(end_offsets_at, ends + 1)
+    end_sources = carray(end_sources_at, end_offsets[ends])
+    edge_offsets = carray(edge_offsets_at, nodes + 1)
+    edge_sources = carray(edge_sources_at, edge_offsets[nodes])
+    stamps = carray(stamps_at, nodes)
+    stack = carray(stack_at, nodes)
+    found_offsets = carray(found_offsets_at, ends + 1)
+    found = carray(found_at, capacity)
+    used = found_offsets[first_end]
+    for end in range(first_end, ends):
+        height = 0
+        for place in range(end_offsets[end], end_offsets[end + 1]):
+            node = end_sources[place]
+            if node >= 0 and stamps[node] != end + 1:
+                stamps[node] = end + 1
+                stack[height] = node
+                height += 1
+        while height > 0:
+            height -= 1
+            node = stack[height]
+            if used + edge_offsets[node + 1] - edge_offsets[node] > capacity:
+                for again in range(nodes):  # this end is begun anew with more room
+                    if stamps[again] == end + 1:
+                        stamps[again] = 0
+                return end
+            for edge in range(edge_offsets[node], edge_offsets[node + 1]):
+                found[used] = edge
+                used += 1
+                source = edge_sources[edge]
+                if source >= 0 and stamps[source] != end + 1:
+                    stamps[source] = end + 1
+                    stack[height] = source
+                    height += 1
+        found_offsets[end + 1] = used
+    return ends
+
+
+def useful_edges(
+    nodes: int,
+    edges: int,
+    sources_at: Any,
+    targets_at: Any,
+    variables_at: Any,
+    events_at: Any,
+    event_count: int,
+    fixed_at: Any,
+    current: int,
+    latest: int,
+    exactly: int,
+    times_at: Any,
+    forward_at: Any,
+    backward_at: Any,
+    useful_at: Any,
+) -> int:
+    """Mark the edges that lie on a path from node 0 to the last node which binds what is fixed; whether there is one.
+
+    Parameters
+    ----------
+    sources, targets
+        Edges sorted by target, which is greater than the source.
+    variables, events
+        What each edge binds; variable -1 binds nothing.
+    fixed
+        For each event the variable to which it must be bound, or -1.
+    current, latest, exactly
+        Other events may be bound to the variable `current` behind the event `latest`, and to greater variables; with
+        `exactly` none.
+    times
+        For each node the event before which its runs end, plus 1: at least event_count + 1 further elements are room
+        for sums.
+    """
+    sources = carray(sources_at, edges)
+    targets = carray(targets_at, edges)
+    variables = carray(variables_at, edges)
+    events = carray(events_at, edges)
+    fixed = carray(fixed_at, event_count)
+    times = carray(times_at, nodes + event_count + 1)
+    forward = carray(forward_at, nodes)
+    backward = carray(backward_at, nodes)
+    useful = carray(useful_at, edges)
+    sums = nodes
+    times[sums] = 0
+    for event in range(event_count):
+        times[sums + event + 1] = times[sums + event] + (1 if fixed[event] >= 0 else 0)
+    for node in range(nodes):
+        forward[node] = 0
+        backward[node] = 0
+    times[0] = 0
+    forward[0] = 1
+    for edge in range(edges):
+        useful[edge] = 0
+        source, event, variable = sources[edge], events[edge], variables[edge]
+        times[targets[edge]] = event + 1
+        if not forward[source]:
+            continue
+        if times[sums + event] != times[sums + times[source]]:
+            continue  # it passes a fixed event by
+        wanted = fixed[event]
+        if wanted >= 0:
+            if variable != wanted:
+                continue
+        elif variable >= 0:
+            if exactly or variable < current or (variable == current and event < latest):
+                continue
+        useful[edge] = 1
+        forward[targets[edge]] = 1
+    if not forward[nodes - 1]:
+        return 0
+    backward[nodes - 1] = 1
+    for edge in range(edges - 1, -1, -1):
+        if useful[edge]:
+            if backward[targets[edge]]:
+                backward[sources[edge]] = 1
+            else:
+                useful[edge] = 0
+    return 1
