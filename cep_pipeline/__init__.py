@@ -9,6 +9,8 @@ from cep_pipeline.errors import BusyError, CepError, DataError, InputError, Patt
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.detect import detect as detect
+    from cep_pipeline.detection.detect import detect_batches as detect_batches
+    from cep_pipeline.detection.shared_buffer.expansion import expand as expand
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
@@ -25,6 +27,8 @@ _LAZY = {
     "estimate_statistics": "cep_pipeline.statistics",
     "plan": "cep_pipeline.planning",
     "detect": "cep_pipeline.detection.detect",
+    "detect_batches": "cep_pipeline.detection.detect",
+    "expand": "cep_pipeline.detection.shared_buffer.expansion",
 }
 
 __all__ = [

@@ -80,6 +80,41 @@ class InputError(CepError, ValueError):
     exit_code = 2
 
 
+class TooManyMatches(InputError):
+    """Rows for matches that would exceed the limit that a user set; none of them is written.
+
+    Parameters
+    ----------
+    pattern
+        The pattern's name.
+    limit
+        Most rows.
+    count
+        The number of matches, if it is known without listing them.
+    """
+
+    def __init__(self, pattern: str, limit: int, count: int | None = None) -> None:
+        self.pattern = pattern
+        self.limit = limit
+        self.count = count
+        found = f"more than {limit:,} matches" if count is None else f"{_digits(count)} matches"
+        advice = "" if count is None else "use output 'count' or 'compressed' (cep detect --output compressed), or "
+        super().__init__(
+            f"pattern {pattern!r} has {found}, more than the limit of {limit:,}: none is written; {advice}"
+            "give a smaller window, more conditions or a larger limit"
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (TooManyMatches, (self.pattern, self.limit, self.count))
+
+
+def _digits(count: int) -> str:
+    """A count in full; Python itself spells no more than 4,300 digits."""
+    from decimal import Decimal
+
+    return f"{Decimal(count):,}"
+
+
 class DataError(CepError):
     """Data that failed validation: too many rejected rows, a failed critical expectation."""
 

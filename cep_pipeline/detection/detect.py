@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, overload
@@ -11,20 +11,20 @@ import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import matches_schema, write_matches
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Metrics, Orders, Owned
-from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, policy_text
+from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned
+from cep_pipeline.detection.output_policy import has_output_policy, policy_text
+from cep_pipeline.detection.outputs import Detection, first_matches
 from cep_pipeline.detection.parts import matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan, validate
 
-OUTPUTS = ("verbose", "count")
-"""Forms of output that are executed."""
-_KNOWN_OUTPUTS = ("verbose", "compressed", "count")
+OUTPUTS = ("verbose", "compressed", "count")
+"""Forms of output (language page, section 5)."""
 COUNT_SCHEMA = pa.schema([("pattern", pa.string()), ("count", pa.string())])
 """Columns of the count output; the count is decimal text, since it may exceed every integer type."""
 
@@ -39,6 +39,7 @@ def detect(
     mechanism: str | None = None,
     output: str = "verbose",
     metrics: Literal[False] = False,
+    limit: int | None = None,
 ) -> Tables: ...
 
 
@@ -51,6 +52,7 @@ def detect(
     output: str = "verbose",
     *,
     metrics: Literal[True],
+    limit: int | None = None,
 ) -> tuple[Tables, Metrics]: ...
 
 
@@ -61,6 +63,7 @@ def detect(
     mechanism: str | None = None,
     output: str = "verbose",
     metrics: bool = False,
+    limit: int | None = None,
 ) -> Tables | tuple[Tables, Metrics]:
     """Find all matches of patterns in a table of events.
 
@@ -76,9 +79,14 @@ def detect(
     mechanism
         A name of `MECHANISMS`; None takes for each pattern the fastest that runs it.
     output
-        `"verbose"`: one row a match. `"count"`: one row a pattern with the number of its matches.
+        `"verbose"`: one row a match. `"compressed"`: one row for all matches of a pattern that end with the same event,
+        which `expand` turns into the verbose rows. `"count"`: one row a pattern with the number of its matches, of any
+        size.
     metrics
         Whether to return what was counted beside the tables.
+    limit
+        Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
+        lists themselves (`outputs.listed_because` says why). None: no limit.
 
     Returns
     -------
@@ -90,6 +98,8 @@ def detect(
     ------
     InputError
         An unknown mechanism or output, two patterns of one name, or events that do not fit the patterns.
+    TooManyMatches
+        A pattern has more matches than the limit; an InputError that says how many, where they can be counted.
     UnsupportedPattern
         The mechanism does not run a pattern, or none does.
     PlanError
@@ -105,28 +115,73 @@ def detect(
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
     _check_output(output, patterns)
+    _check_limit(limit)
     if not patterns:
         return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
+    counters = Counters()
+    tables: Tables = {}
+    for detection in _detections(patterns, chosen, events, plan, counters, limit):
+        pattern = detection.pattern
+        if output == "count":
+            tables[pattern.name] = _count_table(pattern, detection.count())
+        elif output == "compressed":
+            tables[pattern.name] = detection.compressed()
+        else:
+            tables[pattern.name] = pa.Table.from_batches(detection.batches(), matches_schema(pattern))
+    return (tables, counters.metrics(chosen)) if metrics else tables
+
+
+def detect_batches(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None = None,
+    mechanism: str | None = None,
+    limit: int | None = None,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Find the matches of patterns a batch at a time, the first ones as soon as they are known.
+
+    Parameters
+    ----------
+    patterns, events, plan, mechanism, limit
+        As in `detect`.
+
+    Yields
+    ------
+    (str, pa.RecordBatch)
+        A pattern's name and some rows of its verbose output: all batches of the first pattern in the page's order, then
+        those of the next one. The caller may stop at any time: the first of 2**60 matches cost no more than a few.
+
+    Raises
+    ------
+    InputError, TooManyMatches, UnsupportedPattern, PlanError
+        As `detect`.
+    """
+    _check_limit(limit)
+    if not patterns:
+        return
+    chosen = choose_mechanisms(patterns, mechanism)
+    for detection in _detections(patterns, chosen, events, plan, Counters(), limit):
+        for batch in first_matches(detection):
+            yield detection.pattern.name, batch
+
+
+def _detections(
+    patterns: Sequence[Pattern],
+    chosen: Mapping[str, str],
+    events: pa.Table,
+    plan: Plan | None,
+    counters: Counters,
+    limit: int | None,
+) -> Iterator[Detection]:
+    """Each pattern, ready to be run over the events, which are prepared once for all."""
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
     prepared = _prepare(patterns, table)
-    counters = Counters()
-    tables: Tables = {}
     for pattern in patterns:
+        orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        parts = _parts(pattern, chosen[pattern.name], plan, of_stream, EVERYTHING, counters)
-        if output == "count":
-            orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
-            count = MECHANISMS[chosen[pattern.name]].count(pattern, orders, of_stream, counters)
-            tables[pattern.name] = _count_table(pattern, _count(parts, of_stream) if count is None else count)
-        else:
-            batches: list[pa.RecordBatch] = []
-            kept = KeptMatches(pattern) if has_output_policy(pattern) else None
-            for blocks in parts:
-                write_matches(pattern, blocks, of_stream, batches.append, typed=True, kept=kept)
-            tables[pattern.name] = pa.Table.from_batches(batches, matches_schema(pattern))
-    return (tables, counters.metrics(chosen)) if metrics else tables
+        yield Detection(pattern, MECHANISMS[chosen[pattern.name]], orders, of_stream, counters, limit)
 
 
 @dataclass(frozen=True)
@@ -217,15 +272,18 @@ def _refuse(pattern: Pattern, mechanism: str) -> None:
 
 
 def _check_output(output: str, patterns: Sequence[Pattern]) -> None:
-    if output not in _KNOWN_OUTPUTS:
-        raise InputError(f"there is no output {output!r}; there are: {', '.join(_KNOWN_OUTPUTS)}")
     if output not in OUTPUTS:
-        raise UnsupportedPattern("detect", f"output '{output}'", hint=f"use {' or '.join(map(repr, OUTPUTS))}")
+        raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
     if output != "verbose":
         for pattern in patterns:
             if has_output_policy(pattern):
                 feature = f"output {output!r} with {policy_text(pattern)}"
                 raise UnsupportedPattern("detect", feature, pattern=pattern.name, hint="use 'verbose'")
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise InputError(f"the limit is {limit}; it is a number of matches, 0 or more")
 
 
 def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
@@ -264,15 +322,5 @@ def _parts(
     return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
 
 
-def _count(parts: Iterable[list[Block]], events: PreparedEvents) -> int:
-    count = 0
-    for blocks in parts:
-        if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
-            count += len(order_matches(blocks, events.seqs))
-        else:
-            count += sum(map(len, blocks))
-    return count
-
-
 def _count_table(pattern: Pattern, count: int) -> pa.Table:
-    return pa.table({"pattern": [pattern.name], "count": [str(count)]}, COUNT_SCHEMA)
+    return pa.table({"pattern": [pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)

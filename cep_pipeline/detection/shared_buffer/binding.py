@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +24,9 @@ from cep_pipeline.detection.shared_buffer.fields import (
     to_bits,
 )
 from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence
-from cep_pipeline.detection.shared_buffer.needs import Choice, Component, Condition, Negation
+from cep_pipeline.detection.shared_buffer.needs import Choice, Component, Condition
 from cep_pipeline.detection.shared_buffer.rejection import Rejection
+from cep_pipeline.detection.shared_buffer.states import Known
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 from cep_pipeline.patterns.pattern import Ties
@@ -123,16 +125,15 @@ class Binder:
         for condition, negation, keeps in self.conditions:
             self._choose(condition, keeps, name, runs, new, row, lanes, alive)
             if negation is None:
-                decided = self._newly(lambda state, c=condition: states.is_decided(c, state), old, new.state) & alive
+                decided = alive & self._newly(partial(states.is_decided, condition), old, new.state)
                 if decided.any():
                     places = np.flatnonzero(decided)
                     part = _some(new.fields, places)
                     alive[places] = self._settle(condition, part, new.lane[places], lanes, {})
         clauses = new.clauses
         for rejection in self.rejections:
-            decided = alive & self._newly(
-                lambda state, n=rejection.negation: states.is_rejection_decided(n, state), old, new.state
-            )
+            is_decided = partial(states.is_rejection_decided, rejection.negation)
+            decided = alive & self._newly(is_decided, old, new.state)
             if decided.any():
                 places = np.flatnonzero(decided)
                 rejected = rejection.rejected(_some(new.fields, places), new.lane[places], lanes, row[places])
@@ -158,10 +159,10 @@ class Binder:
                 rejected = rejection.rejected(_some(runs.fields, places), runs.lane[places], lanes, row[places])
                 clauses = clauses.copy()
                 clauses[places[rejected]] &= ~rejection.clause_bit
-        return matches & (clauses != 0)
+        kept: Array = matches & (clauses != 0)
+        return kept
 
-    def _newly(self, known: object, old: Array, new: Array) -> Array:
-        assert callable(known)
+    def _newly(self, known: Known, old: Array, new: Array) -> Array:
         return self.states.where(known, new) & ~self.states.where(known, old)
 
     def _remember(self, name: str, old: Fields, row: Array, first: Array) -> dict[str, Array]:
@@ -219,7 +220,8 @@ class Binder:
         states = self.states
         for component in condition.components:
             for choice in component.choices:
-                known = states.where(lambda state, c=choice, k=component: states.is_known(k, c, state), new.state)
+                is_known = partial(states.is_known, component, choice)
+                known = states.where(is_known, new.state)
                 if choice.variable == name:
                     adds = alive & (runs.state & states.bit[name] != 0) if choice.index else alive.copy()
                     places = np.flatnonzero(adds & known)
@@ -233,10 +235,7 @@ class Binder:
                         scope.chosen = {name: (row[places], _some(runs.fields, places))}
                         self._extend(component, choice, scope, new, places)
                 elif f"has {_key(component, choice)}" in new.fields:
-                    before = states.where(
-                        lambda state, c=choice, k=component: states.is_known(k, c, state), runs.state
-                    )
-                    places = np.flatnonzero(alive & known & ~before)
+                    places = np.flatnonzero(alive & known & ~states.where(is_known, runs.state))
                     if len(places):
                         part = _some(new.fields, places)
                         held = self._held(component, self._scope(part, new.lane[places], lanes, {}))
@@ -323,9 +322,7 @@ class Binder:
             broken |= bad
         return vacuous | (~broken & compare(component.comparator, *columns))
 
-    def _settle(
-        self, condition: Condition, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]
-    ) -> Array:
+    def _settle(self, condition: Condition, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> Array:
         """Whether a condition holds for complete lists; `rows` has the event of the negated variable."""
         scope = self._scope(fields, lane, lanes, rows)
         holds = np.zeros(len(lane), dtype=bool)

@@ -1,8 +1,8 @@
 """Buffers: all matches of a pattern that end with one event, self-contained, as bytes.
 
-A buffer is, little-endian: the magic `CEPB`, the version (uint8), the kind (uint8), three zero-padded sections each with
-its length as uint32: the statement (UTF-8 JSON), the attributes that RETURN reads (an Arrow IPC stream, or nothing), and
-the events and edges:
+A buffer is, little-endian: the magic `CEPB`, the version and the kind (uint8), two zero bytes, the lengths of the two
+sections that follow, padded with zeros (uint32); the statement (UTF-8 JSON) and the attributes that RETURN reads (an
+Arrow IPC stream, or nothing); and then the events and what matches they make:
 
     events, edges or elements, nodes or matches       uint32 x 3
     timestamps, seqs                                  int64, of each event in stream order
@@ -112,7 +112,13 @@ class Buffer:
         clocks = [self.events.column(name).to_numpy() for name in ("timestamp", "seq")]
         head = _HEAD.pack(MAGIC, VERSION, kind, len(statement), len(attributes))
         return b"".join(
-            (head, statement, attributes, _SIZES.pack(*sizes), *(np.ascontiguousarray(a).tobytes() for a in clocks + parts))
+            (
+                head,
+                statement,
+                attributes,
+                _SIZES.pack(*sizes),
+                *(np.ascontiguousarray(a).tobytes() for a in clocks + parts),
+            )
         )
 
     @classmethod
@@ -127,7 +133,9 @@ class Buffer:
         try:
             magic, version, kind, statement_size, attribute_size = _HEAD.unpack_from(data)
             if magic != MAGIC:
-                raise InputError("a value of the column 'buffer' is no buffer of matches: expand what detect compressed")
+                raise InputError(
+                    "a value of the column 'buffer' is no buffer of matches: expand what detect compressed"
+                )
             if version != VERSION or kind not in (GRAPH, LISTED):
                 raise InputError(f"a buffer of matches has version {version}; this release reads version {VERSION}")
             at = _HEAD.size

@@ -1,4 +1,4 @@
-"""Compressed output: one buffer for all matches of a pattern that end with the same event (language page, section 5)."""
+"""Compressed output: a buffer for all matches of a pattern that end with one event (language page, section 5)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.extent import attributes_returned
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
+from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -61,7 +63,7 @@ def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
     )
 
 
-def compress_merged(pattern: Pattern, events: PreparedEvents) -> pa.Table:
+def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> pa.Table:
     """The matches of a pattern under skip_till_any_match as buffers, without listing them.
 
     Raises
@@ -75,7 +77,9 @@ def compress_merged(pattern: Pattern, events: PreparedEvents) -> pa.Table:
     for group in groups_of(pattern):
         graph = GraphBuilder()
         sequence = Sequence(pattern, group, events)
-        MergedRuns(sequence, graph).run()
+        runs = MergedRuns(sequence, graph)
+        runs.run()
+        counters.peak_instances = max(counters.peak_instances, runs.peak)
         edges, ends, count = graph.finished()
         places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
         for row, first, last, found in _by_end(edges, ends, graph.size):
@@ -133,7 +137,7 @@ class _Writer:
             taken = self.events.table.select(self.attributes).take(pa.array(rows)).combine_chunks()
             columns.update(zip(taken.column_names, taken.columns, strict=True))
         self.rows.append(row)
-        self.counts.append(str(count))
+        self.counts.append(to_text(count))
         self.buffers.append(Buffer(self.statement, pa.table(columns), matches).to_bytes())
 
     def table(self) -> pa.Table:

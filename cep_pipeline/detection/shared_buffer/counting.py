@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer.lanes import Sequence
 from cep_pipeline.detection.shared_buffer.needs import NeedsLists, groups_of
@@ -9,7 +10,7 @@ from cep_pipeline.detection.shared_buffer.runs import MergedRuns
 from cep_pipeline.patterns.pattern import Pattern
 
 
-def count_merged(pattern: Pattern, events: PreparedEvents) -> int | None:
+def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> int | None:
     """The number of matches of a pattern under skip_till_any_match, equal bindings of several clauses once.
 
     Returns
@@ -21,4 +22,9 @@ def count_merged(pattern: Pattern, events: PreparedEvents) -> int | None:
         groups = groups_of(pattern)
     except NeedsLists:
         return None
-    return sum(MergedRuns(Sequence(pattern, group, events)).run() for group in groups)
+    total = 0
+    for group in groups:
+        runs = MergedRuns(Sequence(pattern, group, events))
+        total += runs.run()
+        counters.peak_instances = max(counters.peak_instances, runs.peak)
+    return total

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.list_ordering import OrderedLists, in_order
 from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -62,7 +63,7 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
         if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
             raise InputError(
                 f"a compressed table has the columns {', '.join(expected.names)}; this one has "
-                f"{', '.join(f'{f.name} {f.type}' for f in table.schema)}: give what detect made with output='compressed'"
+                f"{', '.join(f'{f.name} {f.type}' for f in table.schema)}: give what output 'compressed' made"
             )
     patterns = _patterns(table)
     schema = matches_schema(patterns[0]) if len(patterns) == 1 else MANY_PATTERNS
@@ -75,8 +76,9 @@ def _patterns(table: pa.Table) -> list[Pattern]:
     if told is not None:
         statements = json.loads(told)
     else:
-        numbers = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-        statements = [Buffer.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(numbers.values())]
+        rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
+        buffers = (table.column("buffer")[row].as_py() for row in sorted(rows.values()))
+        statements = [Buffer.from_bytes(buffer).statement for buffer in buffers]
     patterns = [pattern_of(statement) for statement in statements]
     if not patterns:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
@@ -90,7 +92,7 @@ def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
     held = 0
     columns = (table.column("count").to_pylist(), table.column("buffer"))
     for text, scalar in zip(*columns, strict=True):
-        count = int(text)
+        count = from_text(text)
         buffer = Buffer.from_bytes(scalar.as_py())
         alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
         if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):

@@ -1,4 +1,4 @@
-"""Passes over the shared buffer. Imported only where the kernels are compiled; `buffers.py` and `paths.py` call them."""
+"""Passes over the shared buffer. Imported only where they are compiled; `compressing.py` and `paths.py` call them."""
 
 from __future__ import annotations
 
@@ -127,9 +127,8 @@ def useful_edges(
         if wanted >= 0:
             if variable != wanted:
                 continue
-        elif variable >= 0:
-            if exactly or variable < current or (variable == current and event < latest):
-                continue
+        elif variable >= 0 and (exactly or variable < current or (variable == current and event < latest)):
+            continue
         useful[edge] = 1
         forward[targets[edge]] = 1
     if not forward[nodes - 1]:

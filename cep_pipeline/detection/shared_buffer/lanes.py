@@ -201,12 +201,12 @@ class Sequence:
 
 
 def _joined(one: Lanes, other: Lanes) -> Lanes:
-    pairs = zip(
-        (one.start, one.stop, one.begin, one.end_row),
-        (other.start, other.stop, other.begin, other.end_row),
-        strict=True,
+    return Lanes(
+        np.concatenate((one.start, other.start)),
+        np.concatenate((one.stop, other.stop)),
+        np.concatenate((one.begin, other.begin)),
+        np.concatenate((one.end_row, other.end_row)),
     )
-    return Lanes(*(np.concatenate(pair) for pair in pairs))
 
 
 def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: PreparedEvents) -> Array:

@@ -211,7 +211,8 @@ def _group(pattern: Pattern, clauses: list[Clause]) -> Group:
     kleene = frozenset(variable.name for variable in first.positive if variable.kleene)
     analysis = _Analysis(pattern, first, kleene)
     leaf: dict[str, tuple[Conjunct, ...]] = dict.fromkeys(names, ())
-    constants, conditions = [], []
+    constants: list[Conjunct] = []
+    conditions: list[Condition] = []
     for conjunct in (c for c in first.conjuncts if c.variables <= names):
         if not conjunct.variables:
             constants.append(conjunct)
@@ -220,7 +221,7 @@ def _group(pattern: Pattern, clauses: list[Clause]) -> Group:
             leaf[name] = (*leaf[name], conjunct)
         else:
             conditions.extend(analysis.condition(part) for part in _split(conjunct))
-    negations = []
+    negations: list[Negation] = []
     if all(clause.negated for clause in clauses):
         for place, clause in enumerate(clauses):
             negations.extend(_negation(pattern, analysis, clause, place, variable) for variable in clause.negated)

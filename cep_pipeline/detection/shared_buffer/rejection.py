@@ -67,7 +67,8 @@ class Rejection:
         begin = np.where(sequence.codes[last] >= 0, begin, end)
         count = np.maximum(end - begin, 0)
         if not negation.conditions and not negation.excluded:
-            return count > 0
+            some: Array = count > 0
+            return some
         rejected = np.zeros(len(lane), dtype=bool)
         for start, stop in pieces(count, PAIRS_AT_ONCE):
             run = np.repeat(np.arange(start, stop), count[start:stop])

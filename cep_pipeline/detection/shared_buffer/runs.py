@@ -1,9 +1,9 @@
 """Merged runs: all partial matches of a group of clauses, those together of which nothing different can be asked.
 
 The events of many lanes are read side by side, one event of each lane a step. A run may ignore an event, or bind it to
-one variable; runs that are equal afterwards become one (SIGMOD'08 section 5.2.2, over states that are sets of variables),
-whose count is the sum of theirs and whose edges lead to all of them. So neither time nor memory grows with the number
-of matches.
+one variable; runs that are equal afterwards become one (SIGMOD'08 section 5.2.2, over states that are sets of
+variables), whose count is the sum of theirs and whose edges lead to all of them. So neither time nor memory grows with
+the number of matches.
 
 References
 ----------

@@ -90,10 +90,7 @@ class States:
         """Whether that is so whenever an event is chosen."""
         if component.negated is not None:
             return False
-        if self.ties is Ties.ANY:
-            sure = 0
-        else:
-            sure = self.before[choice.variable]
+        sure = 0 if self.ties is Ties.ANY else self.before[choice.variable]
         if len(component.choices) > 1:
             return all(self.bit[c.variable] & sure for c in component.choices if c != choice)
         own = self.bit[choice.variable]
