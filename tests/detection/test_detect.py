@@ -136,7 +136,6 @@ def test_an_unknown_mechanism_names_those_there_are() -> None:
 
 def test_outputs() -> None:
     refused(InputError, "no output 'verbos'; there are: verbose, compressed, count", output="verbos")
-    refused(UnsupportedPattern, "output 'compressed'", output="compressed")
 
 
 @pytest.mark.parametrize("clauses", ["OUTPUT NON_OVERLAP", "CONSUME MATCHED", "OUTPUT NON_OVERLAP CONSUME MATCHED"])
