@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from cep_pipeline.detection import lazy_chain_nfa, lazy_tree_nfa
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _find_eager_nfa(
 
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused),
+    "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find),
+    "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True),

@@ -47,6 +47,8 @@ MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
     "fused": is_of_any_match,
     "evaluation_tree": is_of_any_match,
     "eager_nfa": is_of_any_match_without_ties,
+    "lazy_chain_nfa": is_of_any_match,
+    "lazy_tree_nfa": is_of_any_match,
     "nfab": is_run_of_single_events,
 }
 """The patterns that a mechanism must run."""
@@ -65,6 +67,8 @@ DRAWN: Mapping[str, Sequence[Features]] = {
         replace(ANY_MATCH_LANGUAGE, ties=("ARRIVAL", "STRICT"), output=False, consume=False),
         replace(ANY_MATCH_LANGUAGE, ties=("ARRIVAL", "STRICT"), negation=False, max_operands=4),
     ),
+    "lazy_chain_nfa": (ANY_MATCH_LANGUAGE,),
+    "lazy_tree_nfa": (ANY_MATCH_LANGUAGE,),
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
     ),
@@ -73,8 +77,8 @@ DRAWN: Mapping[str, Sequence[Features]] = {
 ANY_MATCH = tuple(name for name, drawn in DRAWN.items() if all(f.strategies == ("skip_till_any_match",) for f in drawn))
 """The mechanisms that are drawn statements under skip_till_any_match, where a condition only selects among matches."""
 
-RUN_TREES = ("fused", "evaluation_tree")
-"""The mechanisms that run any tree; the others refuse one by name."""
+RUN_TREES = ("fused", "evaluation_tree", "lazy_tree_nfa")
+"""The mechanisms that take any tree (one runs in orders of its own); the others refuse one by name."""
 
 
 def drawn(data: st.DataObject, mechanism: str, **changes: bool) -> Statement:

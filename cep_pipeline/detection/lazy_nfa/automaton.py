@@ -1,0 +1,296 @@
+"""The parts of a lazy automaton for the kernel: states, the input buffer, stored instances.
+
+Imported only where the kernel is compiled; `run.py` makes the arrays.
+"""
+
+# mypy: disable-error-code="untyped-decorator"
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from cep_pipeline.detection.instances.cells import Cells
+from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row
+from cep_pipeline.detection.lazy_nfa import codes as c
+
+
+class Automaton(NamedTuple):
+    """The arrays of `run.LazyRun` as pointers.
+
+    Attributes
+    ----------
+    registers
+        int64, by the names in `codes.py`.
+    rows, keys, fits
+        Of each event that is read: its row, the number of its key, and the set of variables that it fits.
+    buffer, heads, tails
+        The rows of each variable's events, sorted by (variable, key, row); of each variable and key, the places of the
+        events that are in the input buffer now: those in the window that have been read.
+    amounts
+        int64, of each variable: how many events the input buffer has of it, of all keys.
+    states, children, scopes, counts
+        Of each state its words; the state that each variable leads to, or -1; the scoping parameters (the number of
+        variables that its newest one is after, these, the number of those that it is before, these); its counts.
+    lists
+        Of each variable and key the first stored instance that waits for it, and behind all these, the first one whose
+        list of the variable may get longer; -1 for none.
+    entries, entry_slots
+        The stored instances.
+    ending
+        How many of the stored instances end at each row.
+    frames, slots
+        The searches of the input buffer within each other, and the instance that is at hand.
+    match_rows, match_variables, match_offsets
+        The matches: one column each, or elements with their variables.
+    """
+
+    registers: Any
+    rows: Any
+    keys: Any
+    fits: Any
+    buffer: Any
+    heads: Any
+    tails: Any
+    amounts: Any
+    states: Any
+    children: Any
+    scopes: Any
+    counts: Any
+    lists: Any
+    entries: Any
+    entry_slots: Any
+    ending: Any
+    frames: Any
+    slots: Any
+    match_rows: Any
+    match_variables: Any
+    match_offsets: Any
+
+
+@njit(error_model="numpy")
+def automaton_at(words: Any, at: int) -> Automaton:
+    """The automaton whose arrays' addresses begin at `words[at]`."""
+    return Automaton(
+        int64_at(words[at]),
+        int32_at(words[at + 1]),
+        int32_at(words[at + 2]),
+        int64_at(words[at + 3]),
+        int32_at(words[at + 4]),
+        int32_at(words[at + 5]),
+        int32_at(words[at + 6]),
+        int64_at(words[at + 7]),
+        int64_at(words[at + 8]),
+        int32_at(words[at + 9]),
+        int32_at(words[at + 10]),
+        int64_at(words[at + 11]),
+        int32_at(words[at + 12]),
+        int32_at(words[at + 13]),
+        int32_at(words[at + 14]),
+        int32_at(words[at + 15]),
+        int64_at(words[at + 16]),
+        int32_at(words[at + 17]),
+        int32_at(words[at + 18]),
+        int32_at(words[at + 19]),
+        int64_at(words[at + 20]),
+    )
+
+
+# --- scoping parameters ----------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def scope_start(a: Automaton, rules: Rules, cells: Cells, target: int, last: int) -> int:
+    """The row from which the events of a state's newest variable lie, where the instance at hand ends with `last`."""
+    start = rules.floor[last]
+    at = target * (2 * a.registers[c.VARIABLES] + 2)
+    for place in range(at + 1, at + 1 + a.scopes[at]):
+        start = max(start, rules.onset[last_row(rules, cells, a.slots, 0, a.scopes[place])])
+    return start
+
+
+@njit(error_model="numpy")
+def scope_end(a: Automaton, rules: Rules, cells: Cells, target: int, first: int) -> int:
+    """The row before which they lie, where the instance begins with `first`."""
+    end = rules.ceiling[first] + 1
+    at = target * (2 * a.registers[c.VARIABLES] + 2)
+    at += 1 + a.scopes[at]
+    for place in range(at + 1, at + 1 + a.scopes[at]):
+        end = min(end, rules.reach[first_row(rules, cells, a.slots, 0, a.scopes[place])])
+    return end
+
+
+@njit(error_model="numpy")
+def is_distinct(a: Automaton, rules: Rules, cells: Cells, others: int, row: int) -> bool:
+    """Whether an event is none of the instance at hand, as far as the set of variables may have it."""
+    variable = 0
+    while others >> variable:
+        if others >> variable & 1 and contains(rules, cells, a.slots, 0, variable, row):
+            return False
+        variable += 1
+    return True
+
+
+# --- the input buffer ------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def first_at_least(buffer: Any, low: int, high: int, row: int) -> int:
+    """The first place in [low, high) of the buffer whose row is at least `row`, or `high`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if buffer[middle] < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(error_model="numpy")
+def forget_events(a: Automaton, rules: Rules, row: int, key: int) -> None:
+    """Let events leave the input buffer that are in no window with the event that arrives, or a later one."""
+    r = a.registers
+    floor = rules.floor[row]
+    for variable in range(r[c.VARIABLES]):
+        at = variable * r[c.KEYS] + key
+        head, tail = a.heads[at], a.tails[at]
+        before = head
+        while head < tail and a.buffer[head] < floor:
+            head += 1
+        a.heads[at] = head
+        if not r[c.EVEN_WINDOW]:
+            a.amounts[variable] -= head - before
+            if r[c.BUFFERED_SET] >> variable & 1:
+                r[c.STORED] -= head - before
+    if r[c.EVEN_WINDOW]:
+        oldest = r[c.OLDEST]
+        while a.rows[oldest] < floor:
+            fits = a.fits[oldest]
+            for variable in range(r[c.VARIABLES]):
+                a.amounts[variable] -= fits >> variable & 1
+            if fits & r[c.BUFFERED_SET]:
+                r[c.STORED] -= 1
+            oldest += 1
+        r[c.OLDEST] = oldest
+
+
+@njit(error_model="numpy")
+def store_event(a: Automaton, fits: int, key: int) -> None:
+    """Put the event that has been dealt with into the input buffer of all variables that it fits."""
+    r = a.registers
+    buffered = 0
+    for variable in range(r[c.VARIABLES]):
+        if fits >> variable & 1:
+            a.tails[variable * r[c.KEYS] + key] += 1
+            a.amounts[variable] += 1
+            buffered += r[c.BUFFERED_SET] >> variable & 1
+    r[c.STORED] += min(buffered, 1) if r[c.EVEN_WINDOW] else buffered
+    r[c.PEAK_STORED] = max(r[c.PEAK_STORED], r[c.STORED])
+
+
+@njit(error_model="numpy")
+def rarest(a: Automaton, state: int, key: int) -> int:
+    """The variable that a state of the tree automaton binds next: the one with the fewest events to try.
+
+    The counters of the input buffer say how many there are of each type, and the share of them that passed of late how
+    many instances that makes. Lists come last, because there are more of them than of events.
+    """
+    r = a.registers
+    bound, linked = a.states[state * c.STATE_WORDS + c.S_BOUND], a.states[state * c.STATE_WORDS + c.S_LINKED]
+    best, least, best_is_list = -1, 0.0, False
+    for variable in range(r[c.VARIABLES]):
+        if bound >> variable & 1:
+            continue
+        at = variable * r[c.KEYS] + key
+        expected = float(a.tails[at] - a.heads[at])
+        child = a.children[state * r[c.VARIABLES] + variable]
+        if child >= 0:
+            counts = child * c.COUNT_WORDS
+            expected *= (a.counts[counts + c.C_RECENT_PASSED] + 1) / (a.counts[counts + c.C_RECENT_TRIED] + 1)
+        elif linked >> variable & 1:
+            expected *= 0.5
+        is_list = r[c.KLEENE] >> variable & 1 != 0
+        if best < 0 or (best_is_list and not is_list) or (is_list == best_is_list and expected < least):
+            best, least, best_is_list = variable, expected, is_list
+    return best
+
+
+# --- stored instances ------------------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def store_instance(a: Automaton, place: int, state: int, first: int, last: int, since: int, until: int) -> None:
+    """Store the instance at hand at the head of a list; the pool has room."""
+    r = a.registers
+    entry = r[c.UNUSED]
+    if entry >= 0:
+        r[c.UNUSED] = a.entries[entry * c.ENTRY_WORDS + c.E_NEXT]
+    else:
+        entry = r[c.MADE]
+        r[c.MADE] = entry + 1
+    r[c.USED] += 1
+    at = entry * c.ENTRY_WORDS
+    a.entries[at + c.E_NEXT] = a.lists[place]
+    a.lists[place] = entry
+    a.entries[at + c.E_STATE] = state
+    a.entries[at + c.E_FIRST] = first
+    a.entries[at + c.E_LAST] = last
+    a.entries[at + c.E_SINCE] = since
+    a.entries[at + c.E_UNTIL] = until
+    slots = entry * r[c.VARIABLES]
+    for slot in range(r[c.VARIABLES]):
+        a.entry_slots[slots + slot] = a.slots[slot]
+    a.ending[until] += 1
+    r[c.LIVE] += 1
+    counts = state * c.COUNT_WORDS
+    a.counts[counts + c.C_HELD] += 1
+    a.counts[counts + c.C_MOST_HELD] = max(a.counts[counts + c.C_MOST_HELD], a.counts[counts + c.C_HELD])
+
+
+@njit(error_model="numpy")
+def drop_instance(a: Automaton, place: int, previous: int, entry: int) -> None:
+    """Take an instance out of its list; `previous` is the one before it, or -1."""
+    r = a.registers
+    at = entry * c.ENTRY_WORDS
+    following = a.entries[at + c.E_NEXT]
+    if previous < 0 and a.lists[place] != entry:  # others were put before it
+        previous = a.lists[place]
+        while a.entries[previous * c.ENTRY_WORDS + c.E_NEXT] != entry:
+            previous = a.entries[previous * c.ENTRY_WORDS + c.E_NEXT]
+    if previous < 0:
+        a.lists[place] = following
+    else:
+        a.entries[previous * c.ENTRY_WORDS + c.E_NEXT] = following
+    a.counts[a.entries[at + c.E_STATE] * c.COUNT_WORDS + c.C_HELD] -= 1
+    a.entries[at + c.E_NEXT] = r[c.UNUSED]
+    r[c.UNUSED] = entry
+    r[c.USED] -= 1
+
+
+@njit(error_model="numpy")
+def sweep(a: Automaton, row: int) -> None:
+    """Drop all instances whose scope has ended; between events, whenever twice as many are stored as were left last time."""
+    r = a.registers
+    for place in range(2 * r[c.VARIABLES] * r[c.KEYS]):
+        previous, entry = -1, a.lists[place]
+        while entry >= 0:
+            following = a.entries[entry * c.ENTRY_WORDS + c.E_NEXT]
+            if a.entries[entry * c.ENTRY_WORDS + c.E_UNTIL] <= row:
+                drop_instance(a, place, previous, entry)
+            else:
+                previous = entry
+            entry = following
+    r[c.SWEEP_AT] = max(1024, 2 * r[c.USED], r[c.VARIABLES] * r[c.KEYS])
+
+
+@njit(error_model="numpy")
+def give_up(a: Automaton) -> None:
+    """Drop all instances."""
+    r = a.registers
+    for place in range(2 * r[c.VARIABLES] * r[c.KEYS]):
+        while a.lists[place] >= 0:
+            entry = a.lists[place]
+            a.ending[a.entries[entry * c.ENTRY_WORDS + c.E_UNTIL]] -= 1
+            drop_instance(a, place, -1, entry)
+    r[c.LIVE] = 0

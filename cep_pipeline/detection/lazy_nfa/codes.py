@@ -1,0 +1,99 @@
+"""Numbers that the kernel of the lazy automata and its driver agree on."""
+
+from __future__ import annotations
+
+GOING_ON, FINISHED, OUTPUT_FULL, NEW_STATE, POOL_FULL, STACK_FULL, CELLS_FULL = range(7)
+"""What a step of the kernel comes to; all but the first end the call: no event is left, the matches must be taken away,
+a state is reached for the first time, or the pool of instances, the stack or the ring of cells must grow."""
+
+ARRIVAL, REPLAY, TAKING, WAITING, GROWING = range(5)
+"""What is done with an event: it arrives; a new root variable searches the input buffer; and for each variable that the
+event fits, it begins an instance, is taken by those that wait for the variable, and by those with a list of it."""
+
+AUTOMATON_WORDS = 21
+"""Addresses by which the kernel finds an automaton (`automaton.automaton_at`)."""
+
+ENTRY_WORDS = 6
+"""int32 words of a stored instance."""
+E_NEXT, E_STATE, E_FIRST, E_LAST, E_SINCE, E_UNTIL = range(ENTRY_WORDS)
+"""The instance behind it in its list, its state, the first and the last row of its events, and the rows from which
+and before which the event lies that it waits for."""
+
+FRAME_WORDS = 8
+"""int64 words of one search of the input buffer."""
+F_TARGET, F_PLACE, F_END, F_FIRST, F_LAST, F_TAIL, F_MARK, F_COUNTED = range(FRAME_WORDS)
+"""The state that is reached, the places in the buffer from which and before which events are tried, the first and the
+last row of the instance that searches, the newest cell of the list that is made longer (-1: none is), the number of
+cells when the search began, and whether the instance lives by this search alone."""
+
+STATE_WORDS = 9
+"""int64 words of a state."""
+S_BOUND, S_NEWEST, S_FOLLOWING, S_BEGINS, S_GROWS, S_LEAVES, S_DISTINCT, S_LINKED, S_LISTS = range(STATE_WORDS)
+"""The set of bound variables; the one bound last; the one that is bound next (-1: the rarest); the groups of conjuncts
+for the first element of a list of the one bound last, for a later one, and for its event or its whole list; the bound
+variables whose events an event of it must be told from; the unbound variables that a conjunct joins to bound ones; and
+whether a bound one is a list."""
+
+COUNT_WORDS = 7
+"""int64 counts of a state."""
+C_TRIED, C_PASSED, C_CREATED, C_HELD, C_MOST_HELD, C_RECENT_TRIED, C_RECENT_PASSED = range(COUNT_WORDS)
+"""Tuples tested, and those that held; instances made, those stored now, and at most; tests and passes of late."""
+
+RECENT = 4096
+"""Tests after which those of late are halved, so that the share that passed follows the stream."""
+NO_ROW = 2**31 - 1
+"""Greater than every row."""
+
+REGISTERS = 48
+(
+    VARIABLES,
+    WIDTH,
+    KEYS,
+    PLACES,
+    SIZE,
+    KLEENE,
+    ALL_BOUND,
+    ADAPTIVE,
+    BUFFERED_SET,
+    EVEN_WINDOW,
+    OUTPUT_FROM,
+    FIXED_WIDTH,
+    MATCH_ROOM,
+    ELEMENT_ROOM,
+    POOL_ROOM,
+    STACK_ROOM,
+    MATCHES,
+    ELEMENTS,
+    NEEDED,
+    DEPTH,
+    PLACE,
+    PHASE,
+    TAKEN,
+    CURSOR,
+    PREVIOUS,
+    PENDING,
+    PENDING_STATE,
+    PENDING_FIRST,
+    PENDING_LAST,
+    WANTED,
+    ROW,
+    NOW,
+    KEY,
+    ROOT,
+    REPLAY_KEY,
+    KEPT,
+    USED,
+    UNUSED,
+    MADE,
+    SWEEP_AT,
+    LIVE,
+    LIVE_ROW,
+    SEARCHING,
+    PEAK,
+    OLDEST,
+    STORED,
+    PEAK_STORED,
+    SWITCHES,
+) = range(REGISTERS)
+"""The registers: the numbers of a run (variables, slots, keys, events read, events; sets of variables are bits), the room
+that there is, what has been found, where the kernel is, and what it counts of instances and of the input buffer."""

@@ -1,0 +1,132 @@
+"""The states of a lazy automaton, made when they are first reached (DEBS'15 section 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.instances.program import Moment, Program
+from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.instances import codes as rule_codes
+from cep_pipeline.detection.lazy_nfa import codes as c
+from cep_pipeline.patterns.pattern import Ties
+
+
+class States:
+    """The states of one clause's automaton as arrays for the kernel; state 0 has bound nothing.
+
+    Parameters
+    ----------
+    program, rules
+        The clause, compiled.
+    order
+        For a chain the slots of its positive variables in evaluation order, whose states are made at once. None for a
+        tree: then the root has its children, and all others are made by `add`.
+
+    Attributes
+    ----------
+    words, children, scopes, counts
+        `codes.STATE_WORDS` words a state; the state after each variable, or -1; the scoping parameters: the number of
+        bound variables that the newest one comes directly after, these, the number of those that it comes directly
+        before, these; `codes.COUNT_WORDS` counts. They may be longer than the states that there are.
+    """
+
+    def __init__(self, program: Program, rules: StreamRules, order: Sequence[int] | None) -> None:
+        self._program, self._rules, self._order = program, rules, order
+        self._variables = program.clause.positive
+        self._paths: list[tuple[int, ...]] = [()]
+        self._joined = [
+            frozenset(program.slots[name] for name in conjunct.variables)
+            for conjunct in program.clause.conjuncts
+            if conjunct.variables <= {variable.name for variable in self._variables}
+        ]
+        room = 16
+        self.words = np.zeros((room, c.STATE_WORDS), np.int64)
+        self.children = np.full((room, len(self._variables)), -1, np.int32)
+        self.scopes = np.zeros((room, 2 * len(self._variables) + 2), np.int32)
+        self.counts = np.zeros((room, c.COUNT_WORDS), np.int64)
+        self.words[0, c.S_FOLLOWING] = -1 if order is None else order[0]
+        self.words[0, c.S_NEWEST] = -1
+        if order is None:
+            for slot in range(len(self._variables)):
+                self.add(0, slot)
+        else:
+            state = 0
+            for slot in order:
+                state = self.add(state, slot)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def path(self, state: int) -> tuple[str, ...]:
+        """The names of the variables that a state has bound, in the order in which it has."""
+        return tuple(self._variables[slot].name for slot in self._paths[state])
+
+    def add(self, parent: int, slot: int) -> int:
+        """Make the state that binds a variable after another one."""
+        state = len(self._paths)
+        if state == len(self.words):
+            self.words, self.children, self.scopes, self.counts = (
+                np.concatenate((array, np.full_like(array, fill)))
+                for array, fill in ((self.words, 0), (self.children, -1), (self.scopes, 0), (self.counts, 0))
+            )
+        before = self._paths[parent]
+        path = (*before, slot)
+        self._paths.append(path)
+        self.children[parent, slot] = state
+        variable = self._variables[slot]
+        known = frozenset(self._variables[other].name for other in before)
+        moment = Moment(known, known)
+        words = self.words[state]
+        words[c.S_BOUND] = sum(1 << other for other in path)
+        words[c.S_NEWEST] = slot
+        words[c.S_FOLLOWING] = -1 if self._order is None or len(path) == len(self._order) else self._order[len(path)]
+        if variable.kleene:
+            growing = Moment(known | {variable.name}, known)
+            words[c.S_BEGINS] = self._program.first_group(variable.name, moment)
+            words[c.S_GROWS] = self._program.element_group(variable.name, growing)
+            words[c.S_LEAVES] = self._program.left_group(growing, (variable.name,))
+        else:
+            words[c.S_LEAVES] = self._program.first_group(variable.name, moment)
+        words[c.S_DISTINCT] = sum(1 << other for other in before if self._may_coincide(other, slot))
+        words[c.S_LINKED] = self._linked(path)
+        words[c.S_LISTS] = any(self._variables[other].kleene for other in path)
+        after, ahead = self._scoping(before, slot)
+        self.scopes[state, : len(after) + len(ahead) + 2] = [len(after), *after, len(ahead), *ahead]
+        return state
+
+    def _scoping(self, before: tuple[int, ...], slot: int) -> tuple[list[int], list[int]]:
+        """Between which bound variables the events of a variable lie (DEBS'15 section 5).
+
+        The paper has one variable on each side, as sequences have; in a partial order they are the last ones of those
+        that come before, and the first ones of those that come after.
+        """
+        relation = self._rules.relations & 3
+        after = [other for other in before if relation[other, slot] == rule_codes.EARLIER]
+        ahead = [other for other in before if relation[other, slot] == rule_codes.LATER]
+        return (
+            [one for one in after if not any(relation[one, other] == rule_codes.EARLIER for other in after)],
+            [one for one in ahead if not any(relation[one, other] == rule_codes.LATER for other in ahead)],
+        )
+
+    def _may_coincide(self, other: int, slot: int) -> bool:
+        """Whether the rules of order leave it possible that two variables take the same event."""
+        relation = int(self._rules.relations[other, slot])
+        if not relation & rule_codes.MAY_SHARE:
+            return False
+        return relation & 3 == rule_codes.UNRELATED or self._program.pattern.ties is Ties.ANY
+
+    def _linked(self, path: tuple[int, ...]) -> int:
+        """The unbound variables each of which completes a conjunct."""
+        bound = frozenset(path)
+        found = 0
+        for joined in self._joined:
+            if len(joined - bound) == 1 and len(joined) > 1:
+                found |= 1 << next(iter(joined - bound))
+        return found
+
+    def arrays(self) -> tuple[Array, Array, Array, Array]:
+        """What the kernel reads and writes; other ones after a state has been added."""
+        return self.words, self.children, self.scopes, self.counts
