@@ -1,7 +1,7 @@
 """The lazy chain NFA (DEBS'15 sections 4 and 5): events are bound in a given order, the rarest type first, say.
 
-Each state of the chain binds the next variable of the order. Events that come before they can be bound wait in the input
-buffer (store edges); an instance that reaches a state takes them from there, between the events that its scoping
+Each state of the chain binds the next variable of the order. Events that come before they can be bound wait in the
+input buffer (store edges); an instance that reaches a state takes them from there, between the events that its scoping
 parameters name, and waits for those to come if its scope is open to the future (take edges).
 
 Differs from the paper in that the input buffer is one for all instances (each sees the part in its scope), that partial
@@ -34,14 +34,12 @@ def refuse_unsupported(pattern: Pattern) -> None:
 
 
 def refuse_other_strategies(mechanism: str, pattern: Pattern) -> None:
-    """Raise for a pattern that is not under skip_till_any_match, whose answer does not depend on the order of binding."""
+    """Raise for a pattern that is not under skip_till_any_match, where no order of binding changes the answer."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         raise UnsupportedPattern(mechanism, f"the strategy {pattern.strategy.value}", pattern=pattern.name)
 
 
-def find(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[Block]:
+def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters) -> Iterator[Block]:
     """The owned matches of a pattern, by the orders of a plan; see `Mechanism.find`."""
     from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 

@@ -5,9 +5,9 @@ has the fewest events, by its counters. At the root nothing is done before every
 are made when they are first reached. The answer is that of every chain.
 
 Differs from the paper in two points. The counter of a variable is weighed by the share of its events that held their
-conditions of late: else a type that is slightly rarer would be combined with events that no condition joins it to. And the
-root keeps its variable until another one is markedly rarer: at a change all instances are given up, and the new root
-takes the events of its variable that are in the buffer; only matches that end later are looked for.
+conditions of late: else a type that is slightly rarer would be combined with events that no condition joins it to. And
+the root keeps its variable until another one is markedly rarer: at a change all instances are given up, and the new
+root takes the events of its variable that are in the buffer; only matches that end later are looked for.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def refuse_unsupported(pattern: Pattern) -> None:
     refuse_other_strategies(MECHANISM, pattern)
 
 
-def find(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[Block]:
+def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters) -> Iterator[Block]:
     """The owned matches of a pattern, in orders of its own whatever the plan says; see `Mechanism.find`."""
     from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 

@@ -1,5 +1,6 @@
 """Lazy evaluation (DEBS'15 sections 4 to 6): what the chain and the tree automaton share.
 
-Modules: `states` (states, edges' conditions and scoping parameters), `run` (a clause over a slice), `automaton` and
-`kernel` (the loop, in Numba), `codes` (numbers that both sides know).
+Modules: `clauses` and `run` (the clauses of a pattern, one of them over a slice), `stream` (the events that are read),
+`states` (states, conditions of edges and scoping parameters), `memory` (the kernel's arrays); in Numba `kernel` (the
+loop over events), `steps` (what becomes of an instance), `automaton` (buffer, states, stored instances), with `codes`.
 """

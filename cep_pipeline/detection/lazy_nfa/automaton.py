@@ -3,7 +3,7 @@
 Imported only where the kernel is compiled; `run.py` makes the arrays.
 """
 
-# mypy: disable-error-code="untyped-decorator"
+# mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
 from typing import Any, NamedTuple
@@ -270,7 +270,7 @@ def drop_instance(a: Automaton, place: int, previous: int, entry: int) -> None:
 
 @njit(error_model="numpy")
 def sweep(a: Automaton, row: int) -> None:
-    """Drop all instances whose scope has ended; between events, whenever twice as many are stored as were left last time."""
+    """Drop all instances whose scope has ended; between events, when twice as many are stored as were left before."""
     r = a.registers
     for place in range(2 * r[c.VARIABLES] * r[c.KEYS]):
         previous, entry = -1, a.lists[place]

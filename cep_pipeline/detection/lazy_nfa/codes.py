@@ -95,5 +95,5 @@ REGISTERS = 48
     PEAK_STORED,
     SWITCHES,
 ) = range(REGISTERS)
-"""The registers: the numbers of a run (variables, slots, keys, events read, events; sets of variables are bits), the room
-that there is, what has been found, where the kernel is, and what it counts of instances and of the input buffer."""
+"""The registers: the numbers of a run (of variables, slots, keys, events read, events; sets of variables are bits), the
+room that there is, what has been found, where the kernel is, and what it counts of instances and the input buffer."""

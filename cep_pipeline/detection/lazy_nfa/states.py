@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.instances.program import Moment, Program
-from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.instances import Moment, Program, StreamRules
 from cep_pipeline.detection.instances import codes as rule_codes
 from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.patterns.pattern import Ties
@@ -43,10 +42,10 @@ class States:
             if conjunct.variables <= {variable.name for variable in self._variables}
         ]
         room = 16
-        self.words = np.zeros((room, c.STATE_WORDS), np.int64)
-        self.children = np.full((room, len(self._variables)), -1, np.int32)
-        self.scopes = np.zeros((room, 2 * len(self._variables) + 2), np.int32)
-        self.counts = np.zeros((room, c.COUNT_WORDS), np.int64)
+        self.words: Array = np.zeros((room, c.STATE_WORDS), np.int64)
+        self.children: Array = np.full((room, len(self._variables)), -1, np.int32)
+        self.scopes: Array = np.zeros((room, 2 * len(self._variables) + 2), np.int32)
+        self.counts: Array = np.zeros((room, c.COUNT_WORDS), np.int64)
         self.words[0, c.S_FOLLOWING] = -1 if order is None else order[0]
         self.words[0, c.S_NEWEST] = -1
         if order is None:
@@ -56,6 +55,11 @@ class States:
             state = 0
             for slot in order:
                 state = self.add(state, slot)
+
+    @property
+    def root(self) -> int:
+        """The slot of the variable that is bound first; -1 where the input buffer says which."""
+        return -1 if self._order is None else self._order[0]
 
     def __len__(self) -> int:
         return len(self._paths)
@@ -68,10 +72,8 @@ class States:
         """Make the state that binds a variable after another one."""
         state = len(self._paths)
         if state == len(self.words):
-            self.words, self.children, self.scopes, self.counts = (
-                np.concatenate((array, np.full_like(array, fill)))
-                for array, fill in ((self.words, 0), (self.children, -1), (self.scopes, 0), (self.counts, 0))
-            )
+            self.words, self.scopes = _doubled(self.words, 0), _doubled(self.scopes, 0)
+            self.children, self.counts = _doubled(self.children, -1), _doubled(self.counts, 0)
         before = self._paths[parent]
         path = (*before, slot)
         self._paths.append(path)
@@ -127,6 +129,6 @@ class States:
                 found |= 1 << next(iter(joined - bound))
         return found
 
-    def arrays(self) -> tuple[Array, Array, Array, Array]:
-        """What the kernel reads and writes; other ones after a state has been added."""
-        return self.words, self.children, self.scopes, self.counts
+
+def _doubled(array: Array, fill: int) -> Array:
+    return np.concatenate((array, np.full_like(array, fill)))
