@@ -162,7 +162,6 @@ class Assembly:
         writer.put(self.parents)
         writer.put(self.siblings)
         writer.put(self.stored)
-        writer.put(variable.kleene for variable in positive)
         writer.put_lists(self.members)
         writer.put_lists([m for m, at in enumerate(self.rejecting_at) if at == node] for node in nodes)
         writer.put_lists(

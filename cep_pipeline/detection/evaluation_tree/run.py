@@ -15,6 +15,7 @@ from cep_pipeline.detection.evaluation_tree.stream import TreeStream
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.program import CODE_WORDS, compile_program
+from cep_pipeline.detection.instances.stream_rules import RULES_WORDS
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ownership import earliest_row, owned_matches
@@ -27,19 +28,20 @@ MATCHES_AT_ONCE, ELEMENTS_AT_ONCE = 1 << 15, 1 << 18
 """Matches, and elements of lists, that are held before they are handed on, unless one event makes more."""
 ROOM = 1 << 8
 """Instances that each store has room for at first."""
-INPUTS = 45
-"""Words of `kernel.machine_at` before those of the conditions and of the cells."""
+INPUTS = 40
+"""Words of `kernel.machine_at` before those of the rules, of the conditions and of the cells."""
 
 _grow_trees = NativeKernel(
     "cep_pipeline.detection.evaluation_tree.kernel",
     "grow_trees",
     ("int64*",),
     sources=(
-        "cep_pipeline.detection.evaluation_tree.codes",
+        *(f"cep_pipeline.detection.evaluation_tree.{name}" for name in ("codes", "finished", "machine", "stores")),
         "cep_pipeline.detection.instances.cells",
         "cep_pipeline.detection.instances.codes",
         "cep_pipeline.detection.instances.interpreter",
         "cep_pipeline.detection.instances.pointers",
+        "cep_pipeline.detection.instances.rules",
     ),
 )
 
@@ -182,7 +184,7 @@ class _State:
         self.due_heads = np.full(len(stream.rows) + 1 if self.waiting_room else 1, -1, np.int32)
         self.most, self.room = MATCHES_AT_ONCE, ELEMENTS_AT_ONCE
         self._make_output()
-        self.code_words = run.program.kernel_words()
+        self.fixed_words = [*stream.rules.kernel_words(), *run.program.kernel_words()]
 
     def _bases(self) -> Array:
         return np.concatenate(([0], np.cumsum(self.sizes * self.strides)[:-1])).astype(np.int64)
@@ -195,22 +197,29 @@ class _State:
 
     def words(self) -> Array:
         """int64: what `kernel.machine_at` reads."""
-        run, stream, rules = self.run, self.stream, self.stream.rules
+        run, stream = self.run, self.stream
         numbers: list[int | Array] = [
             *(self.layout, len(run.clause.positive), len(run.assembly.nodes)),
-            *(len(stream.rows), stream.rows, stream.expires, stream.due),
-            *(rules.floor, rules.ceiling, rules.reach, rules.onset, run.program.fits, len(run.events)),
-            *(rules.keys, int(stream.keyed), stream.negated),
-            *(self.store, self.bases, self.sizes, self.tails, self.marks, self.newest, stream.different),
+            *(len(stream.rows), stream.rows, stream.expires, stream.due, run.program.fits, len(run.events)),
+            *(
+                stream.negated,
+                self.store,
+                self.bases,
+                self.sizes,
+                self.tails,
+                self.marks,
+                self.newest,
+                stream.different,
+            ),
             *(self.deaths, self.alive, run.peaks, run.counts, self.saved, self.bound, run.held),
             *(run.progress, self.output, self.output_variables, self.room, self.output_ends, self.most),
             *(run.first_output_row, int(run.finality), int(self.lists)),
             *(self.waiting, self.waiting_room, self.due_heads, self.made),
-            *(INPUTS, INPUTS + CODE_WORDS),
+            *(INPUTS, INPUTS + RULES_WORDS, INPUTS + RULES_WORDS + CODE_WORDS),
         ]
         addresses = [number if isinstance(number, int) else int(number.ctypes.data) for number in numbers]
         assert len(addresses) == INPUTS
-        return np.array([*addresses, *self.code_words, *self.cells.kernel_words()], np.int64)
+        return np.array([*addresses, *self.fixed_words, *self.cells.kernel_words()], np.int64)
 
     def drain(self) -> Block | None:
         """The matches that have been put out; None if there are none."""

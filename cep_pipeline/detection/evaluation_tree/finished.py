@@ -1,0 +1,207 @@
+"""Complete tuples: what rejects them, and how they leave the tree. Imported only where its kernel is compiled."""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from numba import njit
+
+from cep_pipeline.detection.evaluation_tree.codes import (
+    ALIVE,
+    AT_WINDOW_END,
+    DUE,
+    ELEMENTS,
+    FREE,
+    LAST_ROW,
+    MADE,
+    MATCHES,
+    NEXT,
+    USED,
+    WAITING,
+    WAITING_SLOTS,
+)
+from cep_pipeline.detection.evaluation_tree.machine import Machine
+from cep_pipeline.detection.instances.cells import cell_before, length_of, row_of
+from cep_pipeline.detection.instances.interpreter import group_holds
+from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.detection.instances.rules import contains, first_row, last_row
+
+
+@njit(error_model="numpy")
+def first_of(machine: Machine, variable: int) -> int:
+    """The first row that the tuple under test binds to a variable."""
+    return first_row(machine.rules, machine.cells, machine.stores.bound, 0, variable)
+
+
+@njit(error_model="numpy")
+def last_of(machine: Machine, variable: int) -> int:
+    """The last row that the tuple under test binds to a variable."""
+    return last_row(machine.rules, machine.cells, machine.stores.bound, 0, variable)
+
+
+@njit(error_model="numpy")
+def rejected(machine: Machine, negated: int, last: int) -> bool:
+    """Whether an event of a negated variable rejects the tuple under test, whose last row is given."""
+    layout, stream, stores = machine.layout, machine.stream, machine.stores
+    begin, end = layout.before_starts[negated], layout.before_starts[negated + 1]
+    low = machine.rules.floor[last] if begin == end else 0
+    for place in range(begin, end):
+        low = max(low, machine.rules.onset[last_of(machine, layout.before[place])])
+    begin, end = layout.behind_starts[negated], layout.behind_starts[negated + 1]
+    if begin == end:
+        first = first_of(machine, 0)
+        for variable in range(1, layout.variables):
+            first = min(first, first_of(machine, variable))
+        high = machine.rules.ceiling[first] + 1
+    else:
+        high = machine.rules.reach[first_of(machine, layout.behind[begin])]
+        for place in range(begin + 1, end):
+            high = min(high, machine.rules.reach[first_of(machine, layout.behind[place])])
+    rows = int32_at(stream.negated[3 * negated])
+    floor, number = 0, stream.negated[3 * negated + 1]
+    if machine.rules.agreeing:
+        key = machine.rules.keys[last]
+        if key < 0:
+            return False
+        starts = int64_at(stream.negated[3 * negated + 2])
+        floor, number = starts[key], starts[key + 1]
+    least = floor
+    while least < number:
+        middle = (least + number) >> 1
+        if rows[middle] < high:
+            least = middle + 1
+        else:
+            number = middle
+    group = layout.groups[layout.nodes + 2 * layout.variables + negated]
+    while number > floor:
+        number -= 1
+        row = rows[number]
+        if row < low:
+            return False
+        if is_bound(machine, negated, row):
+            continue
+        stores.bound[layout.variables + negated] = row
+        if group_holds(machine.code, machine.cells, group, stores.bound, 0):
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def is_bound(machine: Machine, negated: int, row: int) -> bool:
+    """Whether the tuple under test has the very event that would reject it."""
+    layout = machine.layout
+    for place in range(layout.excluded_starts[negated], layout.excluded_starts[negated + 1]):
+        if contains(machine.rules, machine.cells, machine.stores.bound, 0, layout.excluded[place], row):
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def survives(machine: Machine, node: int, last: int) -> bool:
+    """Whether no event rejects the tuple under test that is new at a node; its last row is given."""
+    layout = machine.layout
+    for place in range(layout.rejecting_starts[node], layout.rejecting_starts[node + 1]):
+        negated = layout.rejecting[place]
+        if layout.late[negated] == 0 and rejected(machine, negated, last):
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def emit(machine: Machine) -> bool:
+    """Put the tuple under test out as a match; False where there is no room."""
+    layout, output, cells, bound = machine.layout, machine.output, machine.cells, machine.stores.bound
+    progress = output.progress
+    matches, elements = progress[MATCHES], progress[ELEMENTS]
+    if matches >= output.most:
+        return False
+    if not output.lists:
+        for variable in range(layout.variables):
+            output.rows[matches * layout.variables + variable] = bound[variable]
+        progress[MATCHES] = matches + 1
+        return True
+    total = 0
+    for variable in range(layout.variables):
+        total += length_of(cells, bound[variable]) if machine.rules.kleene[variable] else 1
+    if elements + total > output.room:
+        return False
+    for variable in range(layout.variables):
+        if machine.rules.kleene[variable] == 0:
+            output.rows[elements] = bound[variable]
+            output.variables[elements] = variable
+            elements += 1
+            continue
+        cell = bound[variable]
+        length = length_of(cells, cell)
+        for place in range(elements + length - 1, elements - 1, -1):
+            output.rows[place] = row_of(cells, cell)
+            output.variables[place] = variable
+            cell = cell_before(cells, cell)
+        elements += length
+    output.ends[matches] = elements
+    progress[MATCHES] = matches + 1
+    progress[ELEMENTS] = elements
+    return True
+
+
+@njit(error_model="numpy")
+def wait(machine: Machine, expires: int, step: int, row: int) -> bool:
+    """Let the tuple under test, a match that later events may reject, wait until it is final."""
+    layout, stream, output = machine.layout, machine.stream, machine.output
+    progress, waiting = output.progress, output.waiting
+    stride = WAITING_SLOTS + layout.variables
+    place = progress[FREE]
+    if place >= 0:
+        progress[FREE] = waiting[place * stride + NEXT]
+    elif progress[USED] < output.waiting_room:
+        place = progress[USED]
+        progress[USED] = place + 1
+    else:
+        return False
+    due = expires if output.finality == AT_WINDOW_END else stream.due[step]
+    at = place * stride
+    waiting[at + DUE] = due
+    waiting[at + LAST_ROW] = row
+    waiting[at + NEXT] = output.due_heads[due]
+    output.due_heads[due] = place
+    for variable in range(layout.variables):
+        waiting[at + WAITING_SLOTS + variable] = machine.stores.bound[variable]
+    output.made[progress[MADE]] = place
+    progress[MADE] += 1
+    progress[WAITING] += 1
+    return True
+
+
+@njit(error_model="numpy")
+def free(machine: Machine, place: int) -> None:
+    """Give back the place of a waiting match that is the first of those due with it."""
+    output = machine.output
+    at = place * (WAITING_SLOTS + machine.layout.variables)
+    output.due_heads[output.waiting[at + DUE]] = output.waiting[at + NEXT]
+    output.waiting[at + NEXT] = output.progress[FREE]
+    output.progress[FREE] = place
+    output.progress[WAITING] -= 1
+
+
+@njit(error_model="numpy")
+def settle(machine: Machine, step: int) -> bool:
+    """Put out the matches that are final at a step and not rejected; False where there is no room."""
+    layout, stores, output = machine.layout, machine.stores, machine.output
+    root = layout.nodes - 1
+    while output.due_heads[step] >= 0:
+        place = output.due_heads[step]
+        at = place * (WAITING_SLOTS + layout.variables)
+        for variable in range(layout.variables):
+            stores.bound[variable] = output.waiting[at + WAITING_SLOTS + variable]
+        tested = machine.code.counts[0]
+        survived = True
+        for negated in range(layout.rejecting_starts[layout.nodes]):
+            if layout.late[negated] and rejected(machine, negated, output.waiting[at + LAST_ROW]):
+                survived = False
+                break
+        if survived and not emit(machine):
+            machine.code.counts[0] = tested  # it is asked again when there is room
+            return False
+        free(machine, place)
+        stores.alive[root] -= 1
+        output.progress[ALIVE] -= 1
+    return True
