@@ -195,7 +195,7 @@ class Assembly:
         for x, y in (*product(own, others), *product(others, own)):
             if not before[x, y] or any(before[x, z] and before[z, y] for z in both):
                 continue
-            if (x in own and self.bounded_by_last(sibling)) or y in upper:
+            if (x in own and self.is_single_leaf(sibling)) or y in upper:
                 continue
             if y == variable and single and self.pattern.ties is not Ties.STRICT:
                 continue
@@ -215,9 +215,9 @@ class Assembly:
             words += [len(pairs), *flat]
         return words
 
-    def bounded_by_last(self, node: int) -> bool:
-        """Whether the last event of an instance is its only one."""
-        return len(self.members[node]) == 1 and not self.clause.positive[self.members[node][0]].kleene
+    def is_single_leaf(self, node: int) -> bool:
+        """Whether the instances of a node are single events."""
+        return node < len(self.clause.positive) and not self.clause.positive[node].kleene
 
     @cached_property
     def precedes(self) -> Array:

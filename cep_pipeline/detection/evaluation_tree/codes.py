@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FINISHED, OUTPUT_FULL, STORE_FULL, CELLS_FULL, WAITING_FULL = range(5)
+FINISHED, FOUND_FULL, STORE_FULL, CELLS_FULL, WAITING_FULL = range(5)
 """Why the kernel returns: all steps are done, or there is no room for what the current event makes."""
 
 EXPIRES, LAST, KEY, OLDER, SLOTS = range(5)
@@ -13,9 +13,8 @@ DUE, LAST_ROW, NEXT, WAITING_SLOTS = range(4)
 that step (or the next free place), and from `WAITING_SLOTS` on its slots."""
 CANDIDATES, PASSES, CREATED, COUNTS = range(4)
 """Counts of a node, and how many there are."""
-STEP, MATCHES, ELEMENTS, WAITING, FREE, USED, MADE, SHORT_OF, ALIVE, PROGRESS = range(10)
-"""How far the kernel is: the step, matches and elements of lists in the output, waiting matches, the first free place
-among them, places ever used, matches that the current event made wait, the store that is full, and instances alive; and
-how many such words there are."""
+STEP, WAITING, FREE, USED, MADE, SHORT_OF, ALIVE, PROGRESS = range(8)
+"""How far the kernel is: the step, the matches that wait, the first free place among them, places ever used, matches
+that the current event made wait, the store that is full, and instances alive; and how many such words there are."""
 AT_ONCE, AT_INSTANT, AT_WINDOW_END = range(3)
 """When a match is final, in the order of `Finality`."""

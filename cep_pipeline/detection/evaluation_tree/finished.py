@@ -9,18 +9,16 @@ from cep_pipeline.detection.evaluation_tree.codes import (
     ALIVE,
     AT_WINDOW_END,
     DUE,
-    ELEMENTS,
     FREE,
     LAST_ROW,
     MADE,
-    MATCHES,
     NEXT,
     USED,
     WAITING,
     WAITING_SLOTS,
 )
 from cep_pipeline.detection.evaluation_tree.machine import Machine
-from cep_pipeline.detection.instances.cells import cell_before, length_of, row_of
+from cep_pipeline.detection.instances.finished import add_match
 from cep_pipeline.detection.instances.interpreter import group_holds
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.rules import contains, first_row, last_row
@@ -109,63 +107,32 @@ def survives(machine: Machine, node: int, last: int) -> bool:
 @njit(error_model="numpy")
 def emit(machine: Machine) -> bool:
     """Put the tuple under test out as a match; False where there is no room."""
-    layout, output, cells, bound = machine.layout, machine.output, machine.cells, machine.stores.bound
-    progress = output.progress
-    matches, elements = progress[MATCHES], progress[ELEMENTS]
-    if matches >= output.most:
-        return False
-    if not output.lists:
-        for variable in range(layout.variables):
-            output.rows[matches * layout.variables + variable] = bound[variable]
-        progress[MATCHES] = matches + 1
-        return True
-    total = 0
-    for variable in range(layout.variables):
-        total += length_of(cells, bound[variable]) if machine.rules.kleene[variable] else 1
-    if elements + total > output.room:
-        return False
-    for variable in range(layout.variables):
-        if machine.rules.kleene[variable] == 0:
-            output.rows[elements] = bound[variable]
-            output.variables[elements] = variable
-            elements += 1
-            continue
-        cell = bound[variable]
-        length = length_of(cells, cell)
-        for place in range(elements + length - 1, elements - 1, -1):
-            output.rows[place] = row_of(cells, cell)
-            output.variables[place] = variable
-            cell = cell_before(cells, cell)
-        elements += length
-    output.ends[matches] = elements
-    progress[MATCHES] = matches + 1
-    progress[ELEMENTS] = elements
-    return True
+    return add_match(machine.found, machine.rules, machine.cells, machine.stores.bound, 0)
 
 
 @njit(error_model="numpy")
 def wait(machine: Machine, expires: int, step: int, row: int) -> bool:
     """Let the tuple under test, a match that later events may reject, wait until it is final."""
-    layout, stream, output = machine.layout, machine.stream, machine.output
-    progress, waiting = output.progress, output.waiting
+    layout, waiting = machine.layout, machine.waiting
+    progress, matches = waiting.progress, waiting.matches
     stride = WAITING_SLOTS + layout.variables
     place = progress[FREE]
     if place >= 0:
-        progress[FREE] = waiting[place * stride + NEXT]
-    elif progress[USED] < output.waiting_room:
+        progress[FREE] = matches[place * stride + NEXT]
+    elif progress[USED] < waiting.room:
         place = progress[USED]
         progress[USED] = place + 1
     else:
         return False
-    due = expires if output.finality == AT_WINDOW_END else stream.due[step]
+    due = expires if waiting.finality == AT_WINDOW_END else machine.stream.due[step]
     at = place * stride
-    waiting[at + DUE] = due
-    waiting[at + LAST_ROW] = row
-    waiting[at + NEXT] = output.due_heads[due]
-    output.due_heads[due] = place
+    matches[at + DUE] = due
+    matches[at + LAST_ROW] = row
+    matches[at + NEXT] = waiting.heads[due]
+    waiting.heads[due] = place
     for variable in range(layout.variables):
-        waiting[at + WAITING_SLOTS + variable] = machine.stores.bound[variable]
-    output.made[progress[MADE]] = place
+        matches[at + WAITING_SLOTS + variable] = machine.stores.bound[variable]
+    waiting.made[progress[MADE]] = place
     progress[MADE] += 1
     progress[WAITING] += 1
     return True
@@ -174,28 +141,28 @@ def wait(machine: Machine, expires: int, step: int, row: int) -> bool:
 @njit(error_model="numpy")
 def free(machine: Machine, place: int) -> None:
     """Give back the place of a waiting match that is the first of those due with it."""
-    output = machine.output
+    waiting = machine.waiting
     at = place * (WAITING_SLOTS + machine.layout.variables)
-    output.due_heads[output.waiting[at + DUE]] = output.waiting[at + NEXT]
-    output.waiting[at + NEXT] = output.progress[FREE]
-    output.progress[FREE] = place
-    output.progress[WAITING] -= 1
+    waiting.heads[waiting.matches[at + DUE]] = waiting.matches[at + NEXT]
+    waiting.matches[at + NEXT] = waiting.progress[FREE]
+    waiting.progress[FREE] = place
+    waiting.progress[WAITING] -= 1
 
 
 @njit(error_model="numpy")
 def settle(machine: Machine, step: int) -> bool:
     """Put out the matches that are final at a step and not rejected; False where there is no room."""
-    layout, stores, output = machine.layout, machine.stores, machine.output
+    layout, stores, waiting = machine.layout, machine.stores, machine.waiting
     root = layout.nodes - 1
-    while output.due_heads[step] >= 0:
-        place = output.due_heads[step]
+    while waiting.heads[step] >= 0:
+        place = waiting.heads[step]
         at = place * (WAITING_SLOTS + layout.variables)
         for variable in range(layout.variables):
-            stores.bound[variable] = output.waiting[at + WAITING_SLOTS + variable]
+            stores.bound[variable] = waiting.matches[at + WAITING_SLOTS + variable]
         tested = machine.code.counts[0]
         survived = True
         for negated in range(layout.rejecting_starts[layout.nodes]):
-            if layout.late[negated] and rejected(machine, negated, output.waiting[at + LAST_ROW]):
+            if layout.late[negated] and rejected(machine, negated, waiting.matches[at + LAST_ROW]):
                 survived = False
                 break
         if survived and not emit(machine):
@@ -203,5 +170,5 @@ def settle(machine: Machine, step: int) -> bool:
             return False
         free(machine, place)
         stores.alive[root] -= 1
-        output.progress[ALIVE] -= 1
+        waiting.progress[ALIVE] -= 1
     return True

@@ -19,15 +19,13 @@ from cep_pipeline.detection.evaluation_tree.codes import (
     CANDIDATES,
     CELLS_FULL,
     COUNTS,
-    ELEMENTS,
     EXPIRES,
     FINISHED,
+    FOUND_FULL,
     KEY,
     LAST,
     MADE,
-    MATCHES,
     OLDER,
-    OUTPUT_FULL,
     PASSES,
     SHORT_OF,
     SLOTS,
@@ -51,7 +49,7 @@ from cep_pipeline.detection.instances.cells import (
 from cep_pipeline.detection.instances.interpreter import group_holds
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def enter(machine: Machine, node: int, expires: int, row: int, key: int) -> int:
     """Count the tuple under test as a candidate of a node, and hold it there if it passes."""
     counts = machine.stores.counts
@@ -136,7 +134,7 @@ def are_distinct(machine: Machine, at: int) -> bool:
     return True
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def join(machine: Machine, node: int, number: int, at: int, step: int, row: int, key: int) -> int:
     """Join an instance that is new at a node with those of the other side that are in window and order.
 
@@ -175,17 +173,17 @@ def join(machine: Machine, node: int, number: int, at: int, step: int, row: int,
     return FINISHED
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def ascend(machine: Machine, node: int, begin: int, variable: int, step: int, row: int, key: int) -> int:
     """Join what is new at a node, from its instance `begin` on, and what that makes, up to the root."""
-    layout, stores, output = machine.layout, machine.stores, machine.output
+    layout, stores, waiting = machine.layout, machine.stores, machine.waiting
     while layout.parents[node] >= 0:
         if begin == stores.tails[node]:
             return FINISHED
         parent = layout.parents[node]
         at = layout.ascent_starts[node * layout.variables + variable]
         made = stores.tails[parent]
-        owned = layout.parents[parent] >= 0 or output.finality != AT_ONCE or row >= output.first_row
+        owned = layout.parents[parent] >= 0 or waiting.finality != AT_ONCE or row >= waiting.first_row
         if layout.ascents[at] != 0 and owned:
             for number in range(begin, stores.tails[node]):
                 code = join(machine, node, number, at + 1, step, row, key)
@@ -194,14 +192,14 @@ def ascend(machine: Machine, node: int, begin: int, variable: int, step: int, ro
         if layout.stored[node] == 0:
             stores.tails[node] = begin
         node, begin = parent, made
-    if output.finality == AT_ONCE and row < output.first_row:
+    if waiting.finality == AT_ONCE and row < waiting.first_row:
         stores.tails[node] = begin
         return FINISHED
     for number in range(begin, stores.tails[node]):
         load(machine, node, number)
-        if output.finality == AT_ONCE:
+        if waiting.finality == AT_ONCE:
             if not emit(machine):
-                return OUTPUT_FULL
+                return FOUND_FULL
         else:
             at = stores.bases[node] + number * stride_of(machine, node)
             if not wait(machine, stores.words[at + EXPIRES], step, row):
@@ -210,7 +208,7 @@ def ascend(machine: Machine, node: int, begin: int, variable: int, step: int, ro
     return FINISHED
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def take(machine: Machine, step: int, row: int) -> int:
     """Let an event into every leaf that it fits."""
     layout, stream, stores = machine.layout, machine.stream, machine.stores
@@ -238,7 +236,7 @@ def take(machine: Machine, step: int, row: int) -> int:
 @njit(error_model="numpy")
 def take_back(machine: Machine, cells_made: int, matches: int, elements: int) -> None:
     """Undo what the current event made."""
-    layout, stores, output = machine.layout, machine.stores, machine.output
+    layout, stores, waiting = machine.layout, machine.stores, machine.waiting
     for store in range(layout.nodes + layout.variables):
         base, stride = stores.bases[store], stride_of(machine, store)
         if is_linked(machine, store):
@@ -246,12 +244,12 @@ def take_back(machine: Machine, cells_made: int, matches: int, elements: int) ->
                 at = base + number * stride
                 stores.newest[store * stores.different + stores.words[at + KEY]] = stores.words[at + OLDER]
         stores.tails[store] = stores.marks[store]
-    for number in range(output.progress[MADE] - 1, -1, -1):
-        free(machine, output.made[number])
+    for number in range(waiting.progress[MADE] - 1, -1, -1):
+        free(machine, waiting.made[number])
     while machine.cells.ends[1] > cells_made:
         drop_newest(machine.cells)
-    output.progress[MATCHES] = matches
-    output.progress[ELEMENTS] = elements
+    machine.found.used[0] = matches
+    machine.found.used[1] = elements
     for count in range(layout.nodes * COUNTS):
         stores.counts[count] = stores.saved[count]
     machine.code.counts[0] = stores.saved[layout.nodes * COUNTS]
@@ -271,13 +269,13 @@ def grow_trees(words: Any) -> int:
         A code of `codes.py`.
     """
     machine = machine_at(words)
-    layout, stream, stores, output = machine.layout, machine.stream, machine.stores, machine.output
-    progress = output.progress
+    layout, stream, stores, waiting = machine.layout, machine.stream, machine.stores, machine.waiting
+    progress = waiting.progress
     stores_in_all = layout.nodes + layout.variables
     while True:
         step = progress[STEP]
-        if output.finality != AT_ONCE and not settle(machine, step):
-            return OUTPUT_FULL
+        if waiting.finality != AT_ONCE and not settle(machine, step):
+            return FOUND_FULL
         if step == stream.steps:
             return FINISHED
         for node in range(layout.nodes):
@@ -287,7 +285,7 @@ def grow_trees(words: Any) -> int:
                 stores.alive[node] -= died
                 progress[ALIVE] -= died
         row = stream.rows[step]
-        if output.lists and (output.finality != AT_INSTANT or progress[WAITING] == 0):
+        if machine.found.lists and (waiting.finality != AT_INSTANT or progress[WAITING] == 0):
             forget_cells(machine.cells, row, machine.rules.ceiling)
         for store in range(stores_in_all):
             stores.marks[store] = stores.tails[store]
@@ -295,14 +293,14 @@ def grow_trees(words: Any) -> int:
             stores.saved[count] = stores.counts[count]
         stores.saved[layout.nodes * COUNTS] = machine.code.counts[0]
         progress[MADE] = 0
-        cells_made = machine.cells.ends[1] if output.lists else 0
-        matches, elements = progress[MATCHES], progress[ELEMENTS]
+        cells_made = machine.cells.ends[1] if machine.found.lists else 0
+        matches, elements = machine.found.used[0], machine.found.used[1]
         code = take(machine, step, row)
         if code == FINISHED:
             keep(machine)
             progress[STEP] = step + 1
             continue
-        if output.lists:
+        if machine.found.lists:
             take_back(machine, cells_made, matches, elements)
         else:
             take_back(machine, 1 << 62, matches, elements)

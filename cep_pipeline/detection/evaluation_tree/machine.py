@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.detection.instances.cells import Cells, cells_at
+from cep_pipeline.detection.instances.finished import Found, found_at
 from cep_pipeline.detection.instances.interpreter import Code, code_at
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.rules import Rules, rules_at
@@ -121,43 +122,31 @@ class Stores(NamedTuple):
     held: Any
 
 
-class Output(NamedTuple):
-    """Where finished matches go, and those that wait.
+class Waiting(NamedTuple):
+    """How far the kernel is, and the matches that wait until no event can reject them any more.
 
     Attributes
     ----------
     progress
         The words of `codes.PROGRESS`.
-    rows, variables, room
-        The elements of matches, their variables (of lists only), and how many have room.
-    ends, most
-        Where in `rows` each match ends (of lists only), and how many matches have room.
     first_row
         Matches that are final at their last event count from this row on.
     finality
         When a match is final: `codes.AT_ONCE`, `AT_INSTANT`, `AT_WINDOW_END`.
-    lists
-        Whether there are Kleene variables.
-    waiting, waiting_room
-        Matches that wait, and how many have room.
-    due_heads
+    matches, room
+        The matches that wait, and how many have room.
+    heads
         For each step the first match that is final then, or -1.
     made
         The places of the matches that the current event made wait.
     """
 
     progress: Any
-    rows: Any
-    variables: Any
-    room: Any
-    ends: Any
-    most: Any
     first_row: Any
     finality: Any
-    lists: Any
-    waiting: Any
-    waiting_room: Any
-    due_heads: Any
+    matches: Any
+    room: Any
+    heads: Any
     made: Any
 
 
@@ -167,10 +156,11 @@ class Machine(NamedTuple):
     layout: Layout
     stream: Stream
     stores: Stores
-    output: Output
+    waiting: Waiting
     rules: Rules
     code: Code
     cells: Cells
+    found: Found
 
 
 @njit(error_model="numpy")
@@ -227,20 +217,22 @@ def machine_at(words: Any) -> Machine:
         int32_at(words[22]),
         int32_at(words[23]),
     )
-    output = Output(
+    waiting = Waiting(
         int64_at(words[24]),
-        int32_at(words[25]),
-        int32_at(words[26]),
-        words[27],
-        int64_at(words[28]),
-        words[29],
-        words[30],
-        words[31],
-        words[32] != 0,
-        int32_at(words[33]),
-        words[34],
-        int32_at(words[35]),
-        int32_at(words[36]),
+        words[25],
+        words[26],
+        int32_at(words[27]),
+        words[28],
+        int32_at(words[29]),
+        int32_at(words[30]),
     )
-    rules = rules_at(words, words[37])
-    return Machine(layout, stream, stores, output, rules, code_at(words, words[38]), cells_at(words, words[39]))
+    return Machine(
+        layout,
+        stream,
+        stores,
+        waiting,
+        rules_at(words, words[31]),
+        code_at(words, words[32]),
+        cells_at(words, words[33]),
+        found_at(words, words[34]),
+    )

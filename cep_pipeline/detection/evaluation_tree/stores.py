@@ -48,7 +48,7 @@ def push(machine: Machine, store: int, expires: int, row: int, key: int) -> bool
     layout, stores = machine.layout, machine.stores
     number = stores.tails[store]
     if number >= stores.sizes[store]:
-        machine.output.progress[SHORT_OF] = store
+        machine.waiting.progress[SHORT_OF] = store
         return False
     at = stores.bases[store] + number * stride_of(machine, store)
     words = stores.words
@@ -143,8 +143,8 @@ def count_made(stores: Stores, progress: Any, node: int, made: int) -> None:
 @njit(error_model="numpy")
 def keep(machine: Machine) -> None:
     """Count what the current event made as held, until it expires."""
-    layout, stream, stores, output = machine.layout, machine.stream, machine.stores, machine.output
-    progress = output.progress
+    layout, stream, stores = machine.layout, machine.stream, machine.stores
+    progress = machine.waiting.progress
     for store in range(layout.nodes + layout.variables):
         if store < layout.variables and machine.rules.kleene[store]:
             continue  # its lists are counted, complete or not

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,27 +27,28 @@ class ClauseRun(Protocol):
 
 
 def find_by_clause(
-    mechanism: str,
+    mechanism: str | None,
     pattern: Pattern,
     orders: Orders,
     owned: Owned,
     counters: Counters,
-    start: Callable[[Clause, Sequence[str], Finality], ClauseRun],
+    start: Callable[[Clause, Any, Finality], ClauseRun],
 ) -> Iterator[Block]:
     """The owned matches of a pattern by runs of its clauses.
 
     Parameters
     ----------
     mechanism
-        Whose name a refusal of trees gives.
+        Whose name a refusal of trees gives; None where trees are run.
     start
-        Makes the run of a clause by an order, whose matches count as final at a point.
+        Makes the run of a clause by an order (or a tree), whose matches count as final at a point.
 
     Notes
     -----
     A binding that two clauses match is final at the earlier of their points: the run of the later one leaves it out.
     """
-    planned = list(zip(pattern.clauses, orders_only(mechanism, pattern, orders), strict=True))
+    checked = orders if mechanism is None else orders_only(mechanism, pattern, orders)
+    planned = list(zip(pattern.clauses, checked, strict=True))
     for clause, order in planned:
         finality = finality_of(pattern, clause)
         run = start(clause, order, finality)
