@@ -158,6 +158,8 @@ def _follow_edge(
             count = _bury(rules, states, source, stride, row)
     instances = int32_at(states[source + ADDRESS])
     if states[target + TOUCHED] != place:
+        if states[target + COUNT] >= states[target + LIMIT]:
+            _bury(rules, states, target, stride, row)
         states[target + TOUCHED] = place
         states[target + OLD_COUNT] = states[target + COUNT]
     kept = states[target + COUNT]

@@ -222,10 +222,8 @@ class ConjunctWriter:
     def _write_test(self, test: _Test) -> None:
         at = len(self.words)
         self.words += [test.kind, 0, test.comparator, *test.operands, *[0] * (4 - len(test.operands))]
-        for place, term in enumerate(test.terms):
+        for term in test.terms:
             self.words += term
-            if place == 0:
-                self.words[at + 3] = len(self.words)
         self.words[at + 1] = len(self.words)
 
     # --- atoms ---------------------------------------------------------------------------------------------------
@@ -296,12 +294,12 @@ class ConjunctWriter:
         low = len(self.wholes)
         self.wholes += numbers.tolist()
         term = self._number(atom.expression, 0)
-        return [[_Test(codes.AMONG_WHOLES, code, (0, low, low + len(numbers)), (term,))]]
+        return [[_Test(codes.AMONG_WHOLES, code, (low, low + len(numbers)), (term,))]]
 
     def _among_reals(self, code: int, values: list[float], term: list[int]) -> _Test:
         low = len(self.reals)
         self.reals += values
-        return _Test(codes.AMONG_REALS, code, (0, low, low + len(values)), (term,))
+        return _Test(codes.AMONG_REALS, code, (low, low + len(values)), (term,))
 
     # --- events --------------------------------------------------------------------------------------------------
 
@@ -437,10 +435,7 @@ class ConjunctWriter:
 
 @dataclass(frozen=True)
 class _Test:
-    """A test: kind, comparator, up to four words, and the terms that it compares.
-
-    The first of the words of a test with terms is where the first term ends.
-    """
+    """A test: kind, comparator, up to four words, and the terms that it compares."""
 
     kind: int
     comparator: int

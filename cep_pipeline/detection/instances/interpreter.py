@@ -308,18 +308,16 @@ def _test_holds(code: Code, cells: Cells, at: int) -> bool:
         return compare(comparator, left, right)
     if kind == TRUTH:
         return uint8_at(words[at + 3])[registers[words[at + 4]]] != 0
-    middle = words[at + 3]
-    run_term(code, cells, at + TEST_WORDS, middle, 0)
+    run_terms(code, cells, at + TEST_WORDS, end)
     if kind == AMONG_REALS:
         value = code.real_stack[0]
         if math.isnan(value):
             return False
-        return _is_among_reals(code.reals, words[at + 4], words[at + 5], value) == (comparator == EQUAL)
+        return _is_among_reals(code.reals, words[at + 3], words[at + 4], value) == (comparator == EQUAL)
     if kind == AMONG_WHOLES:
         if code.unknown[0]:
             return False
-        return _is_among_wholes(code.wholes, words[at + 4], words[at + 5], code.whole_stack[0]) == (comparator == EQUAL)
-    run_term(code, cells, middle, end, 1)
+        return _is_among_wholes(code.wholes, words[at + 3], words[at + 4], code.whole_stack[0]) == (comparator == EQUAL)
     if kind == COMPARE_REALS:
         return compare(comparator, code.real_stack[0], code.real_stack[1])
     if kind == COMPARE_WHOLES:
@@ -371,14 +369,14 @@ def _is_among_wholes(values: Any, low: int, high: int, value: int) -> bool:
 
 
 @njit(error_model="numpy")
-def run_term(code: Code, cells: Cells, at: int, end: int, base: int) -> None:
-    """Compute the postfix term at `words[at:end]` into the stacks at `base`.
+def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
+    """Compute the postfix terms at `words[at:end]`, one after another, onto the stacks.
 
     A float64 is in `real_stack` (NaN also for null), an int64 in `whole_stack` with its nulls in `unknown`.
     """
     words, registers = code.words, code.registers
     real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
-    top = base - 1
+    top = -1
     while at < end:
         operation, a, b = words[at], words[at + 1], words[at + 2]
         if operation == REAL_COLUMN:
