@@ -15,6 +15,7 @@ from cep_pipeline.errors import CepError
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
     "detect": "cep_pipeline.cli.detect:detect",
+    "expand": "cep_pipeline.cli.expand:expand",
     "plan": "cep_pipeline.cli.plan:plan",
     "explain": "cep_pipeline.cli.plan:explain",
     "statistics": "cep_pipeline.cli.plan:statistics",

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
+from cep_pipeline.errors import InputError
 
 
 @click.command()
@@ -24,8 +25,14 @@ from cep_pipeline.cli.plan import read_plan
     "--output",
     default="verbose",
     show_default=True,
-    metavar="verbose|count",
-    help="A row for each match, or their number.",
+    metavar="verbose|compressed|count",
+    help="A row for each match; a row for all that end with the same event (`cep expand` lists them); their number.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Most matches of a pattern to list; with more nothing is written, and their number is told.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json.")
 def detect(
@@ -38,18 +45,24 @@ def detect(
     cost: str,
     plan_file: Path | None,
     output: str,
+    limit: int | None,
     out: Path,
 ) -> None:
     """Find all matches of patterns in files of events, and write them to one file.
 
     \b
-    Example:
+    Examples:
       cep detect --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                  --events 2013-10-07/trades.csv.gz --out matches.parquet
+      cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
+      cep detect … --output count                     exact, however many: lists are not made to be counted
+      cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
     """
     from cep_pipeline.cli.tables import check_output_file, write_table
+    from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
     from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
     from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
@@ -60,6 +73,8 @@ def detect(
     from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
+    if output == "compressed" and out.suffix != ".parquet":
+        raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     stream = StreamSchema.load(schema)
     parsed = read_patterns(patterns, stream, parse_parameters(parameters))
     ordered = in_pattern_order(choose_mechanisms(parsed, mechanism))
@@ -84,10 +99,12 @@ def detect(
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()
-        tables = find(parsed, loaded.events, plan=plan, mechanism=mechanism, output=output)
+        tables = find(parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit)
         detect_s = time.perf_counter() - begin
     if output == "verbose" and len(tables) > 1:
         written = pa.concat_tables([_with_json_returns(table) for table in tables.values()])
+    elif output == "compressed":
+        written = concat_compressed([*tables.values()])
     else:
         written = pa.concat_tables(tables.values())
     write_table(written, out)
@@ -95,8 +112,8 @@ def detect(
     shown = Table("pattern", "matches")
     shown.columns[1].justify = "right"
     for name, table in tables.items():
-        number = table.num_rows if output == "verbose" else int(table["count"][0].as_py())
-        shown.add_row(name, f"{number:,}")
+        counts = [str(table.num_rows)] if output == "verbose" else table.column("count").to_pylist()
+        shown.add_row(name, grouped(to_text(sum(map(from_text, counts)))))
     console.print(shown)
     console.print(f"read {read_s:.2f} s, plan {plan_s:.2f} s, detect {detect_s:.2f} s; written to {out}")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,28 +142,62 @@ def write_table(table: pa.Table, path: Path) -> None:
     InputError
         Another ending, or a place that cannot be written.
     """
+    write_batches(table.schema, table.to_batches(), path)
+
+
+def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> None:
+    """Write batches of one schema as they come, as `write_table` writes a table; a file that is cut off is removed.
+
+    Raises
+    ------
+    InputError
+        Another ending, or a place that cannot be written.
+    """
+    check_output_file(path)
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        with _opened(schema, path.suffix, unfinished) as write:
+            for batch in batches:
+                write(batch)
+        unfinished.replace(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+@contextmanager
+def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa.RecordBatch], object]]:
+    """What writes a batch to a file of the format that an ending says."""
+    import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq
 
-    check_output_file(path)
-    try:
-        if path.suffix == ".parquet":
-            pq.write_table(table, path)
-        elif path.suffix == ".csv":
-            plain = table
-            if "bindings" in table.column_names:
-                import pyarrow as pa
+    if ending == ".parquet":
+        with pq.ParquetWriter(path, schema) as writer:
+            yield writer.write_batch
+    elif ending == ".csv":
+        place = schema.get_field_index("bindings")
+        plain = schema if place < 0 else schema.set(place, pa.field("bindings", pa.string()))
 
-                texts = [json.dumps([[b["variable"], b["seq"]] for b in row]) for row in table["bindings"].to_pylist()]
-                plain = table.set_column(table.column_names.index("bindings"), "bindings", pa.array(texts, pa.string()))
-            pa_csv.write_csv(plain, path)
-        else:
-            with path.open("w", encoding="utf-8") as file:
-                for row in table.to_pylist():
+        def write_plain(batch: pa.RecordBatch) -> None:
+            if place >= 0:
+                rows = batch.column(place).to_pylist()
+                texts = [json.dumps([[bound["variable"], bound["seq"]] for bound in row]) for row in rows]
+                batch = batch.set_column(place, plain.field(place), pa.array(texts, pa.string()))
+            writer.write_batch(batch)
+
+        with pa_csv.CSVWriter(path, plain) as writer:
+            yield write_plain
+    else:
+        with path.open("w", encoding="utf-8") as file:
+
+            def write_lines(batch: pa.RecordBatch) -> None:
+                for row in batch.to_pylist():
                     text = json.dumps(_spelled(row), default=str, ensure_ascii=False, allow_nan=False)
                     file.write(text + "\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+            yield write_lines
 
 
 def _spelled(value: Any) -> Any:

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 
 
 def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
     """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
+
+    Of a pattern with Kleene variables it also says whether its matches are counted and compressed without being listed.
 
     Raises
     ------
@@ -28,8 +31,20 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
     """
     chosen = choose_mechanisms(patterns, mechanism)
     if mechanism is not None:
-        return dict.fromkeys(chosen, f"{mechanism}, as asked for")
-    return {pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}" for pattern in patterns}
+        return {pattern.name: f"{mechanism}, as asked for{_on_lists(pattern)}" for pattern in patterns}
+    return {
+        pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}{_on_lists(pattern)}"
+        for pattern in patterns
+    }
+
+
+def _on_lists(pattern: Pattern) -> str:
+    if not any(operand.kleene for operand in pattern.operands):
+        return ""
+    reason = listed_because(pattern)
+    if reason is None:
+        return "; matches are counted and compressed without being listed"
+    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
 
 
 def _reason(pattern: Pattern, chosen: str) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
@@ -18,9 +19,9 @@ from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_buffer import lanes
 from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, statement_of
 from cep_pipeline.detection.shared_buffer.graph import Edges, GraphBuilder
-from cep_pipeline.detection.shared_buffer.lanes import Sequence
 from cep_pipeline.detection.shared_buffer.needs import groups_of
 from cep_pipeline.detection.shared_buffer.runs import MergedRuns, exact_sum
 from cep_pipeline.patterns.pattern import Pattern
@@ -76,7 +77,7 @@ def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters
     counts: dict[int, int] = {}
     for group in groups_of(pattern):
         graph = GraphBuilder()
-        sequence = Sequence(pattern, group, events)
+        sequence = lanes.Sequence(pattern, group, events)
         runs = MergedRuns(sequence, graph)
         runs.run()
         counters.peak_instances = max(counters.peak_instances, runs.peak)
@@ -117,6 +118,25 @@ def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: Prep
             )
             writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
     return writer.table()
+
+
+def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
+    """Compressed tables of several patterns as one, which knows all their statements."""
+    statements = [text for table in tables for text in json.loads(table.schema.metadata[STATEMENTS])]
+    metadata = {STATEMENTS: json.dumps(statements, ensure_ascii=False).encode()}
+    return pa.concat_tables(table.replace_schema_metadata(metadata) for table in tables)
+
+
+def only_pattern(table: pa.Table, name: str) -> pa.Table | None:
+    """The rows of one pattern of a compressed table; None where the table knows of no such pattern."""
+    if "pattern" not in table.column_names:
+        return None
+    statements = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
+    own = [text for text in statements if json.loads(text)["name"] == name]
+    found = table.filter(pc.equal(table.column("pattern"), name))
+    if not own and not found.num_rows:
+        return None
+    return found.replace_schema_metadata({STATEMENTS: json.dumps(own, ensure_ascii=False).encode()})
 
 
 class _Writer:

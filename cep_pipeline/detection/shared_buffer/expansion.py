@@ -71,15 +71,11 @@ def expand(table: pa.Table) -> pa.RecordBatchReader:
 
 
 def _patterns(table: pa.Table) -> list[Pattern]:
-    """The patterns of a table: those that its metadata name, or those that its rows have."""
-    told = (table.schema.metadata or {}).get(STATEMENTS)
-    if told is not None:
-        statements = json.loads(told)
-    else:
-        rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-        buffers = (table.column("buffer")[row].as_py() for row in sorted(rows.values()))
-        statements = [Buffer.from_bytes(buffer).statement for buffer in buffers]
-    patterns = [pattern_of(statement) for statement in statements]
+    """The patterns of a table: those that its metadata name, and those that its rows have."""
+    statements: list[str] = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
+    rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
+    statements += (Buffer.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values()))
+    patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
     if not patterns:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
     return patterns

@@ -1,0 +1,122 @@
+"""`cep expand`: the matches in a compressed file, one row each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cep_pipeline.cli.options import counted, output_console
+from cep_pipeline.errors import InputError
+
+MOST_ROWS = 1_000_000_000
+"""Rows that are written without --first: more are an oversight."""
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json; none: show them.")
+@click.option("--first", type=click.IntRange(min=1), metavar="N", help="Only the first N matches of the file.")
+@click.option("--pattern", metavar="NAME", help="Only the matches of this pattern.")
+def expand(file: Path, out: Path | None, first: int | None, pattern: str | None) -> None:
+    """List the matches that `cep detect --output compressed` wrote to a Parquet FILE.
+
+    A compressed file has one row for all matches of a pattern that end with the same event, with their exact number.
+    Expanding it gives the rows of the verbose output, in its order; they are found one after another, so the first
+    ones of very many come at once.
+
+    \b
+    Examples:
+      cep expand matches.parquet                      how many there are, and the first 20
+      cep expand matches.parquet --first 1000 --out first.csv
+      cep expand matches.parquet --pattern climb --out climb.parquet
+    """
+    from cep_pipeline.cli.tables import check_output_file, write_batches
+    from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
+    from cep_pipeline.detection.shared_buffer.expansion import expand as read_matches
+
+    if out:
+        check_output_file(out)
+    table = _read(file)
+    if pattern is not None:
+        table = _of_pattern(table, pattern, file)
+    reader = read_matches(table)
+    total = sum(map(from_text, table.column("count").to_pylist()))
+    if out is None:
+        output_console().print(f"{grouped(to_text(total))} matches that end with {counted(table.num_rows, 'event')}")
+        _show(reader, first or 20)
+        return
+    if first is None and total > MOST_ROWS:
+        raise InputError(
+            f"{file}: has {grouped(to_text(total))} matches, too many for a file: write some with --first N"
+        )
+    begin = time.perf_counter()
+    columns = (TextColumn("expanding"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        rows = min(total, first) if first else total
+        task = progress.add_task("expanding", total=rows)
+
+        def advancing() -> Iterator[pa.RecordBatch]:
+            for batch in _first(reader, rows):
+                yield batch
+                progress.advance(task, batch.num_rows)
+
+        write_batches(reader.schema, advancing(), out)
+    console.print(f"{counted(rows, 'match')} written to {out} in {time.perf_counter() - begin:.2f} s")
+
+
+def _read(file: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(file)
+    except FileNotFoundError as error:
+        raise InputError(
+            f"{file}: there is no such file; `cep detect --output compressed --out FILE` makes one"
+        ) from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{file}: cannot be read as Parquet: {error}") from error
+
+
+def _of_pattern(table: pa.Table, pattern: str, file: Path) -> pa.Table:
+    """The rows of one pattern, and what the file says of it."""
+    from cep_pipeline.detection.shared_buffer.compressing import only_pattern
+
+    found = only_pattern(table, pattern)
+    if found is None:
+        names = sorted(set(table.column("pattern").to_pylist())) if "pattern" in table.column_names else []
+        raise InputError(
+            f"{file}: has no matches of a pattern {pattern!r}; it has those of: {', '.join(names) or 'none'}"
+        )
+    return found
+
+
+def _first(reader: pa.RecordBatchReader, rows: int) -> Iterator[pa.RecordBatch]:
+    """The first rows of a reader."""
+    for batch in reader:
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+        if rows <= 0:
+            return
+
+
+def _show(reader: pa.RecordBatchReader, rows: int) -> None:
+    from rich.table import Table
+
+    names = [name for name in reader.schema.names if name not in ("match_id", "bindings")]
+    shown = Table(*names, "bindings")
+    for batch in _first(reader, rows):
+        for row in batch.to_pylist():
+            bindings = ", ".join(f"{bound['variable']} {bound['seq']}" for bound in row["bindings"])
+            shown.add_row(*(_text(row[name]) for name in names), bindings)
+    output_console().print(shown)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

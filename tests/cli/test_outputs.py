@@ -1,0 +1,114 @@
+"""`cep detect` with counts, limits and compressed output, and `cep expand`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.command_line import Done, cep
+
+SCHEMA = (
+    "{name: ticks, type_attribute: kind, timestamp: {column: time, format: epoch_us}, "
+    "attributes: {kind: string, x: int64}, source: {format: csv, path: x.csv}}"
+)
+LISTS = "NAME lists PATTERN SEQ(A a, B+ b[], C c) WITHIN 1 minute RETURN b.LEN AS n"
+OTHERS = (
+    "NAME firsts PATTERN SEQ(A a, B+ b[]) WHERE b.x <= 3 WITHIN 1 minute; NAME no PATTERN SEQ(C c, A a) WITHIN 1 minute"
+)
+
+
+def detect(folder: Path, patterns: str, bs: int, *arguments: str) -> Done:
+    (folder / "s.yaml").write_text(SCHEMA)
+    kinds = ["A", *["B"] * bs, "C"]
+    (folder / "x.csv").write_text("time,kind,x\n" + "".join(f"{t},{kind},{t}\n" for t, kind in enumerate(kinds)))
+    (folder / "p.sase").write_text(patterns)
+    over = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv")
+    return cep("detect", *over, *arguments, folder=folder)
+
+
+def test_a_limit_stops_before_anything_is_listed(tmp_path: Path) -> None:
+    done = detect(tmp_path, LISTS, 60, "--limit", "1000000", "--out", "found.parquet")
+    assert done.code == 2
+    assert "'lists' has 1,152,921,504,606,846,975 matches, more than the limit of 1,000,000" in done.error
+    assert "--output compressed" in done.error
+    assert not (tmp_path / "found.parquet").exists()
+    sums = LISTS.replace("WITHIN", "WHERE sum(b[].x) > 0 WITHIN")
+    for output in ("verbose", "count", "compressed"):
+        done = detect(tmp_path, sums, 60, "--limit", "1000", "--output", output, "--out", "found.parquet")
+        assert done.code == 2
+        assert "more than 1,000 matches" in done.error
+    assert not (tmp_path / "found.parquet").exists()
+    assert detect(tmp_path, LISTS, 5, "--limit", "31", "--out", "found.parquet").code == 0
+    assert pq.read_table(tmp_path / "found.parquet").num_rows == 31
+
+
+def test_counts_of_any_size(tmp_path: Path) -> None:
+    done = detect(tmp_path, LISTS, 60, "--output", "count", "--out", "counts.json")
+    assert done.code == 0, done.errors
+    assert "1,152,921,504,606,846,975" in done.errors
+    assert json.loads((tmp_path / "counts.json").read_text()) == {"pattern": "lists", "count": str(2**60 - 1)}
+
+
+def test_compressed_matches_are_expanded(tmp_path: Path) -> None:
+    assert detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--out", "verbose.parquet").code == 0
+    done = detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--output", "compressed", "--out", "c.parquet")
+    assert done.code == 0, done.errors
+    assert "│ lists   │      63 │" in done.errors
+    assert pq.read_table(tmp_path / "c.parquet").column_names == ["pattern", "end_seq", "end_ts", "count", "buffer"]
+    done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert "70 matches written to all.parquet" in done.errors
+    verbose = pq.read_table(tmp_path / "verbose.parquet")
+    assert pq.read_table(tmp_path / "all.parquet").equals(verbose)
+    for ending in ("csv", "json"):
+        assert detect(tmp_path, f"{LISTS}; {OTHERS}", 6, "--out", f"verbose.{ending}").code == 0
+        assert cep("expand", "c.parquet", "--out", f"all.{ending}", folder=tmp_path).code == 0
+        assert (tmp_path / f"all.{ending}").read_text() == (tmp_path / f"verbose.{ending}").read_text()
+    assert cep("expand", "c.parquet", "--pattern", "firsts", "--out", "f.parquet", folder=tmp_path).code == 0
+    firsts = pq.read_table(tmp_path / "f.parquet")
+    assert firsts.column("pattern").unique().to_pylist() == ["firsts"]
+    assert firsts.column("match_id").to_pylist() == verbose.column("match_id").to_pylist()[63:]
+    assert cep("expand", "c.parquet", "--pattern", "no", "--out", "n.parquet", folder=tmp_path).code == 0
+    assert pq.read_table(tmp_path / "n.parquet").num_rows == 0
+    assert not [*tmp_path.glob(".*unfinished")]
+
+
+def test_the_first_of_very_many(tmp_path: Path) -> None:
+    assert detect(tmp_path, LISTS, 60, "--output", "compressed", "--out", "c.parquet").code == 0
+    done = cep("expand", "c.parquet", "--first", "3", folder=tmp_path)
+    assert done.code == 0
+    assert "1,152,921,504,606,846,975 matches that end with 1 event" in done.output
+    assert "│ 60 │ " in done.output
+    assert cep("expand", "c.parquet", "--first", "500", "--out", "f.parquet", folder=tmp_path).code == 0
+    assert pq.read_table(tmp_path / "f.parquet").num_rows == 500
+    done = cep("expand", "c.parquet", "--out", "all.parquet", folder=tmp_path)
+    assert done.code == 2
+    assert "--first" in done.error
+    assert not (tmp_path / "all.parquet").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("no.parquet",), "there is no such file"),
+        (("p.sase",), "cannot be read as Parquet"),
+        (("verbose.parquet",), "a compressed table has the columns"),
+        (("c.parquet", "--pattern", "list"), "'list'; it has those of: lists"),
+        (("c.parquet", "--out", "c.txt"), "the file's ending says its format"),
+    ],
+)
+def test_what_cannot_be_expanded(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    assert detect(tmp_path, LISTS, 3, "--out", "verbose.parquet").code == 0
+    assert detect(tmp_path, LISTS, 3, "--output", "compressed", "--out", "c.parquet").code == 0
+    done = cep("expand", *arguments, folder=tmp_path)
+    assert done.code == 2
+    assert words in done.error
+
+
+def test_buffers_are_no_text(tmp_path: Path) -> None:
+    done = detect(tmp_path, LISTS, 3, "--output", "compressed", "--out", "c.csv")
+    assert done.code == 2
+    assert "write it to a .parquet file" in done.error
