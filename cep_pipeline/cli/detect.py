@@ -10,7 +10,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import parse_parameters, pattern_file_options
+from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.errors import InputError
 
@@ -76,7 +76,9 @@ def detect(
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     stream = StreamSchema.load(schema)
-    parsed = read_patterns(patterns, stream, parse_parameters(parameters))
+    values = parse_parameters(parameters)
+    parsed = read_patterns(patterns, stream, values)
+    note_unused_parameters(values, parsed)
     ordered = in_pattern_order(choose_mechanisms(parsed, mechanism))
     planner_named(planner)
     cost_named(cost)

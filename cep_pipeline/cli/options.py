@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 
 from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -124,3 +127,12 @@ def parse_parameters(parameters: tuple[str, ...]) -> dict[str, list[Any]]:
             raise InputError(f"--param {text!r}: write it as name=value,value or name=@FILE")
         values[name.removeprefix("$")] = read_parameter(value, Path())
     return values
+
+
+def note_unused_parameters(parameters: Mapping[str, Any], patterns: Iterable[Pattern]) -> None:
+    """Tell which values of `--param` no pattern asks for: mostly a misspelt name."""
+    asked = {name for pattern in patterns for name, _ in pattern.parameters}
+    for name in parameters:
+        if name not in asked:
+            known = ", ".join(f"${other}" for other in sorted(asked)) or "none"
+            click.echo(f"note: --param {name}: no pattern asks for ${name}; asked for are: {known}", err=True)

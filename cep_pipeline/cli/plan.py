@@ -16,6 +16,7 @@ from cep_pipeline.cli.options import (
     Command,
     Day,
     configuration_options,
+    note_unused_parameters,
     output_console,
     parse_parameters,
     pattern_file_options,
@@ -56,7 +57,9 @@ class _Asked:
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
         stream = StreamSchema.load(self.schema)
-        parsed = read_patterns(self.patterns, stream, parse_parameters(self.parameters))
+        parameters = parse_parameters(self.parameters)
+        parsed = read_patterns(self.patterns, stream, parameters)
+        note_unused_parameters(parameters, parsed)
         with Console(stderr=True).status("reading events"):
             events = load_events(stream, self.events).events
         return parsed, estimate_statistics(parsed, events)

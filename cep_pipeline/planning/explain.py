@@ -94,7 +94,7 @@ def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
                 str(number),
                 step.variable,
                 step.leaf,
-                "given" if step.count is None else f"{step.count:,}",
+                "given" if step.count is None else f"{step.count:,}" if step.count else "0, as if 0.5",
                 format_number(step.rate_per_s),
                 format_ln(step.ln_instances),
                 format_ln(min(passing, 0.0)),

@@ -80,7 +80,7 @@ class UnitTransaction(Transaction):
 
 
 def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
-    """Return a table, made if it is not there, with a column for every column of the layout.
+    """Return a table, made if it is not there; columns that it lacks are added by `add_columns`, when they get values.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, lo
             table = catalog.load_table((stream, layout.name))
         except NoSuchTableError:
             table = _create(catalog, stream, layout, location)
-    _evolve(table, stream, layout)
+    _missing_columns(table, stream, layout)
     return table
 
 
@@ -121,9 +121,10 @@ def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, locatio
         return catalog.load_table((stream, layout.name))
 
 
-def _evolve(table: Table, stream: str, layout: TableLayout) -> None:
+def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
+    """The columns of the layout that a table lacks, once the types of the others are checked."""
     published = published_columns(table)
-    added = [field for field in layout.schema if published.get_field_index(field.name) < 0]
+    missing = [field for field in layout.schema if published.get_field_index(field.name) < 0]
     for field in layout.schema:
         index = published.get_field_index(field.name)
         if index >= 0 and published.field(index).type != _small(field.type):
@@ -132,6 +133,19 @@ def _evolve(table: Table, stream: str, layout: TableLayout) -> None:
                 f"{layout.name}, and {field.type} in the stream schema; an attribute keeps its type: give the new one "
                 "another name, or the stream another name"
             )
+    return missing
+
+
+def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
+    """Add the columns of the layout that a published table lacks; where there are none, nothing is committed.
+
+    Raises
+    ------
+    InputError
+        A column has another type than the published one.
+    """
+    table = catalog.load_table((stream, layout.name))
+    added = _missing_columns(table, stream, layout)
     if not added:
         return
     from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids

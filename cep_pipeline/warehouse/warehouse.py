@@ -111,7 +111,9 @@ class Warehouse:
         return f"{self.location}/{stream}/{table}"
 
     def stream(self, schema: EventSchema) -> StreamTables:
-        """Return the tables of a stream for writing; they are made on first use and get new attributes as columns.
+        """Return the tables of a stream for writing; they are made on first use.
+
+        An attribute that is new in the schema becomes a column when events that have it are published.
 
         Raises
         ------
