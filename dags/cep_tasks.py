@@ -129,6 +129,8 @@ class SparkJob(SparkSubmitOperator):
         pattern_set = context["params"].get("pattern_set")
         if pattern_set:
             self.application_args.append(f"--pattern-set={pattern_set}")
+        if context["params"].get("end_of_stream"):
+            self.application_args.append("--end-of-stream")
         self._hook = self._get_hook()
         try:
             super().execute(context)

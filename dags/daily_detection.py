@@ -35,6 +35,9 @@ def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
             "pattern_set": Param(
                 None, type=["null", "string"], enum=[None, *pattern_sets], description="Only this pattern set."
             ),
+            "end_of_stream": Param(
+                False, type="boolean", description="The stream ends with the day: no match waits for later ones."
+            ),
         },
         default_args={
             "retries": 3,

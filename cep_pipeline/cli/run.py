@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 @click.option("--steps", metavar="STEP,...", help="Of ingest, statistics, plan, detect; all if not given.")
 @click.option("--stale", is_flag=True, help="Redo the days whose inputs have changed since, until none is left.")
 @click.option("--redo", is_flag=True, help="Also do days again that have nothing to do.")
+@click.option(
+    "--end-of-stream",
+    is_flag=True,
+    help="The stream ends with the last day: publish the matches that wait for later ones.",
+)
 @click.option("--master", metavar="URL", help="Spark master, such as local[4] or spark://HOST:PORT.")
 @click.option("--run-id", help="Id to record the run under; made from the time if not given.")
 def run(
@@ -49,6 +54,7 @@ def run(
     steps: str | None,
     stale: bool,
     redo: bool,
+    end_of_stream: bool,
     master: str | None,
     run_id: str | None,
 ) -> None:
@@ -57,15 +63,19 @@ def run(
     Without days, all days that the raw files hold. A day that is done already and whose inputs have not changed is left
     alone, so that the same command resumes a run that was interrupted.
 
+    The stream is taken to go on after the last day. Matches that may still be rejected by later events are counted as
+    pending, and published by the run of the day in which they become final; --end-of-stream publishes them now.
+
     \b
     Examples:
       cep run                                          all days of the first stream
       cep run --stream us_equity_trades --data DIR --from 2013-10-07 --to 2013-10-09
       cep run --steps detect --pattern-set market      a changed pattern set over events that are there
       cep run --stale                                  what has changed since
+      cep run --end-of-stream                          no day will follow: publish what waits for one
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.days import days_between, days_with_files
+    from cep_pipeline.pipeline.days import days_between, days_with_files, days_without_files
     from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
     from cep_pipeline.warehouse import Warehouse
 
@@ -105,7 +115,11 @@ def run(
             frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(STEPS),
             redo,
             run_id or new_run_id(),
+            end_of_stream=end_of_stream,
         )
+        if not (days or first or stale):
+            for text in days_without_files(chosen, tables, wanted):
+                observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
     _print_summary(configuration, chosen, pattern_sets, tables, outcome)
 
@@ -162,16 +176,18 @@ def _print_summary(
     fresh = len(outcome.days) - len(done)
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
-        shown = Table("day", "events", "rejected", "matches", "steps (seconds)")
-        for column in (1, 2, 3):
+        shown = Table("day", "events", "rejected", "matches", "pending", "steps (seconds)")
+        for column in (1, 2, 3, 4):
             shown.columns[column].justify = "right"
         for day in done:
             found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
+            waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
             shown.add_row(
                 str(day.day),
                 "skipped" if day.status == "skipped" else "" if day.events is None else f"{day.events:,}",
                 "" if day.rejected is None else f"{day.rejected:,}",
                 f"{found:,}" if day.matches else "",
+                "end of stream" if day.end_of_stream else f"{waiting:,}" if waiting else "",
                 ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
             )
         console.print(shown)
@@ -184,11 +200,19 @@ def _print_summary(
             for name, number in day.matches.get(pattern_set.name, {}).items():
                 totals[name] += number
         if any(pattern_set.name in day.matches for day in done):
-            shown = Table("pattern", "matches", title=f"matches of pattern set {pattern_set.name}")
-            shown.columns[1].justify = "right"
+            waits = outcome.pending.get(pattern_set.name, {})
+            columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
+            shown = Table(*columns, title=f"matches of pattern set {pattern_set.name}")
+            for counts in shown.columns[1:]:
+                counts.justify = "right"
             for name, number in totals.items():
-                shown.add_row(name, f"{number:,}")
+                shown.add_row(name, f"{number:,}", *([f"{waits.get(name, 0):,}"] if waits else []))
             console.print(shown)
+    if any(outcome.pending.values()):
+        console.print(
+            "pending: not final before later events, or behind such matches; the run of the day in which they become "
+            "final publishes them (--end-of-stream: this one)"
+        )
     if fresh:
         console.print(f"nothing to do for {counted(fresh, 'day')} (--redo does them again)")
     if outcome.ingest_seconds:

@@ -22,7 +22,7 @@ from cep_pipeline.events.schema import SEQ_PER_DAY
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep_pipeline.warehouse.records import RunRecord, StaleDay
+    from cep_pipeline.warehouse.records import PublishedMatches, RunRecord, StaleDay
 
 
 @click.command()
@@ -280,7 +280,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
         reasons.setdefault(item.day, []).append(about + "; ".join(item.reasons))
     matched: dict[date, list[str]] = {}
     for unit in tables.matches_days():
-        matched.setdefault(unit.final_day, []).append(f"{unit.pattern_set} {unit.matches:,}")
+        matched.setdefault(unit.final_day, []).append(_matches_of(unit))
     shown = Table("day", "events", "rejected", "matches", "stale", title=f"stream {name}")
     for column in (1, 2):
         shown.columns[column].justify = "right"
@@ -295,6 +295,13 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
     console.print(shown)
     if stale:
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
+
+
+def _matches_of(unit: PublishedMatches) -> str:
+    """A pattern set's matches of a day, those that wait for later days, and whether the stream ends with it."""
+    pending = sum(unit.pending.values())
+    waits = f" ({pending:,} pending)" if pending else " (end of stream)" if unit.fingerprint.end_of_stream else ""
+    return f"{unit.pattern_set} {unit.matches:,}{waits}"
 
 
 REJECTED_SHOWN = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, overload
@@ -16,7 +16,7 @@ from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import matches_schema, write_matches
 from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.outputs import Detection, first_matches
+from cep_pipeline.detection.outputs import Detection, count_blocks, first_matches
 from cep_pipeline.detection.parts import matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
@@ -199,6 +199,9 @@ def detect_slice(
     owned: Owned,
     sink: Callable[[Pattern, pa.RecordBatch], object],
     mechanism: str | None = None,
+    *,
+    candidates: Collection[str] = (),
+    counted: Collection[str] = (),
 ) -> SliceResult:
     """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
 
@@ -214,6 +217,10 @@ def detect_slice(
         Takes the matches of each pattern in the page's order, batch after batch with the schema `MANY_PATTERNS`. Which
         matches of a pattern with OUTPUT or CONSUME are kept is not for one slice to say: of such a pattern it takes
         all, with the schema `CANDIDATES`.
+    candidates
+        Names of further patterns whose matches are handed on with that schema.
+    counted
+        Names of patterns whose matches are only counted.
 
     Raises
     ------
@@ -228,9 +235,14 @@ def detect_slice(
     written = dict.fromkeys(chosen, 0)
     for pattern in patterns:
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        for blocks in _parts(pattern, chosen[pattern.name], plan, of_stream, owned, counters):
+        parts = _parts(pattern, chosen[pattern.name], plan, of_stream, owned, counters)
+        if pattern.name in counted:
+            written[pattern.name] = sum(count_blocks(blocks, of_stream) for blocks in parts)
+            continue
+        undecided = has_output_policy(pattern) or pattern.name in candidates
+        for blocks in parts:
             written[pattern.name] += write_matches(
-                pattern, blocks, of_stream, partial(sink, pattern), candidates=has_output_policy(pattern)
+                pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
             )
     return SliceResult(written, counters.metrics(chosen))
 

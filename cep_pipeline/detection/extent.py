@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, walk
 from cep_pipeline.patterns.pattern import Pattern
@@ -28,28 +28,56 @@ def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
 
 
-def look_back_us(patterns: Iterable[Pattern]) -> int:
-    """How long before the start of a slice its task must read, in microseconds.
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """How far before the start of a slice its task reads.
+
+    Attributes
+    ----------
+    time_us
+        For time windows, in microseconds.
+    positions
+        For count windows: so many events before those of the time at which the slice starts. Where positions are
+        counted in partitions, so many of each partition that has events in the slice.
+    """
+
+    time_us: int = 0
+    positions: int = 0
+
+
+def look_back(patterns: Iterable[Pattern]) -> LookBack:
+    """How long before the start of a slice its task must read, and how many events.
 
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
     one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
-
-    Raises
-    ------
-    UnsupportedPattern
-        A count window reaches back over events, not over time.
     """
-    longest = 0
+    time_us = positions = 0
     for pattern in patterns:
-        window_us = pattern.window.time_us
-        if window_us is None:
-            raise UnsupportedPattern("slices by time", "count windows", pattern=pattern.name)
         negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
-        longest = max(longest, 2 * window_us if leading and trailing else window_us)
-    return longest
+        windows = 2 if leading and trailing else 1
+        if pattern.window.time_us is not None:
+            time_us = max(time_us, windows * pattern.window.time_us)
+        if pattern.window.events is not None:
+            positions = max(positions, windows * (pattern.window.events - 1))
+    return LookBack(time_us, positions)
+
+
+def look_back_us(patterns: Iterable[Pattern]) -> int:
+    """The part of the look-back that is time; 0 where all windows are of a number of events."""
+    return look_back(patterns).time_us
+
+
+def counts_in_partitions(pattern: Pattern) -> bool:
+    """Whether the pattern's window counts the events of a partition, which may lie far apart in the stream."""
+    return pattern.window.events is not None and bool(pattern.partition_by)
+
+
+def can_pend(pattern: Pattern) -> bool:
+    """Whether matches may still wait when a day is over: for the end of a window that reaches into the next one."""
+    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:

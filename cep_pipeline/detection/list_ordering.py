@@ -109,15 +109,40 @@ def in_order(found: OrderedLists, seqs: Array) -> OrderedLists:
     offsets, rows, variables = found.elements()
     place = np.empty(len(seqs), np.int64)
     place[np.argsort(seqs, kind="stable")] = np.arange(len(seqs))
-    group = np.zeros(len(found), np.int64)
-    everything = np.arange(len(found))
-    tied = _refine(group, everything, found.last_rows().astype(np.int64))
-    for keys in (place[rows], variables):
-        tied = _refine_by_elements(group, tied, keys, offsets)
-    order = np.argsort(group, kind="stable")
+    order, group = _page_order(offsets, found.last_rows().astype(np.int64), place[rows], variables)
     kept = np.ones(len(order), dtype=bool)
     kept[1:] = group[order][1:] != group[order][:-1]
     return _taken(found, order[kept])
+
+
+def page_order(offsets: Array, seqs: Array, variables: Array) -> Array:
+    """The order in which matches stand on the page, where seq grows with the stream.
+
+    Parameters
+    ----------
+    offsets
+        int64, shape (n + 1,): match m has the elements from `offsets[m]` to `offsets[m + 1]`.
+    seqs, variables
+        int64, shape (elements,): the seq of each element, and the position of its variable in the pattern.
+
+    Returns
+    -------
+    Array
+        int64, shape (n,): the matches' numbers, in order.
+    """
+    if len(offsets) < 2:
+        return np.zeros(0, np.int64)
+    ranks = np.unique(seqs, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return _page_order(offsets, np.maximum.reduceat(ranks, offsets[:-1]), ranks, variables)[0]
+
+
+def _page_order(offsets: Array, last: Array, ranks: Array, variables: Array) -> tuple[Array, Array]:
+    """The matches in order, and for each the number of matches before its like."""
+    group = np.zeros(len(offsets) - 1, np.int64)
+    tied = _refine(group, np.arange(len(group)), last)
+    for keys in (ranks, variables):
+        tied = _refine_by_elements(group, tied, keys, offsets)
+    return np.argsort(group, kind="stable"), group
 
 
 def _refine(group: Array, members: Array, key: Array) -> Array:

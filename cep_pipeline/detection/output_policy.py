@@ -9,14 +9,14 @@ form, so that a stream may be run day by day.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedMatches
@@ -109,10 +109,14 @@ class KeptMatches:
         The pattern; without OUTPUT and CONSUME everything is kept.
     state
         What `to_json` gave after the matches before; None or {} at the beginning of the stream.
+    in_order
+        Whether all matches come in the page's order, so that what lies a window behind them may be forgotten. False
+        where those of one partition may come long after those of others.
     """
 
-    def __init__(self, pattern: Pattern, state: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, pattern: Pattern, state: Mapping[str, Any] | None = None, *, in_order: bool = True) -> None:
         state = state or {}
+        self._in_order = in_order
         self._non_overlap = pattern.output is Output.NON_OVERLAP
         self._consume = pattern.consume is Consume.MATCHED
         self._window_us = pattern.window.time_us
@@ -173,9 +177,25 @@ class KeptMatches:
             newly = used > before
             self._consumed = np.concatenate((self._consumed, distinct[newly]))
             self._consumed_instants = np.concatenate((self._consumed_instants, candidates.instants[where[newly]]))
-            if self._window_us is not None:
+            if self._window_us is not None and self._in_order:
                 self._forget_consumed(int(ends[-1]) - self._window_us)
         return kept
+
+    def rules_out(self, candidates: Candidates) -> Array:
+        """Which candidates will not be kept, whatever is decided about others first: bool, shape (n,).
+
+        They overlap the last kept match of their partition, or hold a consumed event.
+        """
+        ruled_out = np.zeros(len(candidates), dtype=bool)
+        if not len(candidates):
+            return ruled_out
+        offsets = candidates.offsets[:-1]
+        if self._non_overlap:
+            partitions = self._partition_numbers(candidates.partitions)  # before `_ends`, which gets the new ones
+            ruled_out |= np.minimum.reduceat(candidates.positions, offsets) <= self._ends[partitions]
+        if self._consume:
+            ruled_out |= np.logical_or.reduceat(np.isin(candidates.positions, self._consumed), offsets)
+        return ruled_out
 
     def forget(self, before_us: int) -> None:
         """Forget what decides about no match whose events all lie at `before_us` or later."""
@@ -220,19 +240,23 @@ class KeptMatches:
         return chosen
 
 
-def partition_keys(pattern: Pattern, events: PreparedEvents, rows: Array) -> pa.DictionaryArray:
+def partition_keys(pattern: Pattern, events: ColumnSource, rows: Array) -> pa.DictionaryArray:
     """The values of PARTITION BY of events as JSON text, null where one of them is null or NaN.
 
-    Equal values have equal texts whatever slice they come from. Without NON_OVERLAP, which alone asks for partitions,
-    everything is in one.
+    Equal values have equal texts whatever slice they come from. Without PARTITION BY everything is in one partition.
     """
-    if not pattern.partition_by or pattern.output is Output.ALL:
+    if not pattern.partition_by:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array(["[]"]))
-    alone = np.zeros(len(rows), dtype=bool)
-    codes = np.zeros(len(rows), np.int64)
+    return partition_texts([events.column(name).take(rows) for name in pattern.partition_by])
+
+
+def partition_texts(columns: Sequence[Column]) -> pa.DictionaryArray:
+    """The values of some columns, row by row, as JSON text; null where one of them is null or NaN."""
+    count = len(columns[0])
+    alone = np.zeros(count, dtype=bool)
+    codes = np.zeros(count, np.int64)
     texts = [""]
-    for name in pattern.partition_by:
-        column = events.column(name).take(rows)
+    for column in columns:
         absent = _absent(column)
         alone |= absent
         distinct, code = np.unique(

@@ -42,6 +42,13 @@ def _binds_lists(pattern: Pattern) -> bool:
     return any(operand.kleene for operand in pattern.operands)
 
 
+def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
+    """The number of matches of one pattern in blocks: clauses may share bindings, which count once."""
+    if len({block.clause.index for block in blocks}) > 1:
+        return len(order_matches(blocks, events.seqs))
+    return sum(map(len, blocks))
+
+
 class Detection:
     """One pattern over prepared events, by one mechanism and the orders of a plan.
 
@@ -107,10 +114,7 @@ class Detection:
             return counted
         count = 0
         for blocks in self.parts():
-            if len({block.clause.index for block in blocks}) > 1:  # clauses may share bindings, which count once
-                count += len(order_matches(blocks, self.events.seqs))
-            else:
-                count += sum(map(len, blocks))
+            count += count_blocks(blocks, self.events)
             if self.limit is not None and count > self.limit and _binds_lists(self.pattern):
                 raise TooManyMatches(self.pattern.name, self.limit)
         return count

@@ -28,12 +28,16 @@ def _check_name(name: str) -> str:
 
 
 class PatternSetSettings(Document):
-    """A pattern file and how it is planned; parameters are lists of values, or `@file` with one value a line."""
+    """A pattern file, how it is planned and by which mechanism it runs (none: each pattern by the fastest).
+
+    Parameters are lists of values, or `@file` with one value a line.
+    """
 
     file: Path
     parameters: dict[str, str | list[int | float | bool | str]] = Field(default_factory=dict)
     planner: str | None = None
     cost: str | None = None
+    mechanism: str | None = None
 
 
 class StreamSettings(Document):
@@ -97,6 +101,7 @@ class PatternSet:
     version: str
     planner: str
     cost: str
+    mechanism: str | None = None
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,7 @@ class Configuration:
         return Stream(name, schema, data.resolve() if data else (self.folder / settings.data).resolve(), sets)
 
     def _pattern_set(self, name: str, settings: PatternSetSettings, schema: StreamSchema) -> PatternSet:
+        from cep_pipeline.detection.detect import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
         from cep_pipeline.planning.costs import cost_named
         from cep_pipeline.planning.planners import planner_named
@@ -192,6 +198,7 @@ class Configuration:
         try:
             planner_named(planner)
             cost_named(cost)
+            choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run
         except InputError as error:
             raise InputError(f"{self.path}: pattern set {name!r}: {error}") from error
         return PatternSet(
@@ -201,6 +208,7 @@ class Configuration:
             version=sha256(content.encode()).hexdigest()[:16],
             planner=planner,
             cost=cost,
+            mechanism=settings.mechanism,
         )
 
 

@@ -49,6 +49,23 @@ def days_with_files(stream: Stream) -> list[date]:
     return sorted(days)
 
 
+def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
+    """Of the published days that are none of `days`, those whose raw files are gone: a sentence each.
+
+    Parameters
+    ----------
+    days
+        The days that the raw files present may hold.
+    """
+    there = set(days)
+    return [
+        f"{record.day} is published, and {', '.join(file.name for file in record.fingerprint.raw_files)} is no longer "
+        f"in {stream.data}: the day is left as it is; `cep run --day {record.day}` publishes it anew as on_missing says"
+        for record in tables.days()
+        if record.day not in there and record.fingerprint.raw_files
+    ]
+
+
 def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]:
     """The raw files of each day with size and hash; a file that serves many days is read once."""
     source = _source(stream)

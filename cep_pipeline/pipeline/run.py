@@ -14,25 +14,23 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.quality import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.days import raw_files
+from cep_pipeline.pipeline.detection import detect_day, publish_detected, waits_at_the_end
 from cep_pipeline.pipeline.steps import (
     DayWork,
     Progress,
     check_runnable,
     current_plan,
-    detect_day,
     estimate_day,
     plan_day,
-    publish_detected,
     publish_ingested,
     published_statistics,
 )
-from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep
+from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.fingerprints import RawFile
-    from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 STEPS = ("ingest", "statistics", "plan", "detect")
@@ -61,8 +59,11 @@ class DayOutcome:
         `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
     events, rejected
         Published events and rejected rows; None where ingestion was not run.
-    matches
-        Pattern set -> pattern -> matches.
+    matches, pending
+        Pattern set -> pattern -> matches: those that became final on the day, and those that, or others before them,
+        were not final when it was over.
+    end_of_stream
+        Whether the stream was taken to end with the day.
     """
 
     day: date
@@ -71,6 +72,8 @@ class DayOutcome:
     rejected: int | None = None
     matches: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     steps: tuple[RunStep, ...] = ()
+    pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    end_of_stream: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ class RunOutcome:
     plans: Mapping[str, PlanRecord]
     ingest_seconds: Mapping[str, float]
     seconds: float
+
+    @property
+    def pending(self) -> Mapping[str, Mapping[str, int]]:
+        """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
+        return next((day.pending for day in reversed(self.days) if day.matches), {})
 
 
 def new_run_id() -> str:
@@ -107,6 +115,8 @@ class PipelineRun:
         Members of `STEPS` that are asked for.
     redo
         Whether days are redone that have nothing to do.
+    end_of_stream
+        Whether the stream ends with the last day that is run, so that no match waits for later days.
     """
 
     stream: Stream
@@ -120,12 +130,16 @@ class PipelineRun:
     run_id: str = field(default_factory=new_run_id)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
     ingest_seconds: dict[str, float] = field(default_factory=dict)
+    end_of_stream: bool = False
     _raw_files: dict[date, list[RawFile]] = field(default_factory=dict)
+    _last_day: date | None = None
 
     def __post_init__(self) -> None:
         unknown = self.steps - set(STEPS)
         if unknown:
             raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(STEPS)}")
+        if self.end_of_stream and "detect" not in self.steps:
+            raise InputError("the end of the stream is a matter of detection: leave --steps out, or name detect in it")
         check_runnable(self.pattern_sets)
 
     # -- days --------------------------------------------------------------------------------------------------------
@@ -141,6 +155,9 @@ class PipelineRun:
         begin = time.perf_counter()
         outcomes: list[DayOutcome] = []
         remaining = sorted(set(days))
+        if self.end_of_stream and remaining:
+            self._last_day = remaining[-1]
+            refuse_end_before(self._last_day, self.tables)
         while remaining:
             stale = self._stale(remaining)
             batch = self._next_batch(remaining, stale)
@@ -149,10 +166,24 @@ class PipelineRun:
                 continue
             outcomes += self._run_batch(batch, stale)
             remaining = [day for day in remaining if day not in batch]
+        if self.end_of_stream:
+            self._end_with_published(outcomes)
         return self._outcome(outcomes, begin)
+
+    def _end_with_published(self, outcomes: list[DayOutcome]) -> None:
+        """End the stream with the last published day, where the last one of the run is none."""
+        published = [record.day for record in self.tables.days()]
+        if not published or self._last_day in published:
+            return
+        self._last_day = max(published)
+        if stale := self._stale([self._last_day]):
+            outcomes[:] = [outcome for outcome in outcomes if outcome.day != self._last_day]
+            outcomes += self._run_batch([self._last_day], stale)
 
     def run_stale(self, days: Sequence[date] | None = None) -> RunOutcome:
         """Redo stale days, the earliest first, until no day (of `days`, if given) is stale."""
+        if self.end_of_stream:
+            raise InputError("--stale redoes days as they were, the last one of an ended stream too: leave out one")
         begin = time.perf_counter()
         outcomes: list[DayOutcome] = []
         tried: set[tuple[date, tuple[StaleDay, ...]]] = set()
@@ -166,9 +197,15 @@ class PipelineRun:
             if not stale:
                 return self._outcome(outcomes, begin)
             first = min(stale)
+            self._last_day = self._recorded_end(published)
             # What redoing does not mend, such as a day whose files are gone, stays stale and is not tried again.
             tried.add((first, tuple(stale[first])))
             outcomes += self._run_batch([first], stale)
+
+    def _recorded_end(self, published: Sequence[date]) -> date | None:
+        """The last day, if the stream was taken to end with it."""
+        closed = {unit.final_day for unit in self.tables.matches_days() if unit.fingerprint.end_of_stream}
+        return next((day for day in published[-1:] if day in closed), None)
 
     def _outcome(self, outcomes: Sequence[DayOutcome], begin: float) -> RunOutcome:
         seconds = time.perf_counter() - begin
@@ -188,6 +225,13 @@ class PipelineRun:
         ):
             if stale.day in days and stale.step in self.steps:
                 found.setdefault(stale.day, []).append(stale)
+        if self.end_of_stream and self._last_day in published and self._last_day in days:
+            waiting = {pattern_set.name for pattern_set in self.pattern_sets if waits_at_the_end(pattern_set)}
+            for unit in self.tables.matches_days():
+                open_end = unit.final_day == self._last_day and not unit.fingerprint.end_of_stream
+                if open_end and unit.pattern_set in waiting:
+                    item = StaleDay(unit.final_day, unit.pattern_set, ("the stream is to end with it",))
+                    found.setdefault(unit.final_day, []).append(item)
         return found
 
     def _next_batch(self, remaining: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[date]:
@@ -307,6 +351,8 @@ class PipelineRun:
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
         matches: dict[str, Mapping[str, int]] = {}
+        pending: dict[str, Mapping[str, int]] = {}
+        ends = work.day == self._last_day
         if self.pattern_sets and self.steps - {"ingest"}:
             self._estimate(work)
             for pattern_set in self.pattern_sets:
@@ -315,10 +361,13 @@ class PipelineRun:
                     self.plans[pattern_set.name] = plan
                 if "detect" in self.steps:
                     with self.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
-                        detected = detect_day(self.session(), work, pattern_set, plan, progress)
+                        detected = detect_day(self.session(), work, pattern_set, plan, progress, end_of_stream=ends)
                         publish_detected(work, detected)
                     matches[pattern_set.name] = detected.matches
-        return DayOutcome(outcome.day, "done", outcome.events, outcome.rejected, matches, tuple(work.steps))
+                    pending[pattern_set.name] = detected.pending
+        return DayOutcome(
+            outcome.day, "done", outcome.events, outcome.rejected, matches, tuple(work.steps), pending, ends
+        )
 
     def _estimate(self, work: DayWork) -> None:
         unplanned = any(current_plan(work, pattern_set) is None for pattern_set in self.pattern_sets)
@@ -366,7 +415,30 @@ class PipelineRun:
                 plans={name: plan.version for name, plan in self.plans.items() if name in matches},
                 validation=work.validation,
                 error=error,
+                details=pending_details(outcome.pending, outcome.end_of_stream) if outcome is not None else {},
             )
+        )
+
+
+def pending_details(pending: Mapping[str, Mapping[str, int]], end_of_stream: bool) -> dict[str, Any]:
+    """What a run's record says of matches that wait, and of the end of the stream."""
+    waiting = {f"{name}.{pattern}": number for name, found in pending.items() for pattern, number in found.items()}
+    return {**({"pending": waiting} if waiting else {}), **({"end_of_stream": True} if end_of_stream else {})}
+
+
+def refuse_end_before(day: date, tables: StreamTables) -> None:
+    """Refuse to let the stream end with a day that others follow.
+
+    Raises
+    ------
+    InputError
+        A later day is published.
+    """
+    last = max((record.day for record in tables.days()), default=day)
+    if last > day:
+        raise InputError(
+            f"stream {tables.name!r} cannot end with {day}: {last} is published; end it with that day, or leave "
+            "--end-of-stream out"
         )
 
 

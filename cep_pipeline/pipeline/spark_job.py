@@ -29,6 +29,7 @@ def run_spark_job(step: str, description: str, arguments: Sequence[str] | None =
     parser.add_argument("--day", required=True, help="day to work on, YYYY-MM-DD")
     parser.add_argument("--run-id", required=True, help="the run that all steps of the day share")
     parser.add_argument("--pattern-set", help="only this pattern set")
+    parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
     parser.add_argument("--master", help="Spark master, where spark-submit does not give one")
     parsed = parser.parse_args(arguments)
     try:
@@ -47,7 +48,7 @@ def _run(step: str, parsed: argparse.Namespace) -> int:
         day = date.fromisoformat(parsed.day)
     except ValueError:
         raise InputError(f"--day {parsed.day!r} is no day; write it as 2013-10-07") from None
-    task = DayTask(parsed.config, parsed.stream, day, parsed.run_id, parsed.pattern_set)
+    task = DayTask(parsed.config, parsed.stream, day, parsed.run_id, parsed.pattern_set, parsed.end_of_stream)
     settings = Configuration.load(parsed.config).settings.spark
     spark = spark_session(parsed.master, app_name=f"cep {step} {parsed.stream} {day}", properties=settings.properties)
     try:

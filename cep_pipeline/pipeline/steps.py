@@ -14,19 +14,15 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
-from cep_pipeline.detection.detect import choose_mechanisms
-from cep_pipeline.detection.extent import look_back_us, waits_for_later_events
+from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.spark.keeping import CarryState, refuse_undecidable
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.data_files import DataDirectory
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
-from cep_pipeline.warehouse.layout import folder_name
-from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, PublishedMatches, RunStep
+from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.prepared import Boundary
@@ -94,12 +90,10 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     Raises
     ------
     UnsupportedPattern
-        No mechanism runs a pattern, or none does so over days.
+        No mechanism runs a pattern, or the one that the pattern set names does not.
     """
     for pattern_set in pattern_sets:
-        choose_mechanisms(pattern_set.patterns)
-        refuse_undecidable(pattern_set.patterns)
-        look_back_us(pattern_set.patterns)
+        choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
 
 
 def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
@@ -123,15 +117,26 @@ def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
 class DayEvents:
     """The published events that a day's detection looks at, pinned to one snapshot.
 
-    `start` is the point from which on the day owns matches. It lies before the day where matches wait for later events
-    and days are not published: those that have become final on such days belong to the next one that is.
+    Attributes
+    ----------
+    snapshot
+        The published days.
+    first_day
+        The first day that the look-back reaches, None: the beginning of the stream, where there are too few events.
+    start
+        The point from which on the day owns matches. It lies before the day where matches wait for later events and
+        days are not published: those that have become final on such days belong to the next one that is.
+    row_groups
+        Those of the look-back and the day, in stream order.
+    look_back
+        How far before their start slices of the day read.
     """
 
     snapshot: EventsSnapshot
-    first_day: date
+    first_day: date | None
     start: Boundary
     row_groups: tuple[RowGroup, ...]
-    look_back_us: int
+    look_back: LookBack
 
     def events_of(self, work: DayWork) -> int:
         """Number of events of the day itself."""
@@ -141,17 +146,31 @@ class DayEvents:
 
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
-    back_us = max(look_back_us(pattern_set.patterns) for pattern_set in pattern_sets)
+    reach = look_back(_patterns(pattern_sets))
     snapshot = work.tables.pin_events()
-    first_day = work.day
+    begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]
     if earlier and any(map(waits_for_later_events, _patterns(pattern_sets))):
-        first_day = max(earlier) + timedelta(days=1)
-    start = work.day_start(first_day)
-    while day_bounds(first_day, work.stream.schema.timezone)[0] > start[0] - back_us:
-        first_day -= timedelta(days=1)
+        begun = max(earlier) + timedelta(days=1)
+    start = work.day_start(begun)
+    by_time = begun
+    while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
+        by_time -= timedelta(days=1)
+    by_positions = _day_of_positions(snapshot, begun, reach.positions)
+    first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
-    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), back_us)
+    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
+
+
+def _day_of_positions(snapshot: EventsSnapshot, begun: date, positions: int) -> date | None:
+    """The day that has the event so many positions before a day; None where there are fewer."""
+    if not positions:
+        return begun
+    for day in sorted((day for day in snapshot.days if day < begun), reverse=True):
+        positions -= snapshot.days[day].events
+        if positions <= 0:
+            return day
+    return None
 
 
 def _patterns(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
@@ -166,7 +185,7 @@ def cut_day(
         events.row_groups,
         start=start,
         end=work.end,
-        look_back_us=events.look_back_us,
+        look_back=events.look_back,
         count=parallelism * work.settings.slices_per_core,
         work=weigh,
     )
@@ -206,28 +225,51 @@ def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapsho
 
 
 def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
-    """The current plan of a pattern set, None where there is none or it was made for other patterns."""
+    """The current plan of a pattern set, None where there is none, or only for other patterns or mechanisms."""
     record = work.tables.current_plan(pattern_set.name)
-    return record if record is not None and record.pattern_set_version == pattern_set.version else None
+    if record is None or record.pattern_set_version != pattern_set.version or not _fits(record, pattern_set):
+        return None
+    return record
+
+
+def _fits(record: PlanRecord, pattern_set: PatternSet) -> bool:
+    """Whether a plan binds events in the pattern's order wherever the mechanism knows no other."""
+    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    ordered = in_pattern_order(choose_mechanisms(pattern_set.patterns, pattern_set.mechanism))
+    return all(
+        planned.order == tuple(variable.name for variable in clause.positive)
+        for pattern in pattern_set.patterns
+        if pattern.name in ordered
+        for planned, clause in zip(plan.for_pattern(pattern.name).clauses, pattern.clauses, strict=True)
+    )
 
 
 def _reason(work: DayWork, pattern_set: PatternSet) -> str:
-    if work.tables.current_plan(pattern_set.name) is None:
+    current = work.tables.current_plan(pattern_set.name)
+    if current is None:
         return f"first plan of the pattern set, by the statistics of {work.day}"
-    return f"the pattern set has changed; by the statistics of {work.day}"
+    changed = "pattern set" if current.pattern_set_version != pattern_set.version else "mechanism of the pattern set"
+    return f"the {changed} has changed; by the statistics of {work.day}"
 
 
 def record_plan(
     tables: StreamTables, pattern_set: PatternSet, snapshot: StatisticsSnapshot, *, run_id: str, reason: str
 ) -> PlanRecord:
     """Make a plan by the pattern set's planner and cost model, and make it the current one."""
-    made = plan_by_strategy(pattern_set.patterns, snapshot, pattern_set.planner, pattern_set.cost)
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    made = plan_by_strategy(
+        pattern_set.patterns,
+        snapshot,
+        pattern_set.planner,
+        pattern_set.cost,
+        in_pattern_order=in_pattern_order(chosen),
+    )
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,
             made.to_json(),
             lease=lease,
-            explain=made.explain(explained_choice(pattern_set.patterns)),
+            explain=made.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
             reason=reason,
             pattern_set_version=pattern_set.version,
         )
@@ -235,113 +277,3 @@ def record_plan(
 
 PLAN_WAIT_S = 30.0
 """How long to wait for another day's run that is just recording a plan of the same pattern set."""
-
-
-@dataclass(frozen=True)
-class DetectedDay:
-    """The matches of a pattern set that become final on a day, in files that are not published yet.
-
-    `carry_out` is what OUTPUT and CONSUME of the next day need to know.
-    """
-
-    pattern_set: str
-    files: tuple[str, ...]
-    matches: dict[str, int]
-    fingerprint: MatchesFingerprint
-    plan_version: int | None
-    carry_out: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON form, read back by `from_json`."""
-        return {
-            "pattern_set": self.pattern_set,
-            "files": list(self.files),
-            "matches": self.matches,
-            "fingerprint": self.fingerprint.to_json(),
-            "plan_version": self.plan_version,
-            "carry_out": dict(self.carry_out),
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
-        """Read the JSON form."""
-        return cls(
-            content["pattern_set"],
-            tuple(content["files"]),
-            content["matches"],
-            MatchesFingerprint.from_json(content["fingerprint"]),
-            content["plan_version"],
-            content["carry_out"],
-        )
-
-
-def detect_day(
-    spark: SparkSession,
-    work: DayWork,
-    pattern_set: PatternSet,
-    plan: PlanRecord | None,
-    progress: Progress | None = None,
-) -> DetectedDay:
-    """Detect the matches of a pattern set that become final on the day, by its plan (None: only for an empty day)."""
-    from cep_pipeline.spark.detection import Detected, DetectionJob, WorkEstimate, detect_slices
-    from cep_pipeline.spark.ingestion import remove_scratch
-
-    with work.timed(f"detect {pattern_set.name}") as counts:
-        events = pin_events(work, [pattern_set])
-        carried = work.tables.matches_carry_in(pattern_set.name, work.day)
-        carry_in = CarryState.from_json(carried, pattern_set.version)
-        fingerprint = events.snapshot.matches_fingerprint(
-            pattern_set.version, events.first_day, work.day, carry_in=digest_of(carried)
-        )
-        carry_out = carry_in.after(pattern_set.patterns, carry_in.kept(pattern_set.patterns), work.end[0])
-        detected = Detected((), {pattern.name: 0 for pattern in pattern_set.patterns}, (), 0, 0)
-        # Without events of its own a day has no new matches, but those that waited become final.
-        waiting = any(map(waits_for_later_events, pattern_set.patterns))
-        if plan is not None and (events.events_of(work) or waiting):
-            planned = Plan.from_json(plan.plan, f"plan {plan.version} of {pattern_set.name}")
-            weigh = WorkEstimate(pattern_set.patterns, planned, events.row_groups)
-            name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
-            candidates = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)
-            job = DetectionJob(
-                patterns=pattern_set.patterns,
-                plan=planned,
-                pattern_set=pattern_set.name,
-                pattern_set_version=pattern_set.version,
-                final_day=work.day,
-                directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
-                candidates=candidates,
-                carry_in=carry_in,
-                end_us=work.end[0],
-            )
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start)
-            try:
-                detected = detect_slices(spark, job, slices, progress)
-            finally:
-                remove_scratch(candidates.location)
-            if detected.carry_out is not None:
-                carry_out = detected.carry_out
-        counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
-    return DetectedDay(
-        pattern_set.name,
-        detected.files,
-        detected.matches,
-        fingerprint,
-        plan.version if plan is not None else None,
-        carry_out.to_json(),
-    )
-
-
-def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
-    """Publish the matches of (pattern set, day)."""
-    with work.timed(f"publish {detected.pattern_set}") as counts:
-        published = work.tables.publish_matches(
-            detected.pattern_set,
-            work.day,
-            detected.files,
-            lease=work.lease,
-            fingerprint=detected.fingerprint,
-            carry_out=detected.carry_out,
-            counts=detected.matches,
-        )
-        counts.update(matches=published.matches)
-    return published

@@ -23,15 +23,14 @@ import pyarrow.fs as pafs
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet
+from cep_pipeline.pipeline.detection import DetectedDay, detect_day, publish_detected
+from cep_pipeline.pipeline.run import pending_details, refuse_end_before
 from cep_pipeline.pipeline.steps import (
     DayWork,
-    DetectedDay,
     check_runnable,
     current_plan,
-    detect_day,
     estimate_day,
     plan_day,
-    publish_detected,
     publish_ingested,
     published_statistics,
 )
@@ -56,6 +55,8 @@ class DayTask:
     ----------
     pattern_set
         Only this pattern set; None: all of the stream.
+    end_of_stream
+        Whether the stream ends with the day, so that no match waits for later ones.
     """
 
     config: Path
@@ -63,6 +64,7 @@ class DayTask:
     day: date
     run_id: str
     pattern_set: str | None = None
+    end_of_stream: bool = False
 
 
 def ingest(task: DayTask, spark: SparkSession) -> None:
@@ -142,8 +144,12 @@ def detect(task: DayTask, spark: SparkSession) -> None:
     with _work(task, "detect") as (work, handover, pattern_sets):
         if StagedDay.from_json(handover.read(STAGED)).skipped:
             return
+        if task.end_of_stream:
+            refuse_end_before(task.day, work.tables)
         found = [
-            detect_day(spark, work, pattern_set, current_plan(work, pattern_set)).to_json()
+            detect_day(
+                spark, work, pattern_set, current_plan(work, pattern_set), end_of_stream=task.end_of_stream
+            ).to_json()
             for pattern_set in pattern_sets
         ]
         handover.write(DETECTED, found)
@@ -169,6 +175,9 @@ def publish(task: DayTask) -> None:
             rejected=staged.rejected_rows,
             matches=matches,
             plans=plans,
+            details=pending_details(
+                {d.pattern_set: d.pending for d in found}, any(d.fingerprint.end_of_stream for d in found)
+            ),
         )
     remove_scratch(handover.location)
 
@@ -251,6 +260,7 @@ def _record(
     matches: Mapping[str, int] | None = None,
     plans: Mapping[str, int] | None = None,
     error: str = "",
+    details: Mapping[str, Any] | None = None,
 ) -> None:
     before = handover.read(STEPS, {"started": datetime.now(UTC).isoformat(), "steps": []})
     work.tables.record_run(
@@ -267,6 +277,7 @@ def _record(
             plans=plans or {},
             validation=work.validation,
             error=error,
+            details=details or {},
         )
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -11,11 +11,12 @@ from functools import partial
 from math import exp, log
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
-from cep_pipeline.detection.extent import columns_needed
+from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
 from cep_pipeline.detection.fused import compile_shapes
 from cep_pipeline.detection.fused.machine import adopt
 from cep_pipeline.detection.fused.running import shapes_of_plan
@@ -24,9 +25,11 @@ from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, Kept
+from cep_pipeline.spark.keeping import CarryState, KeepingPass, Kept
+from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
@@ -35,9 +38,17 @@ from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 class DetectionJob:
     """What all tasks of one detection share: the patterns and their plan, and under what the matches are published.
 
-    `code` is the kernels' object code that the driver compiled; a task whose CPU is another compiles its own.
-    Patterns with OUTPUT or CONSUME need `candidates`, a directory for what slices find of them, `carry_in`, the state
-    of the latest earlier day, and `end_us`, when the day ends; the caller removes the directory's files.
+    Attributes
+    ----------
+    candidates, carry_in, horizons_us
+        For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes;
+        the state of the latest earlier day; and what `CarryState.after` forgets by.
+    partitioned
+        What is read for windows that count the events of a partition, one for each PARTITION BY among them.
+    end_of_stream
+        Whether the matches that wait when the range is over are final, because the stream ends with it.
+    code
+        The kernels' object code that the driver compiled; a task whose CPU is another compiles its own.
     """
 
     patterns: tuple[Pattern, ...]
@@ -49,15 +60,28 @@ class DetectionJob:
     mechanism: str | None = None
     candidates: DataDirectory | None = None
     carry_in: CarryState | None = None
-    end_us: int = 0
+    horizons_us: Mapping[str, int | None] = field(default_factory=dict)
+    partitioned: tuple[PartitionedEvents, ...] = ()
+    end_of_stream: bool = False
     code: Mapping[str, bytes] = field(default_factory=dict)
+
+    def reading(self, slice_: Slice, patterns: Sequence[Pattern]) -> Iterator[tuple[list[Pattern], pa.Table]]:
+        """Patterns that read the same events of a slice, and these events."""
+        others = [pattern for pattern in patterns if not counts_in_partitions(pattern)]
+        if others and slice_.row_groups:
+            yield others, slice_.read(columns_needed(others))
+        for source in self.partitioned:
+            members = [p for p in patterns if counts_in_partitions(p) and p.partition_by == source.partition_by]
+            if members and not source.empty:
+                yield members, source.read(slice_.start, slice_.end, columns_needed(members))
 
 
 @dataclass(frozen=True)
 class DetectedSlice:
     """What one task did: the files it wrote (None without a match), matches by pattern, and what was counted.
 
-    `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about.
+    `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
+    have matches of a pattern, where a window counts their events and the slice is the one behind the range.
     """
 
     path: str | None
@@ -65,13 +89,15 @@ class DetectedSlice:
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
     events: int
+    partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Detected:
     """The outcome of a detection job: files to publish, matches by pattern, observed counts of each plan node.
 
-    `carry_out` is what the next day needs to know for OUTPUT and CONSUME, None where no pattern has them.
+    `pending` are the matches by pattern that are not published because they, or others before them, are not final yet;
+    `carry_out` is what the next day needs to know of these, and for OUTPUT and CONSUME.
     """
 
     files: tuple[str, ...]
@@ -79,27 +105,43 @@ class Detected:
     nodes: tuple[NodeCounts, ...]
     slices: int
     events_read: int
-    carry_out: CarryState | None = None
+    carry_out: CarryState
+    pending: dict[str, int] = field(default_factory=dict)
 
 
 def detect_slices(
-    spark: SparkSession, job: DetectionJob, slices: Sequence[Slice], progress: Progress | None = None
+    spark: SparkSession,
+    job: DetectionJob,
+    slices: Sequence[Slice],
+    progress: Progress | None = None,
+    *,
+    behind: Slice | None = None,
 ) -> Detected:
     """Run a detection job over slices; the union of their matches is that of the whole range.
+
+    Parameters
+    ----------
+    behind
+        What comes behind the range, with an open end: what would be final if the stream ended there is pending.
 
     Raises
     ------
     UnsupportedPattern
         No mechanism runs a pattern; nothing has been read.
     """
-    job = replace(job, code=compiled_kernels(job))
+    waiting = tuple(pattern for pattern in job.patterns if can_pend(pattern))
+    tasks = [_Part(number, slice_, job.patterns) for number, slice_ in enumerate(slices)]
+    if behind is not None and waiting:
+        tasks.append(_Part(len(slices), behind, waiting, behind=True))
+    job = replace(job, code=compiled_kernels(job) if tasks else {})
     results = run_tasks(
         spark,
         partial(_detect, replace(job, carry_in=None)),  # only the pass needs it, and it may be large
-        list(enumerate(slices)),
+        tasks,
         what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
         progress=progress,
     )
+    last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
     for result in results:
@@ -107,27 +149,58 @@ def detect_slices(
         for node in result.nodes:
             counters.count(node)
     files = [result.path for result in results if result.path is not None]
-    kept = _keep(spark, job, [result.candidates for result in results])
+    pending = Counter(last.matches if last is not None else {})
+    if last is not None and job.end_of_stream:
+        files += [last.path] if last.path is not None else []
+        matches.update(pending)
+        pending.clear()
+    kept = _keep(
+        spark,
+        job,
+        [result.candidates for result in results],
+        [slice_.end[0] for slice_ in slices if slice_.end is not None],
+        last.candidates if last is not None else None,
+    )
+    carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
     if kept is not None:
         files += kept.files
-        for name, number in kept.matches.items():
-            matches[name] = number
+        matches.update({name: number - matches[name] for name, number in kept.matches.items()})
+        pending.update(kept.waiting)
+        carry_out = kept.carry_out
     return Detected(
         files=tuple(files),
         matches=dict(matches),
         nodes=tuple(counters.nodes.values()),
         slices=len(results),
         events_read=sum(result.events for result in results),
-        carry_out=kept.carry_out if kept is not None else None,
+        carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
+        pending={name: number for name, number in pending.items() if number},
     )
 
 
-def _keep(spark: SparkSession, job: DetectionJob, candidates: Sequence[str | None]) -> Kept | None:
+def _keep(
+    spark: SparkSession,
+    job: DetectionJob,
+    candidates: Sequence[str | None],
+    points_us: Sequence[int],
+    pending: str | None,
+) -> Kept | None:
     """Let OUTPUT and CONSUME decide, in one task; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None
-    carry_in = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
-    deciding = KeepingPass(job.patterns, carry_in, job.end_us, job.directory, len(candidates))
+    deciding = KeepingPass(
+        job.patterns,
+        job.pattern_set,
+        job.final_day,
+        job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version),
+        job.horizons_us,
+        job.directory,
+        points_us,
+        pending,
+        job.end_of_stream,
+    )
+    if not candidates and pending is None:
+        return deciding.run(())
     (kept,) = run_tasks(
         spark,
         deciding.run,
@@ -149,10 +222,18 @@ def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
     return compile_shapes(shapes)
 
 
-def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> DetectedSlice:
-    number, slice_ = task
+@dataclass(frozen=True)
+class _Part:
+    """One task: a slice, and the patterns whose matches it owns; `behind` is what comes behind the range."""
+
+    number: int
+    slice: Slice
+    patterns: tuple[Pattern, ...]
+    behind: bool = False
+
+
+def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
     adopt(job.code)
-    events = slice_.read(columns_needed(job.patterns))
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {
@@ -160,14 +241,23 @@ def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> Detecte
         "final_day": job.final_day,
         "pattern_version": job.pattern_set_version,
     }
+    partitions: dict[str, set[str]] = {}
+    # Of what is not final only the number is asked for, and of what waits in partitions where it is.
+    located = {p.name for p in part.patterns if part.behind and counts_in_partitions(p)}
+    hidden = {p.name for p in part.patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
     with ExitStack() as stack:
 
         def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
+            if pattern.name in located:
+                found = pc.unique(batch.column("partition")).drop_null().to_pylist()
+                partitions.setdefault(pattern.name, set()).update(found)
+                if pattern.name in hidden:
+                    return
             undecided = has_output_policy(pattern)
             schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (MATCHES_SCHEMA, job.directory)
             if schema not in writers:  # a slice without a match writes no file
                 assert directory is not None, "a job of patterns with OUTPUT or CONSUME has a directory for candidates"
-                paths[schema] = directory.file(number, attempt)
+                paths[schema] = directory.file(part.number, attempt)
                 writers[schema] = stack.enter_context(
                     open_data_file(paths[schema], schema, dictionaries=REPEATING_IN_MATCHES)
                 )
@@ -179,9 +269,30 @@ def _detect(job: DetectionJob, task: tuple[int, Slice], attempt: int) -> Detecte
             ]
             writers[schema].write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
-        result = detect_slice(job.patterns, job.plan, events, (slice_.start, slice_.end), sink, job.mechanism)
+        matches = dict.fromkeys((pattern.name for pattern in part.patterns), 0)
+        nodes: list[NodeCounts] = []
+        rows = 0
+        for patterns, events in job.reading(part.slice, part.patterns):
+            result = detect_slice(
+                patterns,
+                job.plan,
+                events,
+                (part.slice.start, part.slice.end),
+                sink,
+                job.mechanism,
+                candidates=located,
+                counted=hidden - located,
+            )
+            matches.update(result.matches)
+            nodes += result.metrics.nodes
+            rows += events.num_rows
     return DetectedSlice(
-        paths.get(MATCHES_SCHEMA), paths.get(CANDIDATES_SCHEMA), result.matches, result.metrics.nodes, events.num_rows
+        paths.get(MATCHES_SCHEMA),
+        paths.get(CANDIDATES_SCHEMA),
+        matches,
+        tuple(nodes),
+        rows,
+        {name: tuple(sorted(found)) for name, found in partitions.items()},
     )
 
 

@@ -2,14 +2,16 @@
 
 Which matches are kept depends on all earlier kept ones. So slices write all matches of such patterns as candidates,
 and when the last slice is done one pass reads them in the order of the slices and writes those that are kept. It starts
-from the carry state of the day before and ends with that of the day.
+from the carry state of the day before and ends with that of the day. Patterns whose matches wait are decided about as
+far as `undecided` says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -17,71 +19,109 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.detection.extent import waits_for_later_events
-from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, candidates_of
-from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy, policy_text
-from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.detection.matches import candidates_of
+from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.spark.undecided import (
+    CANDIDATES_SCHEMA,
+    Deciding,
+    candidates_by_time,
+    earliest_instant_us,
+    final_rows,
+    undecided_from_json,
+    undecided_to_json,
+)
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file, open_filesystem, storage_errors
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
-CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])
-"""Columns of a file of candidates: those of the matches table, and what deciding about them needs."""
+UNDECIDED = "undecided"
+"""Key of the candidates that are not decided, beside the state of `KeptMatches`."""
 
 
 @dataclass(frozen=True)
 class CarryState:
-    """What a day hands on to the next about the matches that are kept so far.
+    """What a day hands on to the next about the matches so far.
 
     Attributes
     ----------
     pattern_set_version
         For which patterns it holds; a pattern set that has changed starts anew.
     patterns
-        Pattern -> the state of its `KeptMatches`, where there is anything to remember.
+        Pattern -> the state of its `KeptMatches` and the candidates that are not decided, where there is anything to
+        remember.
+    pending
+        Pattern whose window counts events of a partition -> the partitions with matches that wait for later events.
+        The next day reads them back, whether they occur on it or not.
     """
 
     pattern_set_version: str
     patterns: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, {} where nothing is remembered, so that it is equal where it decides the same."""
-        if not self.patterns:
+        if not self.patterns and not self.pending:
             return {}
-        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns)}
+        pending = {"pending": {name: list(keys) for name, keys in self.pending.items()}} if self.pending else {}
+        return {"pattern_set_version": self.pattern_set_version, "patterns": dict(self.patterns), **pending}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], pattern_set_version: str) -> CarryState:
         """Read the JSON form; nothing is remembered of other versions of the pattern set."""
         if document.get("pattern_set_version") != pattern_set_version:
             return cls(pattern_set_version)
-        return cls(pattern_set_version, document["patterns"])
+        return cls(pattern_set_version, document["patterns"], document.get("pending", {}))
 
     def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
         """What each of these patterns that has OUTPUT or CONSUME goes on from."""
         return {
-            pattern.name: KeptMatches(pattern, self.patterns.get(pattern.name))
+            pattern.name: KeptMatches(
+                pattern, self.patterns.get(pattern.name), in_order=not waits_for_later_events(pattern)
+            )
             for pattern in patterns
             if has_output_policy(pattern)
         }
 
-    def after(self, patterns: Iterable[Pattern], kept: Mapping[str, KeptMatches], end_us: int) -> CarryState:
-        """The state at the end of the day, `end_us`: without what no later match can reach."""
+    def after(
+        self,
+        kept: Mapping[str, KeptMatches],
+        horizons_us: Mapping[str, int | None],
+        undecided: Mapping[str, pa.Table] | None = None,
+    ) -> CarryState:
+        """The state at the end of a day.
+
+        Parameters
+        ----------
+        kept
+            What is kept of each pattern, from which is forgotten what no later match can reach.
+        horizons_us
+            Pattern -> timestamp of the earliest event that a match after the day may hold; None: of any.
+        undecided
+            Pattern -> what `Deciding` holds at the end of the day.
+        """
         states = {}
-        for pattern in patterns:
-            if pattern.name in kept:
-                if pattern.window.time_us is not None:
-                    kept[pattern.name].forget(end_us - pattern.window.time_us)
-                if state := kept[pattern.name].to_json():
-                    states[pattern.name] = state
-        return CarryState(self.pattern_set_version, states)
+        for name, matches in kept.items():
+            horizon_us = horizons_us[name]
+            held = (undecided or {}).get(name)
+            earliest_us = earliest_instant_us(held) if held is not None else None
+            if horizon_us is not None:
+                matches.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
+            rows = {UNDECIDED: undecided_to_json(held)} if held is not None else {}
+            if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
+                states[name] = state
+        return replace(self, patterns=states)
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the pass gave: files to publish, kept matches by pattern, and what the next day goes on from."""
+    """What the pass gave: files to publish, kept matches by pattern, and what the next day goes on from.
+
+    `waiting` counts the candidates that are final but stand behind others that are not.
+    """
 
     files: tuple[str, ...]
     matches: Mapping[str, int]
+    waiting: Mapping[str, int]
     carry_out: CarryState
 
 
@@ -93,43 +133,113 @@ class KeepingPass:
     ----------
     patterns
         Those of the pattern set.
+    pattern_set, final_day
+        Under what matches are published.
     carry_in
         The state of the latest earlier day.
-    end_us
-        When the day ends, in microseconds.
+    horizons_us
+        As `CarryState.after` takes them.
     directory
         Where the kept matches are written.
-    first_file
-        Number of the first file: behind those of the slices, so that the order of files is always the same.
+    points_us
+        Ends of the slices: matches that wait are brought into order between two of them at a time.
+    pending
+        The file of candidates that are not final when the day ends, if there are any.
+    end_of_stream
+        Whether these, and what waits behind them, are decided too, because the stream ends with the day. What the next
+        day goes on from is the same, in case there is one.
     """
 
     patterns: Sequence[Pattern]
+    pattern_set: str
+    final_day: date
     carry_in: CarryState
-    end_us: int
+    horizons_us: Mapping[str, int | None]
     directory: DataDirectory
-    first_file: int
+    points_us: Sequence[int] = ()
+    pending: str | None = None
+    end_of_stream: bool = False
 
     def run(self, candidates: Sequence[str | None], attempt: int = 0) -> Kept:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
         kept = self.carry_in.kept(self.patterns)
-        matches = dict.fromkeys(kept, 0)
-        files = []
-        for number, source in enumerate(candidates):
-            with ExitStack() as stack:
-                writer = None
+        # Numbers behind those of the slices' files, so that the order of files is always the same.
+        files = _MatchFiles(self.directory, attempt, len(candidates) + 1, dict.fromkeys(kept, 0))
+        waiting = [pattern for pattern in self.patterns if pattern.name in kept and waits_for_later_events(pattern)]
+        names = {pattern.name for pattern in waiting}
+        for source in candidates:
+            with files.next_file() as write:
                 for name, batch in _batches(source):
-                    chosen = batch.filter(pa.array(kept[name].keep(candidates_of(batch))))
-                    if not chosen.num_rows:
-                        continue
-                    if writer is None:
-                        path = self.directory.file(self.first_file + number, attempt)
-                        writer = stack.enter_context(
-                            open_data_file(path, MATCHES_SCHEMA, dictionaries=REPEATING_IN_MATCHES)
-                        )
-                        files.append(path)
-                    writer.write_batch(chosen.select(MATCHES_SCHEMA.names))
-                    matches[name] += chosen.num_rows
-        return Kept(tuple(files), matches, self.carry_in.after(self.patterns, kept, self.end_us))
+                    if name not in names:
+                        write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
+        undecided = {pattern.name: self._decide(pattern, kept[pattern.name], candidates, files) for pattern in waiting}
+        carry_out = self.carry_in.after(kept, self.horizons_us, undecided)
+        if self.end_of_stream:
+            with files.next_file() as write:
+                for name, held in undecided.items():
+                    for batch in held.combine_chunks().to_batches():
+                        write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
+            undecided = {}
+        return Kept(
+            tuple(files.paths),
+            files.matches,
+            {name: final_rows(held) for name, held in undecided.items()},
+            carry_out,
+        )
+
+    def _decide(
+        self, pattern: Pattern, kept: KeptMatches, candidates: Sequence[str | None], files: _MatchFiles
+    ) -> pa.Table:
+        """Decide about the candidates of a pattern whose matches wait; returns what is held."""
+        constants = {
+            "pattern_set": self.pattern_set,
+            "final_day": self.final_day,
+            "pattern": pattern.name,
+            "pattern_version": self.carry_in.pattern_set_version,
+        }
+        rows = self.carry_in.patterns.get(pattern.name, {}).get(UNDECIDED, [])
+        deciding = Deciding(pattern, kept)
+        for found in candidates_by_time(
+            pattern.name,
+            [path for path in candidates if path is not None],
+            [self.pending] if self.pending is not None else [],
+            undecided_from_json(rows, constants),
+            self.points_us,
+        ):
+            with files.next_file() as write:
+                for batch in deciding.decide(found).to_batches():
+                    write(pattern.name, batch)
+        return deciding.held()
+
+
+class _MatchFiles:
+    """The files of kept matches, each made when it gets its first match."""
+
+    def __init__(self, directory: DataDirectory, attempt: int, number: int, matches: dict[str, int]) -> None:
+        self._directory, self._attempt, self._number = directory, attempt, number
+        self.paths: list[str] = []
+        self.matches = matches
+
+    @contextmanager
+    def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
+        """The next file in order: a function that takes matches of a pattern."""
+        self._number += 1
+        writer: pq.ParquetWriter | None = None
+        with ExitStack() as stack:
+
+            def write(name: str, batch: pa.RecordBatch) -> None:
+                nonlocal writer
+                if not batch.num_rows:
+                    return
+                if writer is None:
+                    self.paths.append(self._directory.file(self._number, self._attempt))
+                    writer = stack.enter_context(
+                        open_data_file(self.paths[-1], MATCHES_SCHEMA, dictionaries=REPEATING_IN_MATCHES)
+                    )
+                writer.write_batch(batch.select(MATCHES_SCHEMA.names))
+                self.matches[name] += batch.num_rows
+
+            yield write
 
 
 def _batches(path: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -142,21 +252,3 @@ def _batches(path: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
             for batch in file.read_row_group(group).cast(CANDIDATES_SCHEMA).to_batches():
                 for pattern in pc.unique(batch.column("pattern")).to_pylist():
                     yield pattern, batch.filter(pc.equal(batch.column("pattern"), pattern))
-
-
-def refuse_undecidable(patterns: Iterable[Pattern]) -> None:
-    """Refuse the patterns whose OUTPUT and CONSUME cannot be decided day by day.
-
-    Raises
-    ------
-    UnsupportedPattern
-        A match waits for later events, so that earlier matches may become final after later ones.
-    """
-    for pattern in patterns:
-        if has_output_policy(pattern) and waits_for_later_events(pattern):
-            raise UnsupportedPattern(
-                "the daily pipeline",
-                f"{policy_text(pattern)} with a negated variable that nothing follows",
-                pattern=pattern.name,
-                hint="put an event after the negated one, or use `cep detect` over all events",
-            )

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.extent import LookBack
 from cep_pipeline.detection.prepared import Boundary
 from cep_pipeline.warehouse.data_files import open_filesystem
 
@@ -37,30 +39,39 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one task reads and owns: `row_groups` in stream order, the look-back's too."""
+    """What one task reads and owns: `row_groups` in stream order, the look-back's too; an end of None is open."""
 
     start: Boundary
-    end: Boundary
+    end: Boundary | None
     row_groups: tuple[RowGroup, ...]
-    look_back_us: int
+    look_back: LookBack
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Read the slice's events, sorted, from the look-back's first up to the end; `columns` besides the two keys."""
         wanted = ["timestamp", "seq", *(name for name in columns if name not in ("timestamp", "seq"))]
         parts = []
         for path, group in _by_file(self.row_groups):
-            with _open(path) as file:
+            with open_events(path) as file:
                 parts.append(file.read_row_groups([row_group.index for row_group in group], columns=wanted))
         table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
         timestamps = table["timestamp"].cast(pa.int64())
-        keep = pc.and_(
-            pc.greater_equal(timestamps, self.start[0] - self.look_back_us),
-            pc.or_(
-                pc.less(timestamps, self.end[0]),
-                pc.and_(pc.equal(timestamps, self.end[0]), pc.less(table["seq"], self.end[1])),
-            ),
-        )
+        by_time = pc.greater_equal(timestamps, self.start[0] - self.look_back.time_us)
+        keep = pc.or_(by_time, pa.array(_within(timestamps.to_numpy(), self.start[0], self.look_back.positions)))
+        if self.end is not None:
+            keep = pc.and_(
+                keep,
+                pc.or_(
+                    pc.less(timestamps, self.end[0]),
+                    pc.and_(pc.equal(timestamps, self.end[0]), pc.less(table["seq"], self.end[1])),
+                ),
+            )
         return table.filter(keep).combine_chunks()
+
+
+def _within(timestamps: Array, start_us: int, positions: int) -> Array:
+    """Which events are less than so many positions before those of a time, or after it."""
+    first = int(np.searchsorted(timestamps, start_us)) - positions
+    return np.asarray(np.arange(len(timestamps)) >= first)
 
 
 def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]:
@@ -70,8 +81,8 @@ def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]
     return list(files.items())
 
 
-def _open(path: str) -> pq.ParquetFile:
-    """Open a file so that its text columns are read as dictionaries: the split by type needs their codes."""
+def open_events(path: str) -> pq.ParquetFile:
+    """Open a file of events so that its text columns are read as dictionaries: the split by type needs their codes."""
     filesystem, name = open_filesystem(path)
     schema = pq.read_schema(filesystem.open_input_file(name))
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
@@ -113,7 +124,7 @@ def cut(
     *,
     start: Boundary,
     end: Boundary,
-    look_back_us: int,
+    look_back: LookBack,
     count: int,
     work: Callable[[RowGroup], float],
 ) -> list[Slice]:
@@ -125,7 +136,7 @@ def cut(
         Sorted row groups that reach from the look-back before `start` to `end`.
     start, end
         The points between which matches are owned.
-    look_back_us
+    look_back
         How far before its start a slice reads.
     count
         Largest number of slices.
@@ -144,24 +155,53 @@ def cut(
         point = _point(owned[place], row)
         if start < point < end and (not points or points[-1] < point):
             points.append(point)
-    return slices_between(row_groups, [start, *points, end], look_back_us)
+    return slices_between(row_groups, [start, *points, end], look_back)
 
 
-def slices_between(row_groups: Sequence[RowGroup], points: Sequence[Boundary], look_back_us: int) -> list[Slice]:
-    """The slices that lie between consecutive points; those that would read no event are left out."""
+def slices_between(
+    row_groups: Sequence[RowGroup], points: Sequence[Boundary | None], look_back: LookBack
+) -> list[Slice]:
+    """The slices that lie between consecutive points; those that would read no event are left out.
+
+    The last point may be None: all that is behind the one before it.
+    """
     slices = []
     for start, end in pairwise(points):
-        needed = tuple(g for g in row_groups if g.last[0] >= start[0] - look_back_us and g.first < end)
+        assert start is not None, "only the last point may be open"
+        needed = tuple(
+            row_group
+            for row_group in row_groups[_first_read(row_groups, start, look_back) :]
+            if end is None or row_group.first < end
+        )
         if needed:
-            slices.append(Slice(start, end, needed, look_back_us))
+            slices.append(Slice(start, end, needed, look_back))
     return slices
+
+
+def _first_read(row_groups: Sequence[RowGroup], start: Boundary, look_back: LookBack) -> int:
+    """The first of sorted row groups that a slice reads."""
+    before = sum(row_group.last[0] < start[0] for row_group in row_groups)
+    first, positions = before, 0
+    while first and (positions < look_back.positions or row_groups[first - 1].last[0] >= start[0] - look_back.time_us):
+        first -= 1
+        positions += row_groups[first].rows
+    return first
+
+
+def instant_before(row_groups: Sequence[RowGroup], positions: int) -> int | None:
+    """The timestamp of the event so many positions before the end of sorted row groups; None where there is none."""
+    for row_group in reversed(row_groups):
+        if positions <= row_group.rows:
+            return _point(row_group, row_group.rows - positions)[0] if positions else row_group.last[0]
+        positions -= row_group.rows
+    return None
 
 
 def _point(row_group: RowGroup, row: int) -> Boundary:
     """The point of a row of a row group; only that group's two key columns are read."""
     if row <= 0:
         return row_group.first
-    with _open(row_group.path) as file:
+    with open_events(row_group.path) as file:
         keys = file.read_row_group(row_group.index, columns=["timestamp", "seq"])
     row = min(row, keys.num_rows - 1)
     return int(keys["timestamp"].cast(pa.int64())[row].as_py()), int(keys["seq"][row].as_py())

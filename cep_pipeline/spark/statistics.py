@@ -43,7 +43,7 @@ def estimate_over_slices(
         Decides which pairs are drawn.
     """
     if not slices:
-        return combine([_no_events(patterns)])
+        return no_statistics(patterns)
     parts = run_tasks(
         spark,
         partial(_count, _Counting(tuple(patterns), seed)),
@@ -57,6 +57,11 @@ def estimate_over_slices(
 def _count(counting: _Counting, task: Slice, _: int) -> PartialStatistics:
     events = task.read(columns_needed(counting.patterns))
     return partial_statistics(counting.patterns, events, start=task.start, end=task.end, seed=counting.seed)
+
+
+def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:
+    """The statistics of no events."""
+    return combine([_no_events(patterns)])
 
 
 def _no_events(patterns: Sequence[Pattern]) -> PartialStatistics:

@@ -144,13 +144,16 @@ class MatchesFingerprint:
         Published day -> digest of its `EventsFingerprint`, for every published day from `events_from` to the day.
         A day that is published later inside the range therefore makes the matches stale too.
     carry_in
-        Digest of the carry state of OUTPUT and CONSUME after the latest earlier day, `NO_CARRY` where there is none.
+        Digest of the carry state after the latest earlier day, `NO_CARRY` where there is none.
+    end_of_stream
+        Whether the stream was taken to end with the day, so that no match waits for later events.
     """
 
     pattern_set_version: str
     events_from: date | None
     events: Mapping[date, str] = field(default_factory=dict)
     carry_in: str = NO_CARRY
+    end_of_stream: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "events", MappingProxyType(dict(sorted(self.events.items()))))
@@ -170,6 +173,7 @@ class MatchesFingerprint:
             "events_from": self.events_from.isoformat() if self.events_from else None,
             "events": {day.isoformat(): digest for day, digest in self.events.items()},
             "carry_in": self.carry_in,
+            **({"end_of_stream": True} if self.end_of_stream else {}),
         }
 
     @classmethod
@@ -182,6 +186,7 @@ class MatchesFingerprint:
             date.fromisoformat(first) if first else None,
             events,
             document["carry_in"],
+            document.get("end_of_stream", False),
         )
 
     def differences(self, now: MatchesFingerprint) -> tuple[str, ...]:
@@ -191,7 +196,14 @@ class MatchesFingerprint:
             *(("the pattern set has changed",) if self.pattern_set_version != now.pattern_set_version else ()),
             *(f"the events of {day.isoformat()} have changed" for day in changed),
             *(("the carry state from the day before has changed",) if self.carry_in != now.carry_in else ()),
+            *(_END_OF_STREAM[now.end_of_stream] if self.end_of_stream != now.end_of_stream else ()),
         )
+
+
+_END_OF_STREAM = {
+    False: ("the stream was taken to end with it, and has gone on",),
+    True: ("the stream is to end with it",),
+}
 
 
 def _matches_fingerprint(document: Mapping[str, Any]) -> MatchesFingerprint:

@@ -101,13 +101,28 @@ def published_matches(database: Database, stream: str, pattern_set: str | None =
             row.row_count,
             MatchesFingerprint.from_json(json.loads(row.fingerprint)),
             row.carry_out_digest,
-            json.loads(row.counts),
+            _matches_and_pending(json.loads(row.counts))[0],
             row.run_id,
             datetime.fromtimestamp(row.published_at, UTC),
             row.snapshot_id,
+            _matches_and_pending(json.loads(row.counts))[1],
         )
         for row in _rows(database, stream, "matches", pattern_set)
     ]
+
+
+def counts_with_pending(counts: Mapping[str, int], pending: Mapping[str, int]) -> dict[str, int]:
+    """Matches by pattern and those that are pending, in one mapping: no pattern's name has a blank in it."""
+    return {**counts, **{_PENDING + name: number for name, number in pending.items()}}
+
+
+def _matches_and_pending(counts: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
+    matches = {name: number for name, number in counts.items() if not name.startswith(_PENDING)}
+    pending = {name.removeprefix(_PENDING): n for name, n in counts.items() if name.startswith(_PENDING)}
+    return matches, pending
+
+
+_PENDING = "pending "
 
 
 def carry_before(database: Database, stream: str, table: str, pattern_set: str, day: date) -> dict[str, Any]:
@@ -164,6 +179,7 @@ def _stale_matches(
     digests = {published.day: published.fingerprint.digest for published in days}
     stale: list[StaleDay] = []
     carry_in = NO_CARRY
+    last = max(digests, default=None)
     for day in sorted({*detected, *digests}):
         entry = detected.get(day)
         if entry is None:
@@ -176,6 +192,7 @@ def _stale_matches(
             pattern_set_version=version,
             events={d: digest for d, digest in digests.items() if (first is None or first <= d) and d <= day},
             carry_in=carry_in,
+            end_of_stream=recorded.end_of_stream and day == last,
         )
         if reasons := recorded.differences(now):
             stale.append(StaleDay(day, pattern_set, reasons))

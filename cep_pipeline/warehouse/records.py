@@ -47,7 +47,11 @@ class PublishedDay:
 
 @dataclass(frozen=True)
 class PublishedMatches:
-    """The published matches of one (pattern set, day); `counts` holds what the run counted, as matches by pattern."""
+    """The published matches of one (pattern set, day).
+
+    `counts` holds what the run counted, as matches by pattern; `pending` the matches by pattern that were found and
+    are not published because they, or others before them, were not final when the day was over.
+    """
 
     pattern_set: str
     final_day: date
@@ -58,6 +62,7 @@ class PublishedMatches:
     run_id: str
     published_at: datetime
     snapshot_id: int
+    pending: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,10 +112,10 @@ class EventsSnapshot:
         }
 
     def matches_fingerprint(
-        self, pattern_set_version: str, first: date | None, day: date, *, carry_in: str
+        self, pattern_set_version: str, first: date | None, day: date, *, carry_in: str, end_of_stream: bool = False
     ) -> MatchesFingerprint:
         """Return the fingerprint of matches of `day` that were detected over the events of `first` to `day`."""
-        return MatchesFingerprint(pattern_set_version, first, self.digests(first, day), carry_in)
+        return MatchesFingerprint(pattern_set_version, first, self.digests(first, day), carry_in, end_of_stream)
 
 
 @dataclass(frozen=True)

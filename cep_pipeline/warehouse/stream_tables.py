@@ -95,8 +95,12 @@ class StreamTables(StreamReader):
         CepError
             A file is missing, does not fit the table or has rows of another day; nothing has changed.
         """
+        from cep_pipeline.warehouse import commits
+
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
+        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the events of {self.name}"):
+            commits.add_columns(self.warehouse.catalog, self.name, self._layouts["events"])
         self._replace("events", {DAY: day}, files, lease, record)
         return next(entry for entry in self.days() if entry.day == day)
 
@@ -110,14 +114,17 @@ class StreamTables(StreamReader):
         fingerprint: MatchesFingerprint,
         carry_out: Mapping[str, Any] | None = None,
         counts: Mapping[str, int] | None = None,
+        pending: Mapping[str, int] | None = None,
     ) -> PublishedMatches:
         """Replace the matches of (pattern set, day) by those of exactly these files, in one commit.
 
         As `publish_events`; the fingerprint comes from `EventsSnapshot.matches_fingerprint` of the snapshot that
-        detection was pinned to.
+        detection was pinned to. `counts` and `pending` are matches by pattern, those that are published and those that
+        wait.
         """
         self._check_lease(lease, day_unit(final_day))
-        record = self._record("matches", pattern_set, final_day, lease, fingerprint, counts or {}, carry_out or {})
+        counted = published.counts_with_pending(counts or {}, pending or {})
+        record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
         self._replace("matches", {"pattern_set": pattern_set, "final_day": final_day}, files, lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 

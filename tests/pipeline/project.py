@@ -83,6 +83,7 @@ class Project:
         steps: frozenset[str] | None = None,
         redo: bool = False,
         run_id: str | None = None,
+        end_of_stream: bool = False,
     ) -> PipelineRun:
         configuration = self.configuration
         stream = configuration.stream("ticks")
@@ -96,6 +97,7 @@ class Project:
             steps=frozenset(STEPS) if steps is None else steps,
             redo=redo,
             run_id=run_id or new_run_id(),
+            end_of_stream=end_of_stream,
         )
 
 

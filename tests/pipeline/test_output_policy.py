@@ -7,7 +7,6 @@ import json
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.errors import UnsupportedPattern
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, WEDNESDAY, Project, published
 from tests.pipeline.test_tasks import run_day
 
@@ -144,11 +143,26 @@ def test_a_changed_pattern_set_starts_anew(project: Project) -> None:
     assert project.run().run_stale().days == ()
 
 
-def test_a_waiting_match_before_others_is_refused(project: Project) -> None:
-    (project.folder / "all.sase").write_text("NAME w PATTERN SEQ(A a, ~B b) WITHIN 1 hour OUTPUT NON_OVERLAP")
-    with pytest.raises(UnsupportedPattern):
-        project.run().run_days([MONDAY])
-    (project.folder / "all.sase").write_text("NAME n PATTERN SEQ(A a, B b) WITHIN 3 EVENTS OUTPUT NON_OVERLAP")
-    with pytest.raises(UnsupportedPattern, match="count window"):
-        project.run().run_days([MONDAY])
-    assert project.tables().days() == []
+WAITING = """\
+NAME quiet  PATTERN SEQ(Tick a, ~C n) WITHIN 90 minutes OUTPUT NON_OVERLAP RETURN a.x AS x;
+NAME once   PATTERN OR(SEQ(Tick a, Tick b, ~C n), SEQ(A c, B d)) WITHIN 13 hours CONSUME MATCHED;
+NAME tied   PATTERN SEQ(Tick a, ~C n, Tick b) WITHIN 1 hour TIES ANY OUTPUT NON_OVERLAP CONSUME MATCHED;
+NAME in_kind PATTERN SEQ(Tick a, Tick b, ~Tick n) WHERE n.x < b.x WITHIN 3 EVENTS PARTITION BY kind OUTPUT NON_OVERLAP
+"""
+
+
+def test_matches_that_wait_are_decided_about_in_the_page_s_order(project: Project) -> None:
+    (project.folder / "all.sase").write_text(WAITING)
+    expected = {}
+    for day in DAYS:
+        outcome = project.run().run_days([day])
+        found, whole = kept(project), over_all_days(project)
+        pending = outcome.pending["all"]
+        assert {name: set(ids) <= set(whole[name]) for name, ids in found.items()} == dict.fromkeys(found, True)
+        assert all(name in pending for name in found if len(found[name]) < len(whole[name]))
+        expected = whole
+    assert project.tables().matches_carry_in("all", TUESDAY)["patterns"]["once"]["undecided"], "none waits for others"
+    project.run(end_of_stream=True).run_days([WEDNESDAY])
+    assert {name: sorted(ids) for name, ids in kept(project).items()} == {
+        name: sorted(ids) for name, ids in expected.items()
+    }

@@ -20,13 +20,14 @@ from cep_pipeline.pipeline.tasks import (
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 
 
-def day_task(project: Project, day: date) -> DayTask:
-    return DayTask(project.folder / "pipeline.yaml", "ticks", day, f"scheduled__{day}T00:00:00+00:00")
+def day_task(project: Project, day: date, *, end_of_stream: bool = False) -> DayTask:
+    run_id = f"scheduled__{day}T00:00:00+00:00"
+    return DayTask(project.folder / "pipeline.yaml", "ticks", day, run_id, end_of_stream=end_of_stream)
 
 
-def run_day(project: Project, day: date, *, twice: bool = False) -> None:
+def run_day(project: Project, day: date, *, twice: bool = False, end_of_stream: bool = False) -> None:
     """All steps of a day, each once or, as after a retry, twice."""
-    task = day_task(project, day)
+    task = day_task(project, day, end_of_stream=end_of_stream)
     for step in (ingest, validate, preprocess, estimate_statistics, plan, detect):
         for _ in range(1 + twice):
             if step in (validate, plan):

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.extent import look_back_us
+from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.fused import machine
 from cep_pipeline.errors import CepError
 from cep_pipeline.spark.detection import DetectionJob, compiled_kernels, detect_slices
@@ -47,9 +47,7 @@ def make_job(folder: Path) -> tuple[DetectionJob, cep.StreamSchema, list[str]]:
 def test_a_job_over_slices_finds_what_one_detection_finds(spark: SparkSession, tmp_path: Path) -> None:
     job, table, paths = make_job(tmp_path)
     groups = read_row_groups(paths)
-    slices = cut(
-        groups, start=(0, 0), end=(10_000, 0), look_back_us=look_back_us(PATTERNS), count=7, work=lambda g: g.rows
-    )
+    slices = cut(groups, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=7, work=lambda g: g.rows)
     seen: list[tuple[int, int]] = []
     detected = detect_slices(spark, job, slices, lambda done, total: seen.append((done, total)))
     whole = cep.detect(PATTERNS, table)

@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
-import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.detection.extent import look_back_us
-from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.detection.extent import look_back
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
-from cep_pipeline.spark.keeping import CarryState, refuse_undecidable
+from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
 from cep_pipeline.warehouse.data_files import DataDirectory
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
@@ -52,10 +50,10 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path) -> 
         date(2024, 1, 1),
         DataDirectory(str(tmp_path / "matches"), "run"),
         candidates=DataDirectory(str(tmp_path / "candidates"), "run"),
-        end_us=100,
+        horizons_us=horizons_us(100),
     )
     points = [*zip(table["timestamp"].cast("int64").to_pylist(), table["seq"].to_pylist(), strict=True), (100, 0)]
-    slices = slices_between(groups, points, look_back_us(PATTERNS))
+    slices = slices_between(groups, points, look_back(PATTERNS))
     at_once = detect_slices(spark, job, slices)
     assert rows_of(at_once.files) == {name: found["match_id"].to_pylist() for name, found in whole.items()}
     assert at_once.matches == {name: found.num_rows for name, found in whole.items()}
@@ -64,14 +62,19 @@ def test_a_job_decides_as_one_detection(spark: SparkSession, tmp_path: Path) -> 
     files: list[str] = []
     state = CarryState("version")
     for number, (start, end) in enumerate(pairwise(days)):
-        of_day = slices_between(groups, [p for p in points if start <= p <= end], look_back_us(PATTERNS))
+        of_day = slices_between(groups, [p for p in points if start <= p <= end], look_back(PATTERNS))
         directory = DataDirectory(str(tmp_path / f"matches-{number}"), "run")
-        detected = detect_slices(spark, replace(job, directory=directory, carry_in=state, end_us=end[0]), of_day)
+        detected = detect_slices(
+            spark, replace(job, directory=directory, carry_in=state, horizons_us=horizons_us(end[0])), of_day
+        )
         files += detected.files
-        assert detected.carry_out is not None
         state = CarryState.from_json(detected.carry_out.to_json(), "version")
     assert rows_of(files) == rows_of(at_once.files)
     assert state == at_once.carry_out
+
+
+def horizons_us(end_us: int) -> dict[str, int | None]:
+    return {pattern.name: end_us - (pattern.window.time_us or 0) for pattern in PATTERNS}
 
 
 def rows_of(files: tuple[str, ...] | list[str]) -> dict[str, list[str]]:
@@ -90,11 +93,3 @@ def test_another_version_of_the_pattern_set_starts_anew() -> None:
     assert CarryState.from_json(state.to_json(), "v2") == CarryState("v2")
     assert CarryState("v1").to_json() == {}
     assert CarryState.from_json({}, "v1") == CarryState("v1")
-
-
-def test_matches_that_wait_cannot_be_decided_day_by_day() -> None:
-    text = "NAME p PATTERN SEQ(A a, ~B b{}) WITHIN 1 second {}"
-    refuse_undecidable(cep.parse_patterns(text.format("", ""), SCHEMA))
-    refuse_undecidable(cep.parse_patterns(text.format(", A c", "CONSUME MATCHED"), SCHEMA))
-    with pytest.raises(UnsupportedPattern, match="CONSUME MATCHED with a negated variable that nothing follows"):
-        refuse_undecidable(cep.parse_patterns(text.format("", "CONSUME MATCHED"), SCHEMA))

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import columns_needed, look_back_us
+from cep_pipeline.detection.extent import LookBack, columns_needed, look_back
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.spark.detection import WorkEstimate
@@ -97,7 +96,7 @@ def test_boundaries_between_every_two_events_change_nothing(
     points = [(0, -1), *zip(times, seqs, strict=True), (10_000, 0)]
     with tempfile.TemporaryDirectory() as folder:
         row_groups = read_row_groups(write(table, Path(folder), row_group_size, files))
-        slices = slices_between(row_groups, points, look_back_us(PATTERNS))
+        slices = slices_between(row_groups, points, look_back(PATTERNS))
         assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
 
 
@@ -113,7 +112,7 @@ def test_any_number_of_slices_owns_everything_once(
             row_groups,
             start=(0, 0),
             end=(10_000, 0),
-            look_back_us=look_back_us(PATTERNS),
+            look_back=look_back(PATTERNS),
             count=count,
             work=lambda group: group.rows,
         )
@@ -125,7 +124,7 @@ def test_any_number_of_slices_owns_everything_once(
 def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:
     table = table_of([(1, "A", 0)] * 20)
     row_groups = read_row_groups(write(table, tmp_path, 5))
-    part = slices_between(row_groups, [(111, 10), (116, 15)], 3)[0]
+    part = slices_between(row_groups, [(111, 10), (116, 15)], LookBack(time_us=3))[0]
     assert [group.index for group in part.row_groups] == [1, 2]
     assert part.read(["kind"])["timestamp"].cast(pa.int64()).to_pylist() == list(range(108, 116))
 
@@ -155,10 +154,11 @@ def test_work_of_events_at_one_instant_is_finite() -> None:
     assert 0 < WorkEstimate(patterns, plan, [group])(group) < float("inf")
 
 
-def test_a_count_window_has_no_look_back_in_time() -> None:
-    patterns = cep.parse_patterns("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS", SCHEMA)
-    with pytest.raises(cep.UnsupportedPattern, match="count windows"):
-        look_back_us(patterns)
+def test_a_count_window_looks_back_over_events() -> None:
+    texts = ("SEQ(A a, B b)", "SEQ(~C c, A a, B b, ~C d)", "A a")
+    patterns = [cep.parse_patterns(f"PATTERN {text} WITHIN 5 EVENTS", SCHEMA)[0] for text in texts]
+    assert [look_back([pattern]).positions for pattern in patterns] == [4, 8, 4]
+    assert look_back(patterns) == LookBack(0, 8)
 
 
 def test_the_columns_needed_are_those_that_are_mentioned() -> None:

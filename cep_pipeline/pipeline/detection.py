@@ -1,0 +1,238 @@
+"""The detection of a day: the matches of a pattern set that become final on it, and what waits when it is over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions, look_back
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.pipeline.configuration import PatternSet
+from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
+from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.spark.keeping import CarryState
+from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
+from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
+from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
+from cep_pipeline.warehouse.layout import folder_name
+from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
+
+if TYPE_CHECKING:
+    from cep_pipeline.spark.session import SparkSession
+
+
+@dataclass(frozen=True)
+class DetectedDay:
+    """The matches of a pattern set that become final on a day, in files that are not published yet.
+
+    `pending` are the matches by pattern that are not published because they, or others before them, are not final when
+    the day is over; `carry_out` is what the next day needs to know.
+    """
+
+    pattern_set: str
+    files: tuple[str, ...]
+    matches: dict[str, int]
+    fingerprint: MatchesFingerprint
+    plan_version: int | None
+    carry_out: Mapping[str, Any] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`."""
+        return {
+            "pattern_set": self.pattern_set,
+            "files": list(self.files),
+            "matches": self.matches,
+            "fingerprint": self.fingerprint.to_json(),
+            "plan_version": self.plan_version,
+            "carry_out": dict(self.carry_out),
+            "pending": dict(self.pending),
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
+        """Read the JSON form."""
+        return cls(
+            content["pattern_set"],
+            tuple(content["files"]),
+            content["matches"],
+            MatchesFingerprint.from_json(content["fingerprint"]),
+            content["plan_version"],
+            content["carry_out"],
+            content["pending"],
+        )
+
+
+def detect_day(
+    spark: SparkSession,
+    work: DayWork,
+    pattern_set: PatternSet,
+    plan: PlanRecord | None,
+    progress: Progress | None = None,
+    *,
+    end_of_stream: bool = False,
+) -> DetectedDay:
+    """Detect the matches of a pattern set that become final on the day, by its plan.
+
+    Parameters
+    ----------
+    plan
+        None where there was nothing yet to plan by.
+    end_of_stream
+        Whether the stream ends with the day, so that all matches are final.
+    """
+    from cep_pipeline.spark.detection import DetectionJob, WorkEstimate, detect_slices
+
+    end_of_stream = end_of_stream and waits_at_the_end(pattern_set)
+    with work.timed(f"detect {pattern_set.name}") as counts, _scratch(work, pattern_set) as scratch:
+        patterns = pattern_set.patterns
+        events = pin_events(work, [pattern_set])
+        carried = work.tables.matches_carry_in(pattern_set.name, work.day)
+        carry_in = CarryState.from_json(carried, pattern_set.version)
+        gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
+        planned = (
+            Plan.from_json(plan.plan, f"plan {plan.version} of {pattern_set.name}") if plan else _unplanned(pattern_set)
+        )
+        slices: list[Slice] = []
+        # Without events of its own a day has no new matches, but those that waited become final.
+        if events.events_of(work) or any(map(can_pend, patterns)):
+            weigh = WorkEstimate(patterns, planned, events.row_groups)
+            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start)
+        behind = slices_between(events.row_groups, [work.end, None], events.look_back)
+        detected = detect_slices(
+            spark,
+            DetectionJob(
+                patterns=patterns,
+                plan=planned,
+                pattern_set=pattern_set.name,
+                pattern_set_version=pattern_set.version,
+                final_day=work.day,
+                directory=work.tables.matches_directory(pattern_set.name, work.day, run_id=work.run_id),
+                mechanism=pattern_set.mechanism,
+                candidates=scratch,
+                carry_in=carry_in,
+                horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
+                partitioned=tuple(source for source, _ in gathered),
+                end_of_stream=end_of_stream,
+            ),
+            slices,
+            progress,
+            behind=behind[0] if behind else Slice(work.end, None, (), events.look_back),
+        )
+        counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
+        first_days = [events.first_day, *(earlier.first_day for _, earlier in gathered)]
+        fingerprint = events.snapshot.matches_fingerprint(
+            pattern_set.version,
+            _earliest(first_days),
+            work.day,
+            carry_in=digest_of(carried),
+            end_of_stream=end_of_stream,
+        )
+    return DetectedDay(
+        pattern_set.name,
+        detected.files,
+        detected.matches,
+        fingerprint,
+        plan.version if plan is not None else None,
+        detected.carry_out.to_json(),
+        detected.pending,
+    )
+
+
+def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
+    """Publish the matches of (pattern set, day)."""
+    with work.timed(f"publish {detected.pattern_set}") as counts:
+        published = work.tables.publish_matches(
+            detected.pattern_set,
+            work.day,
+            detected.files,
+            lease=work.lease,
+            fingerprint=detected.fingerprint,
+            carry_out=detected.carry_out,
+            counts=detected.matches,
+            pending=detected.pending,
+        )
+        counts.update(matches=published.matches)
+    return published
+
+
+def waits_at_the_end(pattern_set: PatternSet) -> bool:
+    """Whether matches of a pattern set may wait when a day is over, so that it matters whether the stream ends."""
+    return any(map(can_pend, pattern_set.patterns))
+
+
+@contextmanager
+def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
+    """A folder for what is not published, removed at the end."""
+    from cep_pipeline.spark.ingestion import remove_scratch
+
+    name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
+    scratch = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)
+    try:
+        yield scratch
+    finally:
+        remove_scratch(scratch.location)
+
+
+def _partitioned(
+    spark: SparkSession,
+    work: DayWork,
+    patterns: Sequence[Pattern],
+    events: DayEvents,
+    carry_in: CarryState,
+    scratch: DataDirectory,
+) -> Iterator[tuple[PartitionedEvents, EarlierEvents]]:
+    """What is read for windows that count the events of a partition, one for each PARTITION BY among them."""
+    from cep_pipeline.spark.tasks import run_tasks
+
+    counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]
+    own = tuple(group for group in events.row_groups if group.last[0] >= events.start[0])
+    for number, partition_by in enumerate(dict.fromkeys(pattern.partition_by for pattern in counting)):
+        members = [pattern for pattern in counting if pattern.partition_by == partition_by]
+        contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
+        source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
+        files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
+        gathering = Gathering(
+            source,
+            columns_needed(members),
+            work.tables.events_schema,
+            [(file.day, file.path) for file in files if file.day < work.day],
+            work.day,
+            scratch,
+            [key for pattern in members for key in carry_in.pending.get(pattern.name, ())],
+        )
+        what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
+        (earlier,) = run_tasks(spark, gathering.run, [number], what=what)
+        yield replace(source, earlier=earlier.row_groups), earlier
+
+
+def _horizon_us(work: DayWork, pattern: Pattern, events: DayEvents) -> int | None:
+    """The timestamp of the earliest event that a match after the day may hold, None: of any."""
+    if pattern.window.time_us is not None:
+        return work.end[0] - pattern.window.time_us
+    if pattern.partition_by:
+        return None
+    assert pattern.window.events is not None
+    return instant_before(events.row_groups, pattern.window.events - 1)
+
+
+def _unplanned(pattern_set: PatternSet) -> Plan:
+    """A plan without statistics, for days on which there are no events to count."""
+    from cep_pipeline.spark.statistics import no_statistics
+
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    snapshot = no_statistics(pattern_set.patterns)
+    return plan_by_strategy(
+        pattern_set.patterns, snapshot, planner="trivial", in_pattern_order=in_pattern_order(chosen)
+    )
+
+
+def _earliest(days: Sequence[date | None]) -> date | None:
+    """The first of these days, None where one of them is the beginning of the stream."""
+    known = [day for day in days if day is not None]
+    return min(known) if len(known) == len(days) else None

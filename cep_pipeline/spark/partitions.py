@@ -1,0 +1,284 @@
+"""Reading back in partitions: for count windows with PARTITION BY, whose events may lie far apart in the stream.
+
+A match that a slice owns ends, or is closed, by an event of the slice. So a slice needs its own events and, of each
+partition that occurs among them, the events of so many positions before. What lies before the day is gathered once for
+all slices: earlier days are read from the latest on, first the columns that tell the partition, until each partition
+that is asked for has its positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.columns import Array, column_from_arrow
+from cep_pipeline.detection.output_policy import partition_texts
+from cep_pipeline.detection.prepared import Boundary
+from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
+from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
+
+KEYS = ("timestamp", "seq")
+
+
+class Wanted:
+    """How many more events of which partitions are wanted, while a stream is read from behind.
+
+    Parameters
+    ----------
+    positions
+        How many of each.
+    partitions
+        Texts of the partitions (`partition_texts`); None: all that occur.
+    """
+
+    def __init__(self, positions: int, partitions: Iterable[str] | None) -> None:
+        self._positions = positions
+        self._any = partitions is None
+        self._numbers = {text: number for number, text in enumerate(dict.fromkeys(partitions or ()))}
+        self._missing = np.full(len(self._numbers), positions, np.int64)
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether no earlier event is wanted."""
+        return not self._any and not self._missing.any()
+
+    def take(self, partitions: pa.DictionaryArray) -> Array:
+        """Which of these events, in stream order and all before those of earlier calls, are wanted: ascending rows."""
+        texts = partitions.dictionary.to_pylist()
+        numbers = np.array([*map(self._number, texts), -1], np.int64)
+        number = numbers[partitions.indices.fill_null(len(texts)).to_numpy()]
+        rows = np.flatnonzero(number >= 0)
+        order = rows[np.argsort(number[rows], kind="stable")]
+        number = number[order]
+        ends = np.searchsorted(number, number, "right")
+        chosen = ends - np.arange(len(order)) <= self._missing[number]
+        self._missing -= np.bincount(number[chosen], minlength=len(self._missing))
+        return np.sort(order[chosen])
+
+    def _number(self, text: str) -> int:
+        number = self._numbers.get(text, -1)
+        if number < 0 and self._any:
+            number = self._numbers[text] = len(self._numbers)
+            self._missing = np.append(self._missing, self._positions)
+        return number
+
+
+@dataclass(frozen=True)
+class PartitionedEvents:
+    """What tasks read for the patterns whose windows count the events of a partition.
+
+    Attributes
+    ----------
+    partition_by
+        The attributes that tell the partition.
+    positions
+        How many events of a partition a slice reads back.
+    contiguous
+        Whether it matters which events are neighbours in the stream (strict contiguity). What is left out between two
+        events is then stood for by one without attributes, which is alone in its partition and so in no match.
+    row_groups
+        Those of the range that is cut into slices, in stream order.
+    start_us
+        Where the range begins; what its row groups hold before it is not read.
+    earlier
+        Row groups of what was gathered before the range.
+    """
+
+    partition_by: tuple[str, ...]
+    positions: int
+    contiguous: bool
+    row_groups: tuple[RowGroup, ...]
+    start_us: int
+    earlier: tuple[RowGroup, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are no events at all."""
+        return not (self.row_groups or self.earlier)
+
+    def read(self, start: Boundary, end: Boundary | None, columns: Sequence[str]) -> pa.Table:
+        """Read the events of a slice and the look-back of their partitions, sorted; not where `empty`.
+
+        The events of the time at which the slice starts count as its own. An open end asks for the look-back of every
+        partition that there is.
+        """
+        names = [*KEYS, *(name for name in columns if name not in KEYS)]
+        own = self._own(start, end, names)
+        partitions = None if end is None else _partitions(own, self.partition_by).dictionary.to_pylist()
+        reader = BackwardReader(self.partition_by, Wanted(self.positions, partitions), names, self.contiguous)
+        found = [own]
+        found += reader.read(self.row_groups, until_us=start[0], since_us=self.start_us)
+        found += reader.read(self.earlier)
+        return pa.concat_tables(found[::-1], promote_options="permissive").unify_dictionaries().combine_chunks()
+
+    def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
+        parts = [
+            _read(row_group, names)
+            for row_group in self.row_groups
+            if row_group.last[0] >= start[0] and (end is None or row_group.first < end)
+        ]
+        if not parts:
+            return _read((*self.row_groups, *self.earlier)[0], names).slice(0, 0)
+        table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+        times, seqs = table["timestamp"].cast(pa.int64()).to_numpy(), table["seq"].to_numpy()
+        keep = times >= start[0]
+        if end is not None:
+            keep &= (times < end[0]) | ((times == end[0]) & (seqs < end[1]))
+        return table.filter(pa.array(keep))
+
+
+class BackwardReader:
+    """Reads a stream from behind, as long as events are wanted.
+
+    Parameters
+    ----------
+    partition_by
+        The attributes that tell the partition; of all events only these are read.
+    wanted
+        What is wanted.
+    columns
+        Those of the events that are.
+    contiguous
+        As in `PartitionedEvents`.
+    """
+
+    def __init__(self, partition_by: Sequence[str], wanted: Wanted, columns: Sequence[str], contiguous: bool) -> None:
+        self._partition_by, self._wanted = partition_by, wanted
+        self._columns, self._contiguous = columns, contiguous
+        self._place = 0  # of the first event read so far, counted from where reading began
+        self._next_place = 0  # of the first one that was wanted
+
+    def read(
+        self, row_groups: Sequence[RowGroup], *, until_us: int | None = None, since_us: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The wanted events of sorted row groups that end where reading has come to, a table a row group.
+
+        Parameters
+        ----------
+        until_us, since_us
+            Only events before the one time, and not before the other.
+        """
+        for row_group in reversed(row_groups):
+            if self._wanted.satisfied or (since_us is not None and row_group.last[0] < since_us):
+                return
+            if until_us is not None and row_group.first[0] >= until_us:
+                continue
+            keys = _read(row_group, dict.fromkeys(("timestamp", *self._partition_by)))
+            times = keys["timestamp"].cast(pa.int64()).to_numpy()
+            low = 0 if since_us is None else int(np.searchsorted(times, since_us))
+            high = len(times) if until_us is None else int(np.searchsorted(times, until_us))
+            rows = self._wanted.take(_partitions(keys.slice(low, max(high - low, 0)), self._partition_by))
+            self._place -= max(high - low, 0)
+            if len(rows):
+                places = self._place + rows
+                events = _read(row_group, self._columns).take(pa.array(rows + low))
+                yield _with_gaps(events, places, self._next_place) if self._contiguous else events
+                self._next_place = int(places[0])
+
+
+def _with_gaps(events: pa.Table, places: Array, next_place: int) -> pa.Table:
+    """The events, and one without attributes behind each whose neighbour in the stream is left out."""
+    followed = np.append(places[1:], next_place) == places + 1
+    rows = np.repeat(np.arange(len(places)), np.where(followed, 1, 2))
+    gap = np.zeros(len(rows), dtype=bool)
+    gap[1:] = rows[1:] == rows[:-1]
+    kept, taken = events.take(pa.array(rows)), events.take(pa.array(rows, mask=gap))
+    seqs = kept["seq"].to_numpy() + gap  # that of the event left out, if it is of the same day; else of none
+    keys = {"timestamp": kept["timestamp"], "seq": pa.chunked_array([seqs])}
+    return pa.table({name: keys.get(name, taken[name]) for name in taken.column_names})
+
+
+@dataclass(frozen=True)
+class EarlierEvents:
+    """What lies before a range of the partitions that occur in it.
+
+    Attributes
+    ----------
+    row_groups
+        Of the file that holds them, in stream order; none where there are no such events.
+    first_day
+        The earliest day that was read; None where all earlier days were, and could still have had more.
+    """
+
+    row_groups: tuple[RowGroup, ...]
+    first_day: date | None
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """Gathers the events before a range, for all its slices; a task of its own.
+
+    Attributes
+    ----------
+    range
+        What the slices read, without `earlier`.
+    columns
+        Those that they read.
+    schema
+        Of the events table.
+    files
+        The files of earlier days with their days, in stream order.
+    pending
+        Texts of partitions that may not occur in the range and are wanted too.
+    day
+        The day of the range.
+    directory
+        Where the file is written.
+    """
+
+    range: PartitionedEvents
+    columns: Sequence[str]
+    schema: pa.Schema
+    files: Sequence[tuple[date, str]]
+    day: date
+    directory: DataDirectory
+    pending: Sequence[str] = ()
+
+    def run(self, number: int, attempt: int = 0) -> EarlierEvents:
+        """Read back until every partition has its positions."""
+        names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        wanted = Wanted(self.range.positions, [*self._occurring(), *self.pending])
+        reader = BackwardReader(self.range.partition_by, wanted, names, self.range.contiguous)
+        path: str | None = None
+        first_day = self.day
+        with ExitStack() as stack:
+            for day, file in reversed(self.files):
+                if wanted.satisfied:
+                    break
+                first_day = day
+                for events in reader.read(read_row_groups([file])):
+                    if path is None:
+                        path = self.directory.file(number, attempt)
+                        writer = stack.enter_context(open_data_file(path, schema))
+                    writer.write_table(events.cast(schema))
+        row_groups = () if path is None else tuple(read_row_groups([path]))
+        return EarlierEvents(row_groups, first_day if wanted.satisfied else None)
+
+    def _occurring(self) -> Iterator[str]:
+        """The partitions of the range."""
+        for row_group in self.range.row_groups:
+            keys = _read(row_group, dict.fromkeys(("timestamp", *self.range.partition_by)))
+            times = keys["timestamp"].cast(pa.int64()).to_numpy()
+            low = int(np.searchsorted(times, self.range.start_us))
+            yield from _partitions(keys.slice(low), self.range.partition_by).dictionary.to_pylist()
+
+
+def _partitions(events: pa.Table, partition_by: Sequence[str]) -> pa.DictionaryArray:
+    if any(pa.types.is_null(events[name].type) for name in partition_by):  # from before there was such an attribute
+        return pa.DictionaryArray.from_arrays(pa.nulls(events.num_rows, pa.int32()), pa.array([], pa.string()))
+    return partition_texts([column_from_arrow(events[name], name) for name in partition_by])
+
+
+def _read(row_group: RowGroup, columns: Iterable[str]) -> pa.Table:
+    """Columns of a row group; those that its file does not have yet are null."""
+    names = list(columns)
+    with open_events(row_group.path) as file:
+        there = file.read_row_group(row_group.index, columns=names)
+    known = set(there.column_names)
+    return pa.table({name: there[name] if name in known else pa.nulls(there.num_rows) for name in names})

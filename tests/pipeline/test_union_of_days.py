@@ -1,0 +1,177 @@
+"""The union of the daily runs is exactly one run over all days: random patterns over random days."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.patterns.pattern import Pattern
+from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
+from tests.pipeline.local_days import LocalDays, events_by_day
+from tests.streams import Row, rows, stream_schema
+
+LANGUAGE = replace(WHOLE_LANGUAGE, returns=False, parameters=False, lists=False, max_condition_variables=2)
+WINDOWS = st.one_of(
+    st.integers(1, 6).map(lambda events: f"{events} EVENTS"),
+    st.sampled_from(["2 hours", "7 hours", "1 day", "30 hours", "60 hours"]),
+)
+GAPS_HOURS = st.sampled_from([0, 0, 1, 2, 5, 11, 24, 26, 60])
+
+
+def runnable(statement: Statement) -> Pattern:
+    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
+    try:
+        choose_mechanisms([pattern])
+    except cep.UnsupportedPattern:
+        assume(False)
+    return pattern
+
+
+STRUCTURES = (
+    "SEQ(Ev a, ~B b)",
+    "SEQ(A a, Ev b, ~C c)",
+    "SEQ(~A n, Ev a, Ev b, ~B m) WHERE n.x < a.x",
+    "AND(A a, B b, ~C c)",
+    "OR(SEQ(A a, ~B b), SEQ(Ev c, Ev d))",
+    "SEQ(Ev a, ~C n, Ev b) WHERE a.x < b.x",
+    "AND(Ev a, Ev b)",
+    "Ev a",
+)
+RUNS = (
+    "SEQ(Ev a, ~B b) WHERE skip_till_next_match { 1 = 1 }",
+    "SEQ(Ev a, Ev b, ~C c) WHERE skip_till_next_match { a.x <= b.x }",
+    "SEQ(Ev a, Ev b) WHERE strict_contiguity { 1 = 1 }",
+    "SEQ(Ev a, Ev b, ~A c) WHERE strict_contiguity { 1 = 1 }",
+    "SEQ(Ev a, Ev b, Ev c, ~A d) WHERE partition_contiguity { 1 = 1 }",
+)
+PARTITIONS = st.sampled_from(["", "PARTITION BY id", "PARTITION BY s", "PARTITION BY id, s", "PARTITION BY y"])
+POLICIES = st.sampled_from(["", "OUTPUT NON_OVERLAP", "CONSUME MATCHED", "OUTPUT NON_OVERLAP CONSUME MATCHED"])
+
+
+@st.composite
+def waiting_patterns(draw: st.DrawFn) -> Pattern:
+    """Patterns with what decides who owns a match, and when: negation, ties, partitions, OUTPUT and CONSUME."""
+    structure, ties = draw(
+        st.sampled_from(
+            [*((s, ("ARRIVAL", "STRICT", "ANY")) for s in STRUCTURES * 2), *((s, ("ARRIVAL", "STRICT")) for s in RUNS)]
+        )
+    )
+    text = f"PATTERN {structure} WITHIN {draw(WINDOWS)} {draw(PARTITIONS)} TIES {draw(st.sampled_from(ties))}"
+    (pattern,) = cep.parse_patterns(f"{text} {draw(POLICIES)}", stream_schema())
+    return pattern
+
+
+@st.composite
+def random_patterns(draw: st.DrawFn) -> Pattern:
+    return runnable(
+        draw(statements(draw(st.sampled_from([LANGUAGE, replace(LANGUAGE, kleene=False)])))).within(draw(WINDOWS))
+    )
+
+
+@settings(deadline=None, max_examples=120)
+@given(data=st.data(), stream_rows=rows(max_size=10), pattern=st.one_of(waiting_patterns(), random_patterns()))
+def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], pattern: Pattern) -> None:
+    gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
+    by_day = events_by_day(stream_schema(), stream_rows, gaps)
+    empty = data.draw(st.booleans())
+    with tempfile.TemporaryDirectory() as folder:
+        days = LocalDays(
+            stream_schema(), (pattern,), Path(folder), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
+        )
+        whole = publish_and_detect(days, by_day, empty_days=empty)
+        expected = cep.detect([pattern], whole)[pattern.name]["match_id"].to_pylist()
+        found = days.matches()[pattern.name]
+        assert Counter(found) <= Counter(expected)
+        pending = sum(days.detected[max(days.detected)].pending.values()) if days.detected else 0
+        if not has_output_policy(pattern):
+            assert len(found) + pending == len(expected)
+        if days.detected:
+            days.detect(max(days.detected), end_of_stream=True)
+            assert Counter(days.matches()[pattern.name]) == Counter(expected)
+
+
+def publish_and_detect(days: LocalDays, by_day: dict[date, pa.Table], *, empty_days: bool) -> pa.Table:
+    """Publish and detect day after day, those without events too if so wished; returns all events."""
+    schema = stream_schema()
+    nothing = schema.table([])
+    if not by_day:
+        return nothing
+    day = min(by_day)
+    while day <= max(by_day):
+        if day in by_day or empty_days:
+            days.publish_events(day, by_day.get(day, nothing))
+            days.detect(day)
+        day += timedelta(days=1)
+    return pa.concat_tables([by_day[day] for day in sorted(by_day)])
+
+
+def days_of(text: str, folder: Path, kinds: dict[str, str]) -> LocalDays:
+    """Days with an event an hour of the types given by letters; `id` is the letter's number."""
+    patterns = tuple(cep.parse_patterns(text, stream_schema()))
+    days = LocalDays(stream_schema(), patterns, folder)
+    for day, letters in kinds.items():
+        begin = int(datetime.fromisoformat(f"{day}T00:00:00+00:00").timestamp())
+        seq = date.fromisoformat(day).toordinal() << 40
+        events = [
+            {"timestamp": (begin + 3600 * hour) * 1_000_000, "seq": seq + hour, "kind": letter, "id": ord(letter)}
+            for hour, letter in enumerate(letters)
+        ]
+        days.publish_events(date.fromisoformat(day), stream_schema().table(events))
+    return days
+
+
+def test_partitions_are_read_back_as_far_as_each_takes_and_no_further(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "AZBA", "2024-03-05": "BC", "2024-03-06": "A", "2024-03-08": "AB", "2024-03-09": "AZ"}
+    days = days_of("PATTERN SEQ(Ev a, Ev b) WITHIN 2 EVENTS PARTITION BY id", tmp_path, kinds)
+    for day in days.days:
+        days.detect(day)
+    reached = {day.day: found.fingerprint.events_from for day, found in days.detected.items()}
+    assert reached == {4: None, 5: None, 6: date(2024, 3, 4), 8: date(2024, 3, 5), 9: date(2024, 3, 4)}
+    assert {day.day: len(found.fingerprint.events) for day, found in days.detected.items()} == {
+        4: 1,
+        5: 2,
+        6: 3,
+        8: 3,
+        9: 5,
+    }
+
+
+def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "AB", "2024-03-05": "BB", "2024-03-06": "C", "2024-03-08": "A", "2024-03-09": "BA"}
+    text = "PATTERN SEQ(A a, ~B n) WITHIN 3 EVENTS PARTITION BY id OUTPUT NON_OVERLAP"
+    days = days_of(text, tmp_path, kinds)
+    for day in days.days:
+        days.detect(day)
+    assert {day.day: dict(found.matches) for day, found in days.detected.items()} == {
+        4: {"pattern_1": 0},
+        5: {"pattern_1": 0},
+        6: {"pattern_1": 0},
+        8: {"pattern_1": 0},
+        9: {"pattern_1": 1},
+    }
+    assert days.detected[date(2024, 3, 6)].carry_out["pending"] == {"pattern_1": ["[65]"]}
+    days.detect(date(2024, 3, 9), end_of_stream=True)
+    assert days.detected[date(2024, 3, 9)].matches == {"pattern_1": 3}
+
+
+def test_what_nothing_can_reach_any_more_is_forgotten(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "AAAA", "2024-03-05": "AAA", "2024-03-06": ""}
+    text = "NAME n PATTERN SEQ(A a, A b) WITHIN {} CONSUME MATCHED"
+    for window, consumed in (("2 EVENTS", 0), ("3 EVENTS", 1), ("1 hour", 0), ("60 hours", 2)):
+        folder = tmp_path / window
+        folder.mkdir()
+        days = days_of(text.format(window), folder, kinds)
+        for day in days.days:
+            days.detect(day)
+        last = days.detected[date(2024, 3, 6)].carry_out.get("patterns", {}).get("n", {})
+        assert len(last.get("consumed", [])) == consumed, window
