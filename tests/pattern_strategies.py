@@ -30,6 +30,8 @@ class Features:
         Values of TIES.
     strategies
         Selection strategies.
+    chains
+        Under skip_till_any_match only SEQ of single operands, or an OR of such.
     max_operands
         Most operands of an operator.
     max_condition_variables
@@ -41,6 +43,7 @@ class Features:
     """
 
     nested: bool = False
+    chains: bool = False
     negation: bool = False
     kleene: bool = False
     count_windows: bool = False
@@ -171,7 +174,8 @@ def statements(draw: st.DrawFn, features: Features) -> Statement:
     strategy = draw(st.sampled_from(features.strategies))
     names = iter("abcdefghijklmnopqrstuvwxyz")
     any_match = strategy == "skip_till_any_match"
-    structure = _any_structure(draw, features, names) if any_match else _run_structure(draw, features, names)
+    in_order = not any_match or features.chains
+    structure = _run_structure(draw, features, names) if in_order else _any_structure(draw, features, names)
     operands = _operands(structure)
     written = not any_match or draw(st.integers(0, 5)) == 5
     ties = features.ties if any_match else tuple(mode for mode in features.ties if mode != "ANY")
@@ -260,14 +264,16 @@ def _run_structure(draw: st.DrawFn, features: Features, names: Any) -> Operand |
     """A chain, an AND of single events, or an OR of such: what the strategies of section 4 run."""
 
     def branch() -> Operand | _Composite:
-        operator = draw(st.sampled_from(["SEQ", "SEQ", "AND"]))
+        operator = "SEQ" if features.chains else draw(st.sampled_from(["SEQ", "SEQ", "AND"]))
         size = draw(st.sampled_from([2, 3, 1, *range(2, features.max_operands + 1)]))
         obliged = draw(st.integers(0, size - 1))
         operands = []
         for place in range(size):
             negated = features.negation and place != obliged and draw(st.integers(0, 3)) == 3
             kleene = features.kleene and operator == "SEQ" and not negated and draw(st.integers(0, 2)) == 0
-            operands.append(_operand(draw, names, kleene=kleene, negated=negated))
+            rare = features.chains and kleene and any(operand.kleene for operand in operands)
+            types = ("C", "X.1") if rare else (*TYPES, "Ev")
+            operands.append(_operand(draw, names, kleene=kleene, negated=negated, types=types))
         return _Composite(operator, tuple(operands))
 
     if features.nested and draw(st.integers(0, 3)) == 3:

@@ -47,12 +47,17 @@ def _check_nfab(pattern: Pattern) -> None:
 
 
 def _find_nfab(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    options: frozenset[str] = frozenset(),
 ) -> Iterator[Block]:
     """Clause after clause, each with runs of its own; an instance is a run."""
-    from cep_pipeline.detection.nfab.runs import find_runs
+    from cep_pipeline.detection.nfab.finding import find_matches
 
-    yield from find_runs(pattern, orders, events, owned, counters)
+    yield from find_matches(pattern, orders, events, owned, counters, options)
 
 
 def _check_evaluation_tree(pattern: Pattern) -> None:
@@ -91,6 +96,6 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
-    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True),
+    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge",)),
 }
 """The evaluation mechanisms by name, from fast to slow."""

@@ -40,6 +40,7 @@ def detect(
     output: str = "verbose",
     metrics: Literal[False] = False,
     limit: int | None = None,
+    options: Sequence[str] = (),
 ) -> Tables: ...
 
 
@@ -53,6 +54,7 @@ def detect(
     *,
     metrics: Literal[True],
     limit: int | None = None,
+    options: Sequence[str] = (),
 ) -> tuple[Tables, Metrics]: ...
 
 
@@ -64,6 +66,7 @@ def detect(
     output: str = "verbose",
     metrics: bool = False,
     limit: int | None = None,
+    options: Sequence[str] = (),
 ) -> Tables | tuple[Tables, Metrics]:
     """Find all matches of patterns in a table of events.
 
@@ -87,6 +90,8 @@ def detect(
     limit
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
         lists themselves (`outputs.listed_because` says why). None: no limit.
+    options
+        Options of the mechanism: nfab knows `"merge"`. They change costs, never matches.
 
     Returns
     -------
@@ -97,7 +102,7 @@ def detect(
     Raises
     ------
     InputError
-        An unknown mechanism or output, two patterns of one name, or events that do not fit the patterns.
+        An unknown mechanism, option or output, two patterns of one name, or events that do not fit the patterns.
     TooManyMatches
         A pattern has more matches than the limit; an InputError that says how many, where they can be counted.
     UnsupportedPattern
@@ -119,9 +124,10 @@ def detect(
     if not patterns:
         return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
+    _check_options(chosen, options)
     counters = Counters()
     tables: Tables = {}
-    for detection in _detections(patterns, chosen, events, plan, counters, limit):
+    for detection in _detections(patterns, chosen, events, plan, counters, limit, options):
         pattern = detection.pattern
         if output == "count":
             tables[pattern.name] = _count_table(pattern, detection.count())
@@ -173,6 +179,7 @@ def _detections(
     plan: Plan | None,
     counters: Counters,
     limit: int | None,
+    options: Sequence[str] = (),
 ) -> Iterator[Detection]:
     """Each pattern, ready to be run over the events, which are prepared once for all."""
     table = events_for(patterns, events)
@@ -181,7 +188,9 @@ def _detections(
     for pattern in patterns:
         orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        yield Detection(pattern, MECHANISMS[chosen[pattern.name]], orders, of_stream, counters, limit)
+        yield Detection(
+            pattern, MECHANISMS[chosen[pattern.name]].with_options(options), orders, of_stream, counters, limit
+        )
 
 
 @dataclass(frozen=True)
@@ -281,6 +290,15 @@ def _fastest(pattern: Pattern) -> str:
 
 def _refuse(pattern: Pattern, mechanism: str) -> None:
     MECHANISMS[mechanism].check(pattern)
+
+
+def _check_options(chosen: dict[str, str], options: Sequence[str]) -> None:
+    for option in options:
+        for name in chosen.values():
+            known = MECHANISMS[name].options
+            if option not in known:
+                others = f"; it knows {', '.join(known)}" if known else ""
+                raise InputError(f"mechanism {name} has no option {option!r}{others}")
 
 
 def _check_output(output: str, patterns: Sequence[Pattern]) -> None:

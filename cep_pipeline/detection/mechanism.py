@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
@@ -54,6 +55,43 @@ class NodeCounts:
     peak: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """What became of the runs of an automaton (SIGMOD'08 section 6).
+
+    Attributes
+    ----------
+    started
+        Runs from the start state.
+    merged
+        Runs that another one went on for.
+    selected
+        Entries of the match buffer.
+    read, read_again
+        Events shown to runs, and those of them that had been shown to a run before it was postponed.
+    most_entries
+        The most entries that the match buffer held.
+    """
+
+    started: int = 0
+    merged: int = 0
+    selected: int = 0
+    read: int = 0
+    read_again: int = 0
+    most_entries: int = 0
+
+    def plus(self, other: RunCounts) -> RunCounts:
+        """With what was counted over another part of the stream, or for another clause."""
+        return RunCounts(
+            self.started + other.started,
+            self.merged + other.merged,
+            self.selected + other.selected,
+            self.read + other.read,
+            self.read_again + other.read_again,
+            max(self.most_entries, other.most_entries),
+        )
+
+
 @dataclass(frozen=True)
 class Metrics:
     """What detection did, by the measures of the papers.
@@ -70,6 +108,8 @@ class Metrics:
         Most events held outside partial matches.
     condition_evaluations
         Tests of one conjunct on one tuple; tests of order and window are not among them.
+    runs
+        Pattern name -> what became of its runs, where an automaton with a match buffer ran it.
     """
 
     mechanisms: dict[str, str]
@@ -77,6 +117,7 @@ class Metrics:
     peak_instances: int = 0
     events_buffered: int = 0
     condition_evaluations: int = 0
+    runs: dict[str, RunCounts] = field(default_factory=dict)
 
 
 @dataclass
@@ -87,6 +128,7 @@ class Counters:
     peak_instances: int = 0
     events_buffered: int = 0
     condition_evaluations: int = 0
+    runs: dict[str, RunCounts] = field(default_factory=dict)
 
     def count(self, node: NodeCounts) -> None:
         """Add what happened at a node; runs over parts of a stream add up, and of peaks the highest stays."""
@@ -102,10 +144,16 @@ class Counters:
             )
         self.nodes[key] = node
 
+    def count_runs(self, pattern: str, runs: RunCounts) -> None:
+        """Add what became of a pattern's runs."""
+        self.runs[pattern] = self.runs.get(pattern, RunCounts()).plus(runs)
+
     def add(self, other: Counters) -> None:
         """Add what was counted over another part of the stream."""
         for node in other.nodes.values():
             self.count(node)
+        for pattern, runs in other.runs.items():
+            self.count_runs(pattern, runs)
         self.peak_instances = max(self.peak_instances, other.peak_instances)
         self.events_buffered = max(self.events_buffered, other.events_buffered)
         self.condition_evaluations += other.condition_evaluations
@@ -118,6 +166,7 @@ class Counters:
             self.peak_instances,
             self.events_buffered,
             self.condition_evaluations,
+            dict(self.runs),
         )
 
 
@@ -132,17 +181,25 @@ class Mechanism:
     find
         Finds the owned matches of a pattern over prepared events, by the orders or trees of a plan, block after block,
         and counts in `Counters` what it did. A match of one clause is found once. Raises PlanError for an order or a
-        tree that it does not run.
+        tree that it does not run. It takes a Pattern, Orders, PreparedEvents, Owned and Counters.
     count
         Counts all matches of a pattern without listing them; None where it cannot.
     in_pattern_order
         Whether it binds events in the pattern's order, and refuses plans of other orders.
+    options
+        The names of what can be asked of it beside the matches, which are the same with every option; `find` takes
+        them as `options`.
     """
 
     check: Callable[[Pattern], None]
-    find: Callable[[Pattern, Orders, PreparedEvents, Owned, Counters], Iterable[Block]]
+    find: Callable[..., Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
     in_pattern_order: bool = False
+    options: tuple[str, ...] = ()
+
+    def with_options(self, options: Collection[str]) -> Mechanism:
+        """The mechanism as it runs with some of its options."""
+        return replace(self, find=partial(self.find, options=frozenset(options))) if options else self
 
 
 def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:

@@ -168,12 +168,6 @@ def test_a_wrong_pattern_is_underlined(project: Project, before: str, after: str
     assert underlined(done) == place
 
 
-def test_a_pattern_that_no_mechanism_runs(project: Project) -> None:
-    text = "NAME n PATTERN SEQ(A+ a[], B b) WHERE strict_contiguity { a[1].diff < b.diff } WITHIN 1 hour"
-    (project.folder / "all.sase").write_text(text)
-    assert_refused(run(project), 2, "'n'", "does not run")
-
-
 def test_a_wrong_pattern_over_files(project: Project) -> None:
     (project.folder / "all.sase").write_text("PATTERN SEQ(A a, B b WITHIN 1 hour")
     arguments = ["--patterns", "all.sase", "--schema", "ticks.yaml", "--events", "raw/2024-03-04.csv"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import in_pattern_order
+from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.patterns.pattern import Strategy, Ties
@@ -36,11 +37,11 @@ def is_of_any_match_without_ties(pattern: Pattern) -> bool:
     return is_of_any_match(pattern) and pattern.ties is not Ties.ANY
 
 
-def is_run_of_single_events(pattern: Pattern) -> bool:
-    """A chain or an AND of single events, or an OR of such, under a strategy of the page's section 4."""
-    return (
-        not any(operand.kleene for operand in pattern.operands) and pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
-    )
+def is_read_in_order(pattern: Pattern) -> bool:
+    """All that the strategies of section 4 run; under skip_till_any_match, chains without TIES ANY."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return True
+    return pattern.ties is not Ties.ANY and all(map(is_chain, pattern.clauses))
 
 
 MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
@@ -49,7 +50,7 @@ MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
     "eager_nfa": is_of_any_match_without_ties,
     "lazy_chain_nfa": is_of_any_match,
     "lazy_tree_nfa": is_of_any_match,
-    "nfab": is_run_of_single_events,
+    "nfab": is_read_in_order,
 }
 """The patterns that a mechanism must run."""
 DRAWN: Mapping[str, Sequence[Features]] = {
@@ -71,6 +72,8 @@ DRAWN: Mapping[str, Sequence[Features]] = {
     "lazy_tree_nfa": (ANY_MATCH_LANGUAGE,),
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
+        replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], max_operands=3),
+        replace(ANY_MATCH_LANGUAGE, chains=True, ties=("ARRIVAL", "STRICT"), max_operands=3),
     ),
 }
 """What random statements that a mechanism must run may use: one of these."""

@@ -149,6 +149,12 @@ class Accumulators:
             self._places[key] = count, value
         return self._places[key]
 
+    def of(self, variable: str, attribute: str, function: str, *, whole: bool) -> tuple[int, int, int] | None:
+        """The kind of an aggregate and where a cell keeps its count and its value; None where no conjunct reads it."""
+        kind = _ACCUMULATORS[function, whole]
+        place = self._places.get((variable, attribute, kind))
+        return None if place is None else (kind, *place)
+
 
 class ConjunctWriter:
     """Writes the conjuncts of one clause over the events of one slice.

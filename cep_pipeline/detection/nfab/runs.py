@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from collections.abc import Sequence as Names
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
-from cep_pipeline.detection.finality import finality_of
+from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.fused.routines import gather
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, orders_only, refuse_other_orders
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import codes
+from cep_pipeline.detection.nfab.automaton import is_chain
+from cep_pipeline.detection.nfab.lives import Lives
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
 from cep_pipeline.detection.nfab.stream import Instants, Sequence, instants_of, sequence_of
-from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
 from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
@@ -46,50 +44,19 @@ _advance = NativeKernel(
 )
 
 
-def find_runs(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[MatchBlock]:
-    """The owned matches of a pattern, clause after clause; see `Mechanism.find`."""
-    lives = Lives([], [])
-    for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
-        runs = ClauseRuns(pattern, clause, order, events, owned, lives)
-        yield from runs
-        runs.count(counters)
-    counters.peak_instances = max(counters.peak_instances, lives.peak(len(events)))
-
-
-@dataclass
-class Lives:
-    """When each run lives: the row of its first event, and the row (or the end of its window) with which it ends."""
-
-    begun: list[Array]
-    ended: list[Array]
-
-    def peak(self, events: int) -> int:
-        """The most runs that are alive between two events."""
-        if not self.begun:
-            return 0
-        change = np.bincount(np.concatenate(self.begun), minlength=events + 1)
-        change -= np.bincount(np.concatenate(self.ended), minlength=events + 1)
-        return int(np.cumsum(change).max(initial=0))
-
-
 class ClauseRuns:
     """The runs of one clause over one slice.
 
     Parameters
     ----------
-    pattern, clause, order
-        A pattern that the mechanism runs, one of its clauses, and the order of the plan.
+    pattern, clause
+        A pattern, and one of its clauses: a chain or an AND of single events.
     events, owned
         The slice's own events with the look-back before them, and the slice `[start, end)`.
+    finality
+        When a match counts as final.
     lives
         Where the runs' lives are noted.
-
-    Raises
-    ------
-    UnsupportedPattern, PlanError
-        The mechanism does not run the pattern, or not in this order.
 
     Notes
     -----
@@ -101,18 +68,16 @@ class ClauseRuns:
         self,
         pattern: Pattern,
         clause: Clause,
-        order: Names[str],
         events: PreparedEvents,
         owned: Owned,
+        finality: Finality,
         lives: Lives,
     ) -> None:
-        refuse_unsupported(pattern)
-        refuse_other_orders(MECHANISM, pattern, clause, order)
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
-        self.chain = _is_chain(clause)
-        self.finality = finality_of(pattern, clause)
+        self.chain = is_chain(clause)
+        self.finality = finality
         self.evaluations = 0
         self.lives = lives
         variables = len(clause.positive)
@@ -271,8 +236,3 @@ class ClauseRuns:
         view = self._sequence.view
         key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
         return self.events.derive(("instants", key, view.identity), lambda: gather(self._instants.of_row, view.rows))
-
-
-def _is_chain(clause: Clause) -> bool:
-    names = [variable.name for variable in clause.positive]
-    return all((one, other) in clause.precedence for one, other in pairwise(names))

@@ -192,3 +192,39 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain:
         return Sequence(view, fits, links, ends, keys)
 
     return events.derive((identity, "sequence", view.identity, linked, agreeing and clause.agree_on), make)
+
+
+def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> Sequence:
+    """The sequence for the runs of a chain's automaton, without links; kept with the slice.
+
+    Parameters
+    ----------
+    fits_by_row
+        uint8, shape (variables, events): which events fit which variables, the positive ones first.
+    """
+    fits = fits_by_row[: len(clause.positive)]
+    skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
+    grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
+    view = everything(events)
+    if skipping and not fits.all(axis=1).any():
+        rows = padded_copy(np.flatnonzero(fits.any(axis=0)).astype(np.int32))
+        conditions = frozenset(c for c in clause.conjuncts if len(c.variables) == 1)
+        identity = ("fitting", tuple(variable for variable in clause.positive), conditions)
+        view = View(identity, rows, np.array([0, len(rows)], np.int64))
+    if grouped:
+        read = view
+        view = agreeing_view(pattern, clause.agree_on, view, events)
+        if len(clause.positive) == 1 and len(view) < len(read):
+            view = _with_lonely_events(view, read)
+    ends = events.derive(("ends", view.identity), lambda: np.repeat(view.starts[1:], np.diff(view.starts)))
+    keys = np.empty(0, np.int32) if grouped or not clause.agree_on else codes_of(pattern, clause, events)[view.rows]
+    of_places = fits if view.identity == everything(events).identity else fits[:, view.rows]
+    return Sequence(view, np.ascontiguousarray(of_places), np.empty((len(fits), 0), np.int32), ends, keys)
+
+
+def _with_lonely_events(view: View, read: View) -> View:
+    """The view with the events that agree with none, each in a group of its own: it may be a match alone."""
+    lonely = np.setdiff1d(read.rows, view.rows).astype(np.int32)
+    rows = padded_copy(np.concatenate((view.rows, lonely)))
+    starts = np.concatenate((view.starts, len(view) + 1 + np.arange(len(lonely), dtype=np.int64)))
+    return View(("with lonely", view.identity), rows, starts)

@@ -1,0 +1,238 @@
+"""Run the NFA^b of a chain over one slice: what its kernels work on, and their calls until the stream has been read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.fused.views import ANY_EVENT
+from cep_pipeline.detection.instances.cell_ring import CellRing
+from cep_pipeline.detection.instances.event_columns import atom_of_any_event
+from cep_pipeline.detection.instances.program import Moment, Program, compile_program
+from cep_pipeline.detection.instances.stream_rules import StreamRules
+from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
+from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, address
+from cep_pipeline.detection.nfab.stream import Instants, Sequence, automaton_sequence, instants_of
+from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+
+_SOURCES = (
+    *(f"cep_pipeline.detection.instances.{name}" for name in ("cells", "codes", "interpreter", "pointers", "rules")),
+    *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "merging", "words", "simultaneous")),
+)
+_advance_all = NativeKernel(
+    "cep_pipeline.detection.nfab.simultaneous", "advance_all", ("int64*", "int64"), sources=_SOURCES
+)
+
+
+class AutomatonRuns:
+    """All runs of a chain over one slice: iterate over it once for its blocks of matches.
+
+    Parameters
+    ----------
+    pattern, clause, events
+        A pattern, one of its clauses, which is a chain, and the slice with the look-back before it.
+    first_row, end_row
+        Runs begin from the first of these rows on, and read events before the second.
+    merge
+        The option of the mechanism. Runs of a clause with negated variables are never merged: whether an event
+        rejects a match depends on all that it binds.
+
+    Attributes
+    ----------
+    control
+        int64: what the kernel counted; see `words.py`.
+    counts
+        int64, shape (variables, 2): candidates and passes of each variable.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        first_row: int,
+        end_row: int,
+        *,
+        merge: bool = False,
+    ) -> None:
+        self.pattern, self.clause, self.events = pattern, clause, events
+        self.first_row, self.end_row = first_row, end_row
+        self.merges = merge and not clause.negated
+        self.program: Program = compile_program(pattern, clause, events)
+        self.variables = len(clause.positive)
+        self.control = np.zeros(at.CONTROL_WORDS, np.int64)
+        self.counts = np.zeros((self.variables, 2), np.int64)
+        self.change = np.zeros(len(events) + 1, np.int32)
+        self.expired = np.zeros(0, np.int32)
+        self.most_entries = 0
+
+    @property
+    def evaluations(self) -> int:
+        """Tests of one conjunct, on one event or on a run."""
+        return self.program.evaluations + self.program.unary_evaluations
+
+    @cached_property
+    def instants(self) -> Instants:
+        """What the window is measured in."""
+        return instants_of(self.pattern, self.events)
+
+    @cached_property
+    def sequence(self) -> Sequence:
+        """The events that runs read."""
+        return automaton_sequence(self.pattern, self.clause, self.events, self.program.fits)
+
+    def __iter__(self) -> Iterator[Block]:
+        if not self.program.possible or self.end_row <= self.first_row:
+            return
+        starts = self._starts()
+        if not len(starts):
+            return
+        yield from self._run(starts)
+
+    def rows_of_expired(self) -> Array:
+        """The rows of the first events of runs that expired, once for each run."""
+        rows = self.sequence.view.rows[: len(self.expired)]  # none where nothing was run
+        return np.repeat(rows, self.expired)
+
+    def _starts(self) -> Array:
+        """int32: the places of the events that can begin the pattern."""
+        rows = self.sequence.view.rows
+        begins = self.sequence.fits[0] != 0
+        first = self.clause.positive[0]
+        for conjunct in self.clause.conjuncts:
+            own = conjunct.variables == {first.name} and first.kleene
+            if own and tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
+                condition = Conjunct(tuple(map(atom_of_any_event, conjunct.atoms)))
+                begins = begins & conjunct_holds(condition, self.events, {ANY_EVENT: rows})
+        if self.first_row > 0:
+            begins &= rows >= self.first_row
+        if self.end_row < len(self.events):
+            begins &= rows < self.end_row
+        return np.flatnonzero(begins).astype(np.int32)
+
+    def _groups(self) -> Array:
+        """int64, shape (variables, 3): the groups of conjuncts of each begin edge, take edge and of leaving."""
+        groups = np.full((self.variables, 3), -1, np.int64)
+        before = Moment()
+        for place, variable in enumerate(self.clause.positive):
+            groups[place, 0] = self.program.first_group(variable.name, before)
+            complete = before.complete | {variable.name}
+            bound = before.bound | {variable.name}
+            if variable.kleene:
+                growing = Moment(bound, before.complete)
+                groups[place, 1] = self.program.element_group(variable.name, growing)
+                left = self.program.left_group(growing, (variable.name,))
+                groups[place, 2] = -1 if self.program.group_is_empty(left) else left
+            before = Moment(bound, complete)
+        return groups
+
+    def _run(self, starts: Array) -> Iterator[Block]:
+        sequence, control = self.sequence, self.control
+        words = np.zeros(at.NUMBER, np.int64)
+        groups = self._groups()
+        cells, buffer = CellRing(self.program), MatchBuffer()
+        vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
+        pool = RunPool(self.variables, len(self.program.variables), vector.most, control)
+        found = FinishedMatches(control)
+        kleene = np.array([variable.kleene for variable in self.clause.positive], np.uint8)
+        self.expired = np.zeros(len(sequence.view), np.int32)
+        words[at.VARIABLES], words[at.OPTIONS], words[at.WIDTH] = self.variables, self._options(), self.instants.width
+        words[at.SIZE], words[at.END_ROW] = len(sequence.view), self.end_row
+        words[at.NUMBER_OF_STARTS] = len(starts)
+        arrays = {
+            at.CONTROL: control,
+            at.STARTS: starts,
+            at.ROWS: sequence.view.rows,
+            at.TIMES: self._times(),
+            at.INSTANTS: self._instants_of_places(),
+            at.INSTANTS_OF_ROWS: self.instants.of_row,
+            at.KEYS: sequence.keys,
+            at.FITS: sequence.fits,
+            at.ENDS: sequence.ends,
+            at.KLEENE: kleene,
+            at.GROUPS: groups,
+            at.VECTOR: vector.words,
+            at.VECTOR_STARTS: vector.starts,
+            at.COUNTS: self.counts,
+            at.CHANGE: self.change,
+            at.EXPIRED: self.expired,
+        }
+        for place, array in arrays.items():
+            assert array.flags.c_contiguous
+            words[place] = address(array)
+        if self.clause.negated:
+            rules = StreamRules(self.pattern, self.clause, self.events, self.program)
+            rules.prepare()
+            words[at.RULES :] = rules.kernel_words()
+        words[at.CODE : at.BUFFER] = self.program.kernel_words()
+        while True:
+            pool.set_words(words)
+            words[at.CELLS : at.CODE] = cells.kernel_words()
+            words[at.REAL_BITS] = words[at.CELLS + 3]
+            words[at.BUFFER : at.RULES] = buffer.words()
+            found.set_words(words, buffer.size)
+            wanted = _advance_all(words, len(words))
+            self.most_entries = max(self.most_entries, int(buffer.ends[1] - buffer.ends[0]))
+            if wanted in (at.DONE, at.OUTPUT_FULL):
+                offsets, rows, variables = found.drain()
+                if len(offsets) > 1:
+                    yield self._block(offsets, rows, variables)
+                if wanted == at.DONE:
+                    return
+            elif wanted == at.RUNS_FULL:
+                pool.grow()
+            elif wanted == at.CELLS_FULL:
+                cells.grow()
+            elif wanted == at.BUFFER_FULL:
+                buffer.grow()
+            else:
+                found.grow_finished()
+
+    def _block(self, offsets: Array, rows: Array, variables: Array) -> Block:
+        if any(variable.kleene for variable in self.clause.positive):
+            return ListBlock(self.clause, offsets, rows, variables)
+        return MatchBlock(self.clause, np.ascontiguousarray(rows.reshape(-1, self.variables).T))
+
+    def _options(self) -> int:
+        options = 0
+        if self.pattern.strategy in (Strategy.PARTITION_CONTIGUITY, Strategy.STRICT_CONTIGUITY):
+            options |= at.CONTIGUOUS
+        if self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+            options |= at.ANY_MATCH
+        if self.pattern.ties is Ties.STRICT:
+            options |= at.STRICT
+        if len(self.sequence.keys):
+            options |= at.AGREEING
+        if self.merges:
+            options |= at.MERGING
+        if self.clause.negated:
+            options |= at.NEGATION
+        return options
+
+    def _times(self) -> Array:
+        """int64: the timestamp of each place; of none where ties do not matter."""
+        if self.pattern.ties is not Ties.STRICT:
+            return np.empty(0, np.int64)
+        view = self.sequence.view
+        return self.events.derive(("times of runs", view.identity), lambda: self.events.timestamps[view.rows])
+
+    def _instants_of_places(self) -> Array:
+        view = self.sequence.view
+        key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
+        return self.events.derive(("instants of runs", key, view.identity), lambda: self.instants.of_row[view.rows])
+
+
+def _reads_events(conjunct: Conjunct) -> bool:
+    """Whether a conjunct of one variable reads its first event only, and no aggregate but `first`."""
+    return all(hasattr(node, "attribute") for node in mentions(conjunct))

@@ -1,0 +1,156 @@
+"""The owned matches of a pattern by NFA^b, clause after clause, each with runs of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cep_pipeline.detection.blocks import Block, MatchBlock
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.mechanism import (
+    EVERYTHING,
+    Counters,
+    NodeCounts,
+    Orders,
+    Owned,
+    RunCounts,
+    orders_only,
+    refuse_other_orders,
+)
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.automaton import is_chain
+from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
+from cep_pipeline.detection.nfab.lives import Lives
+from cep_pipeline.detection.nfab.runs import ClauseRuns
+from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
+from cep_pipeline.detection.ownership import earliest_row, owned_matches
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+
+
+def find_matches(
+    pattern: Pattern,
+    orders: Orders,
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    options: frozenset[str] = frozenset(),
+) -> Iterator[Block]:
+    """The owned matches of a pattern, clause after clause; see `Mechanism.find`.
+
+    Parameters
+    ----------
+    options
+        Of those that the mechanism knows: `merge`.
+
+    Raises
+    ------
+    UnsupportedPattern, PlanError
+        The mechanism does not run the pattern, or not in this order.
+    """
+    refuse_unsupported(pattern)
+    for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
+        refuse_other_orders(MECHANISM, pattern, clause, order)
+    lives = Lives()
+    for clause in pattern.clauses:
+        finality = finality_of(pattern, clause)
+        run = _run(pattern, clause, events, owned, finality, options, lives)
+        # Bindings that are final earlier by another clause belong to the slice of that point.
+        earlier = [
+            _run(pattern, other, events, owned, finality, options, Lives())
+            for other in pattern.clauses
+            if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
+        ]
+        yield from without_earlier(run, earlier)
+        run.count(counters)
+    counters.peak_instances = max(counters.peak_instances, lives.peak(len(events)))
+
+
+def _run(
+    pattern: Pattern,
+    clause: Clause,
+    events: PreparedEvents,
+    owned: Owned,
+    finality: Finality,
+    options: frozenset[str],
+    lives: Lives,
+) -> ClauseRuns | OwnedRuns:
+    deterministic = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH and not any(v.kleene for v in clause.positive)
+    if deterministic and not (options and is_chain(clause)):
+        return ClauseRuns(pattern, clause, events, owned, finality, lives)
+    return OwnedRuns(pattern, clause, events, owned, finality, options, lives)
+
+
+class OwnedRuns:
+    """The runs of a chain over one slice: iterate over it once for the matches that the slice owns."""
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        owned: Owned,
+        finality: Finality,
+        options: frozenset[str],
+        lives: Lives,
+    ) -> None:
+        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.finality, self.lives = finality, lives
+        end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
+        self.runs = AutomatonRuns(
+            pattern,
+            clause,
+            events,
+            earliest_row(pattern, events, owned),
+            end_row,
+            merge="merge" in options,
+        )
+
+    def __iter__(self) -> Iterator[Block]:
+        for block in self.runs:
+            if self.owned == EVERYTHING:
+                yield block
+                continue
+            first, last = _ends(block)
+            kept = block.take(owned_matches(self.pattern, self.events, self.owned, self.finality, first, last))
+            if len(kept):
+                yield kept
+
+    def count(self, counters: Counters) -> None:
+        """Add what happened at each state, and what became of the runs."""
+        runs = self.runs
+        names = [variable.name for variable in self.clause.positive]
+        for place, (candidates, passes) in enumerate(runs.counts.tolist()):
+            created = passes if place + 1 < len(names) or self.clause.positive[place].kleene else 0
+            bound = tuple(names[: place + 1])
+            counters.count(NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created))
+        counters.condition_evaluations += runs.evaluations
+        control = runs.control.tolist()
+        counters.count_runs(
+            self.pattern.name,
+            RunCounts(
+                started=control[at.STARTED],
+                merged=control[at.MERGED],
+                selected=int(runs.counts[:, 1].sum()),
+                read=control[at.READ],
+                read_again=control[at.READ_AGAIN],
+                most_entries=runs.most_entries,
+            ),
+        )
+        self.lives.add_changes(runs.change, self._ends_of_expired())
+
+    def _ends_of_expired(self) -> Array:
+        rows = self.runs.rows_of_expired()
+        return np.minimum(self.runs.instants.end_row_within(rows), self.runs.end_row)
+
+
+def _ends(block: Block) -> tuple[Array, Array]:
+    """The rows of the first and of the last event of each match."""
+    if isinstance(block, MatchBlock):
+        return block.rows.min(axis=0), block.rows.max(axis=0)
+    starts = block.offsets[:-1]
+    return np.minimum.reduceat(block.rows, starts), np.maximum.reduceat(block.rows, starts)

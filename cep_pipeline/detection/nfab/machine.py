@@ -1,0 +1,295 @@
+"""What the kernels of the automaton work on, as pointers: the events, the pool of runs, the edges, the finished runs.
+
+Imported only where kernels are compiled. The arrays belong to `matching.py`, which writes their addresses, in the order
+of `words.py`, into one array of words. A run's computation state (SIGMOD'08 section 5.2.1) is its slots (what each
+variable binds: a row, or the newest cell of a list, with its running aggregates), its newest entry of the match
+buffer, its start, and where merging is on the value vector that is compared.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest
+from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
+from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
+from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.buffer import Buffer, buffer_at, select
+
+
+class Machine(NamedTuple):
+    """All that a kernel reads and writes; see `words.py` for what each is."""
+
+    control: Any
+    variables: Any
+    stride: Any
+    options: Any
+    width: Any
+    size: Any
+    end_row: Any
+    starts: Any
+    number_of_starts: Any
+    rows: Any
+    times: Any
+    instants: Any
+    instants_of_rows: Any
+    keys: Any
+    fits: Any
+    ends: Any
+    kleene: Any
+    groups: Any
+    slots: Any
+    entries: Any
+    begun: Any
+    newest: Any
+    run_keys: Any
+    firsts: Any
+    places: Any
+    free: Any
+    capacity: Any
+    lists: Any
+    list_sizes: Any
+    vector: Any
+    vector_starts: Any
+    vector_words: Any
+    vectors: Any
+    hashes: Any
+    table: Any
+    table_mask: Any
+    finished: Any
+    finished_capacity: Any
+    pending: Any
+    path: Any
+    out_rows: Any
+    out_variables: Any
+    out_capacity: Any
+    out_offsets: Any
+    out_matches: Any
+    counts: Any
+    change: Any
+    expired: Any
+    real_bits: Any
+
+
+@njit(error_model="numpy")
+def machine_at(words: Any) -> Machine:
+    """The machine of the words."""
+    return Machine(
+        int64_at(words[at.CONTROL]),
+        words[at.VARIABLES],
+        words[at.STRIDE],
+        words[at.OPTIONS],
+        words[at.WIDTH],
+        words[at.SIZE],
+        words[at.END_ROW],
+        int32_at(words[at.STARTS]),
+        words[at.NUMBER_OF_STARTS],
+        int32_at(words[at.ROWS]),
+        int64_at(words[at.TIMES]),
+        int64_at(words[at.INSTANTS]),
+        int64_at(words[at.INSTANTS_OF_ROWS]),
+        int32_at(words[at.KEYS]),
+        uint8_at(words[at.FITS]),
+        int64_at(words[at.ENDS]),
+        uint8_at(words[at.KLEENE]),
+        int64_at(words[at.GROUPS]),
+        int32_at(words[at.SLOTS]),
+        int32_at(words[at.ENTRIES]),
+        int64_at(words[at.BEGUN]),
+        int64_at(words[at.NEWEST]),
+        int32_at(words[at.RUN_KEYS]),
+        int32_at(words[at.FIRSTS]),
+        int64_at(words[at.PLACES]),
+        int32_at(words[at.FREE]),
+        words[at.CAPACITY],
+        int32_at(words[at.LISTS]),
+        int64_at(words[at.LIST_SIZES]),
+        int64_at(words[at.VECTOR]),
+        int64_at(words[at.VECTOR_STARTS]),
+        words[at.VECTOR_WORDS],
+        int64_at(words[at.VECTORS]),
+        int64_at(words[at.HASHES]),
+        int32_at(words[at.TABLE]),
+        words[at.TABLE_MASK],
+        int32_at(words[at.FINISHED]),
+        words[at.FINISHED_CAPACITY],
+        int32_at(words[at.PENDING]),
+        int32_at(words[at.PATH]),
+        int32_at(words[at.OUT_ROWS]),
+        int32_at(words[at.OUT_VARIABLES]),
+        words[at.OUT_CAPACITY],
+        int64_at(words[at.OUT_OFFSETS]),
+        words[at.OUT_MATCHES],
+        int64_at(words[at.COUNTS]),
+        int32_at(words[at.CHANGE]),
+        int32_at(words[at.EXPIRED]),
+        int64_at(words[at.REAL_BITS]),
+    )
+
+
+@njit(error_model="numpy")
+def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Rules]:
+    """The machine, the cells of its lists, its conditions, its match buffer, and the rules of negation."""
+    return (
+        machine_at(words),
+        cells_at(words, at.CELLS),
+        code_at(words, at.CODE),
+        buffer_at(words, at.BUFFER),
+        rules_at(words, at.RULES),
+    )
+
+
+@njit(error_model="numpy")
+def allocate(machine: Machine) -> int:
+    """A run from the pool; there must be one."""
+    machine.control[at.FREE_RUNS] -= 1
+    machine.control[at.ALIVE] += 1
+    return machine.free[machine.control[at.FREE_RUNS]]
+
+
+@njit(error_model="numpy")
+def release(machine: Machine, run: int) -> None:
+    """A run back to the pool."""
+    machine.free[machine.control[at.FREE_RUNS]] = run
+    machine.control[at.FREE_RUNS] += 1
+    machine.control[at.ALIVE] -= 1
+
+
+@njit(error_model="numpy")
+def copy_of(machine: Machine, run: int) -> int:
+    """A copy of a run."""
+    copy = allocate(machine)
+    for variable in range(machine.variables):
+        machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
+    machine.entries[copy] = machine.entries[run]
+    machine.begun[copy] = machine.begun[run]
+    machine.newest[copy] = machine.newest[run]
+    machine.run_keys[copy] = machine.run_keys[run]
+    machine.firsts[copy] = machine.firsts[run]
+    return copy
+
+
+@njit(error_model="numpy")
+def start(parts: Any, place: int) -> int:
+    """A new run whose first event is at a place; -1 where the conditions on it alone do not hold."""
+    machine, cells, code, buffer, _ = parts
+    row = machine.rows[place]
+    run = allocate(machine)
+    base = run * machine.stride
+    machine.slots[base] = append(cells, 0, -1, row, row) if machine.kleene[0] else row
+    machine.counts[0] += 1
+    if not group_holds(code, cells, machine.groups[0], machine.slots, base):
+        if machine.kleene[0]:
+            drop_newest(cells)
+        release(machine, run)
+        return -1
+    machine.counts[1] += 1
+    now = machine.instants[place]
+    machine.entries[run] = select(buffer, row, 0, -1, now, now)
+    machine.begun[run] = now
+    machine.firsts[run] = place
+    machine.places[run] = place
+    machine.run_keys[run] = machine.keys[place] if machine.options & at.AGREEING else 0
+    machine.newest[run] = machine.times[place] if machine.options & at.STRICT else 0
+    machine.change[row] += 1
+    machine.control[at.STARTED] += 1
+    return run
+
+
+@njit(error_model="numpy")
+def agrees(machine: Machine, run: int, place: int) -> bool:
+    """Whether the event at a place agrees with those of a run where the order of events does not say so."""
+    if not machine.options & at.AGREEING:
+        return True
+    key = machine.run_keys[run]
+    return key >= 0 and key == machine.keys[place]
+
+
+@njit(error_model="numpy")
+def begin(parts: Any, run: int, variable: int, place: int) -> int:
+    """The begin edge: a copy of the run that has left its state with the event, or -1."""
+    machine, cells, code, buffer, _ = parts
+    if machine.options & at.STRICT and machine.times[place] <= machine.newest[run]:
+        return -1
+    row = machine.rows[place]
+    machine.counts[2 * variable] += 1
+    left = machine.groups[3 * variable - 1]  # what is bound only now that the variable before is left
+    if left >= 0 and not group_holds(code, cells, left, machine.slots, run * machine.stride):
+        return -1
+    copy = copy_of(machine, run)
+    base = copy * machine.stride
+    if machine.kleene[variable]:
+        machine.slots[base + variable] = append(cells, variable, -1, row, row)
+    else:
+        machine.slots[base + variable] = row
+    if not group_holds(code, cells, machine.groups[3 * variable], machine.slots, base):
+        if machine.kleene[variable]:
+            drop_newest(cells)
+        release(machine, copy)
+        return -1
+    machine.counts[2 * variable + 1] += 1
+    _selected(machine, buffer, copy, variable, place, row)
+    machine.change[row] += 1
+    return copy
+
+
+@njit(error_model="numpy")
+def take(parts: Any, run: int, variable: int, place: int) -> bool:
+    """The take edge: the run with the event added to its list, if it may be."""
+    machine, cells, code, buffer, _ = parts
+    row = machine.rows[place]
+    base = run * machine.stride
+    machine.counts[2 * variable] += 1
+    before = machine.slots[base + variable]
+    machine.slots[base + variable] = append(cells, variable, before, row, row)
+    if not group_holds(code, cells, machine.groups[3 * variable + 1], machine.slots, base):
+        machine.slots[base + variable] = before
+        drop_newest(cells)
+        return False
+    machine.counts[2 * variable + 1] += 1
+    _selected(machine, buffer, run, variable, place, row)
+    return True
+
+
+@njit(error_model="numpy")
+def _selected(machine: Machine, buffer: Buffer, run: int, variable: int, place: int, row: int) -> None:
+    machine.entries[run] = select(
+        buffer, row, variable, machine.entries[run], machine.instants[place], machine.begun[run]
+    )
+    machine.places[run] = place
+    if machine.options & at.STRICT:
+        machine.newest[run] = machine.times[place]
+
+
+@njit(error_model="numpy")
+def finish(parts: Any, run: int) -> None:
+    """Note the matches of a run that has bound all variables, if what is bound at the end holds."""
+    machine, cells, code, _, rules = parts
+    left = machine.groups[3 * machine.variables - 1]
+    if left >= 0 and not group_holds(code, cells, left, machine.slots, run * machine.stride):
+        return
+    if machine.options & at.NEGATION:
+        first, last = machine.rows[machine.firsts[run]], machine.rows[machine.places[run]]
+        if rejected(rules, code, cells, machine.slots, run * machine.stride, first, last):
+            return
+    number = machine.control[at.FINISHED_RUNS]
+    machine.finished[number] = machine.entries[run]
+    machine.control[at.FINISHED_RUNS] = number + 1
+
+
+@njit(error_model="numpy")
+def end(machine: Machine, run: int, row: int) -> None:
+    """A run that ends with the event of a row."""
+    machine.change[row] -= 1
+    release(machine, run)
+
+
+@njit(error_model="numpy")
+def expire(machine: Machine, run: int) -> None:
+    """A run whose window, or whose partition, has ended."""
+    machine.expired[machine.firsts[run]] += 1
+    release(machine, run)

@@ -1,0 +1,177 @@
+"""The memory of the automaton's kernels: the pool of runs, the match buffer, and room for finished matches.
+
+All of it is made once for a clause and grows between two calls of a kernel; what runs and pruned entries give back is
+used again (SIGMOD'08 section 5.3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.nfab import words as at
+
+LINK_WORDS, INSTANT_WORDS = 5, 3
+"""As in `buffer.py`, which is not imported here: it needs a compiler."""
+ELEMENTS_AT_ONCE = 1 << 19
+"""Elements of matches written before they are handed on."""
+MOST = 1 << 30
+"""Runs or entries of one window beyond which nobody waits for an answer."""
+
+
+class MatchBuffer:
+    """The ring of the shared match buffer; its size is a power of two."""
+
+    def __init__(self, size: int = 1 << 12) -> None:
+        self.size = size
+        self.ends = np.zeros(2, np.int64)
+        self.links = np.zeros(size * LINK_WORDS, np.int32)
+        self.instants = np.zeros(size * INSTANT_WORDS, np.int64)
+
+    def grow(self) -> None:
+        """Double the ring; its words change."""
+        if 2 * self.size > MOST:
+            raise MemoryError(f"the runs of a window hold more than {self.size:,} entries: shorten the window")
+        numbers = np.arange(self.ends[0], self.ends[1])
+        old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
+        self.links = _moved(self.links, self.size, LINK_WORDS, old, new)
+        self.instants = _moved(self.instants, self.size, INSTANT_WORDS, old, new)
+        self.size *= 2
+
+    def words(self) -> list[int]:
+        """For `buffer.buffer_at`."""
+        return [address(self.ends), address(self.links), address(self.instants), self.size - 1]
+
+
+class RunPool:
+    """The runs of a clause, and the lists of those in each state.
+
+    Parameters
+    ----------
+    variables, stride, vector_words
+        Positive variables, slots of a run, and values of its vector that are compared.
+    control
+        The kernel's control words, in which the free runs are counted.
+    """
+
+    def __init__(self, variables: int, stride: int, vector_words: int, control: Array) -> None:
+        self.variables, self.stride, self.vector_words = variables, stride, max(vector_words, 1)
+        self.control = control
+        self.capacity = 1 << 8
+        self.list_sizes = np.full(2 * variables, -1, np.int64)
+        self.list_sizes[:variables] = 0
+        self.slots = np.zeros(self.capacity * stride, np.int32)
+        self.entries, self.run_keys, self.firsts = (np.zeros(self.capacity, np.int32) for _ in range(3))
+        self.begun, self.newest, self.places, self.hashes = (np.zeros(self.capacity, np.int64) for _ in range(4))
+        self.vectors = np.zeros(self.capacity * self.vector_words, np.int64)
+        self.lists = np.zeros(self.capacity * variables, np.int32)
+        self.free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
+        self.table = np.zeros(4 * self.capacity, np.int32)
+        control[at.FREE_RUNS] = self.capacity
+
+    def grow(self) -> None:
+        """Double the pool; its words change."""
+        if 2 * self.capacity > MOST:
+            raise MemoryError(f"more than {self.capacity:,} runs live at a time: shorten the window")
+        old = self.capacity
+        self.capacity *= 2
+        for name in ("entries", "run_keys", "firsts", "begun", "newest", "places", "hashes"):
+            setattr(self, name, _longer(getattr(self, name), self.capacity))
+        self.slots = _longer(self.slots, self.capacity * self.stride)
+        self.vectors = _longer(self.vectors, self.capacity * self.vector_words)
+        lists = np.zeros((self.variables, self.capacity), np.int32)
+        lists[:, :old] = self.lists.reshape(self.variables, old)
+        self.lists = lists.reshape(-1)
+        number = int(self.control[at.FREE_RUNS])
+        free = np.zeros(self.capacity, np.int32)
+        free[: self.capacity - old] = np.arange(old, self.capacity)[::-1]
+        free[self.capacity - old : self.capacity - old + number] = self.free[:number]
+        self.free = free
+        self.control[at.FREE_RUNS] = self.capacity - old + number
+        self.table = np.zeros(4 * self.capacity, np.int32)
+
+    def set_words(self, words: Array) -> None:
+        """Write the addresses."""
+        words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
+        for place, array in (
+            (at.SLOTS, self.slots),
+            (at.ENTRIES, self.entries),
+            (at.BEGUN, self.begun),
+            (at.NEWEST, self.newest),
+            (at.RUN_KEYS, self.run_keys),
+            (at.FIRSTS, self.firsts),
+            (at.PLACES, self.places),
+            (at.FREE, self.free),
+            (at.LISTS, self.lists),
+            (at.LIST_SIZES, self.list_sizes),
+            (at.VECTORS, self.vectors),
+            (at.HASHES, self.hashes),
+            (at.TABLE, self.table),
+        ):
+            words[place] = address(array)
+
+
+class FinishedMatches:
+    """Room for the runs that an event finishes, for the way back through the buffer, and for written matches."""
+
+    def __init__(self, control: Array) -> None:
+        self.control = control
+        self.finished = np.zeros(1 << 9, np.int32)
+        self.elements = ELEMENTS_AT_ONCE
+        self._make_room()
+        self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
+        self.pending = self.path = np.zeros(0, np.int32)
+
+    def _make_room(self) -> None:
+        self.rows = np.zeros(self.elements, np.int32)
+        self.variables = np.zeros(self.elements, np.int32)
+
+    def set_words(self, words: Array, entries: int) -> None:
+        """Write the addresses; the way back passes at most so many entries of the buffer."""
+        if len(self.path) < 2 * entries + 4:
+            self.pending, self.path = (_longer(old, 2 * entries + 4) for old in (self.pending, self.path))
+        words[at.FINISHED_CAPACITY], words[at.OUT_CAPACITY] = len(self.finished), self.elements
+        words[at.OUT_MATCHES] = len(self.offsets) - 2
+        for place, array in (
+            (at.FINISHED, self.finished),
+            (at.PENDING, self.pending),
+            (at.PATH, self.path),
+            (at.OUT_ROWS, self.rows),
+            (at.OUT_VARIABLES, self.variables),
+            (at.OUT_OFFSETS, self.offsets),
+        ):
+            words[place] = address(array)
+
+    def grow_finished(self) -> None:
+        """More room for finished runs."""
+        self.finished = _longer(self.finished, 2 * len(self.finished))
+
+    def drain(self) -> tuple[Array, Array, Array]:
+        """Offsets, rows and variables of the written matches, and room for new ones.
+
+        If not even one match was written, there was too little room for it, and there is more then.
+        """
+        matches, written = int(self.control[at.MATCHES]), int(self.control[at.WRITTEN])
+        found = self.offsets[: matches + 1].copy(), self.rows[:written].copy(), self.variables[:written].copy()
+        if not matches:
+            self.elements *= 2
+            self._make_room()
+        self.control[at.MATCHES] = self.control[at.WRITTEN] = 0
+        return found
+
+
+def address(array: Array) -> int:
+    """Where an array begins."""
+    return int(array.ctypes.data)
+
+
+def _longer(values: Array, size: int) -> Array:
+    longer = np.zeros(size, values.dtype)
+    longer[: len(values)] = values
+    return longer
+
+
+def _moved(values: Array, size: int, words: int, old: Array, new: Array) -> Array:
+    moved = np.zeros((2 * size, words), values.dtype)
+    moved[new] = values.reshape(size, words)[old]
+    return moved.reshape(-1)

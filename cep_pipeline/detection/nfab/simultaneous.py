@@ -1,0 +1,229 @@
+"""The basic algorithm (SIGMOD'08 section 5.2.1): all runs of a partition at once, event by event.
+
+Runs stand in lists by the variable that they bound last. An event is shown to the lists from the last state to the
+first, so that no run sees it twice; a list whose variable and next variable it does not fit is passed over where events
+may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any
+
+from numba import carray, njit
+
+from cep_pipeline.detection.instances.cells import Cells
+from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
+from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.buffer import forget_all, prune, retrieve, room
+from cep_pipeline.detection.nfab.machine import (
+    Machine,
+    agrees,
+    begin,
+    copy_of,
+    end,
+    expire,
+    finish,
+    parts_at,
+    release,
+    start,
+    take,
+)
+from cep_pipeline.detection.nfab.merging import merge_state
+
+
+def advance_all(words_at: Any, number: int) -> int:
+    """Read events until the end, or until room is wanted; the code says which."""
+    words = carray(words_at, (number,))
+    parts = parts_at(words)
+    machine, cells, _, buffer, _ = parts
+    control = machine.control
+    while True:
+        if not write_finished(parts):
+            return at.OUTPUT_FULL
+        place = control[at.PLACE]
+        if control[at.ALIVE] > 0 and (place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row):
+            drop_all(machine)
+        if control[at.ALIVE] == 0:
+            if control[at.NEXT_START] >= machine.number_of_starts:
+                return at.DONE
+            place = machine.starts[control[at.NEXT_START]]
+            control[at.PLACE] = place
+            control[at.GROUP_END] = machine.ends[place]
+            forget_all(buffer)
+            cells.ends[0] = cells.ends[1]
+        wanted = wanted_room(parts, 2 * control[at.ALIVE] + 2, machine.instants[place] - machine.width)
+        if wanted != at.DONE:
+            return wanted
+        read(parts, place)
+        control[at.PLACE] = place + 1
+
+
+@njit(error_model="numpy")
+def wanted_room(parts: Any, most: int, earliest: int) -> int:
+    """What there is too little room of to make so many runs, their cells, entries and junctions; DONE: of nothing."""
+    machine, cells, _, buffer, _ = parts
+    if machine.control[at.FREE_RUNS] < most:
+        return at.RUNS_FULL
+    if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
+        return at.FINISHED_FULL
+    if room(buffer) < 2 * most:
+        prune(buffer, earliest)
+        if room(buffer) < 2 * most:
+            return at.BUFFER_FULL
+    if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
+        prune_cells(machine, cells, earliest)
+        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
+            return at.CELLS_FULL
+    return at.DONE
+
+
+@njit(error_model="numpy")
+def prune_cells(machine: Machine, cells: Cells, earliest: int) -> None:
+    """Let go of the cells of events before an instant."""
+    head, tail = cells.ends[0], cells.ends[1]
+    while head < tail:
+        row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
+        if machine.instants_of_rows[row] >= earliest:
+            break
+        head += 1
+    cells.ends[0] = head
+
+
+@njit(error_model="numpy")
+def write_finished(parts: Any) -> bool:
+    """Write the matches of the finished runs; False where the output is full before all are written."""
+    machine, _, _, buffer, _ = parts
+    control = machine.control
+    while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
+        if control[at.TOP] == 0:
+            machine.pending[0] = machine.finished[control[at.WRITTEN_RUNS]]
+            machine.pending[1] = 0
+            control[at.TOP] = 1
+            control[at.WRITTEN_RUNS] += 1
+        top, written, matches = retrieve(
+            buffer,
+            machine.instants[control[at.PLACE] - 1] - machine.width,
+            machine.pending,
+            control[at.TOP],
+            machine.path,
+            machine.out_rows,
+            machine.out_variables,
+            machine.out_capacity,
+            control[at.WRITTEN],
+            machine.out_offsets,
+            control[at.MATCHES],
+            machine.out_matches,
+        )
+        control[at.TOP] = top
+        control[at.WRITTEN] = written
+        control[at.MATCHES] = matches
+        if top > 0:
+            return False
+    control[at.WRITTEN_RUNS] = 0
+    control[at.FINISHED_RUNS] = 0
+    return True
+
+
+@njit(error_model="numpy")
+def drop_all(machine: Machine) -> None:
+    """End all runs: their partition, or what there is to read, has ended."""
+    for variable in range(machine.variables):
+        for index in range(machine.list_sizes[variable]):
+            expire(machine, machine.lists[variable * machine.capacity + index])
+        machine.list_sizes[variable] = 0
+
+
+@njit(error_model="numpy")
+def read(parts: Any, place: int) -> None:
+    """Show an event to all runs, and start one with it."""
+    machine = parts[0]
+    control, size = machine.control, machine.size
+    last = machine.variables - 1
+    for variable in range(last, -1, -1):
+        if machine.list_sizes[variable] == 0:
+            continue
+        takes = machine.kleene[variable] and machine.fits[variable * size + place] != 0
+        begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
+        if takes or begins or machine.options & at.CONTIGUOUS:
+            _show(parts, variable, place, takes, begins)
+    if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
+        control[at.NEXT_START] += 1
+        run = start(parts, place)
+        if run >= 0:
+            _arrive(parts, run, 0, place)
+    if machine.options & at.MERGING:
+        for variable in range(machine.variables):
+            if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
+                merge_state(parts, variable, place)
+
+
+@njit(error_model="numpy")
+def _show(parts: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
+    """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
+    machine = parts[0]
+    lists = variable * machine.capacity
+    number = machine.list_sizes[variable]
+    earliest = machine.instants[place] - machine.width
+    row = machine.rows[place]
+    any_match = machine.options & at.ANY_MATCH != 0
+    contiguous = machine.options & at.CONTIGUOUS != 0
+    stays_behind = machine.kleene[variable] or any_match
+    made = 0
+    kept = 0
+    machine.control[at.READ] += number
+    for index in range(number):
+        run = machine.lists[lists + index]
+        if machine.begun[run] < earliest:
+            expire(machine, run)
+            continue
+        agreeing = agrees(machine, run, place)
+        left = False
+        if begins and agreeing:
+            copy = begin(parts, run, variable + 1, place)
+            if copy >= 0:
+                left = True
+                _arrive(parts, copy, variable + 1, place)
+        bound = False
+        if takes and agreeing:
+            if any_match:
+                copy = copy_of(machine, run)
+                if take(parts, copy, variable, place):
+                    machine.change[row] += 1
+                    machine.list_sizes[machine.variables + variable] = place
+                    if variable == machine.variables - 1:
+                        finish(parts, copy)
+                    machine.lists[lists + number + made] = copy
+                    made += 1
+                else:
+                    release(machine, copy)
+            else:
+                bound = take(parts, run, variable, place)
+                if bound:
+                    machine.list_sizes[machine.variables + variable] = place
+                    if variable == machine.variables - 1:
+                        finish(parts, run)
+        if bound or (not contiguous and (stays_behind or not left)):
+            machine.lists[lists + kept] = run
+            kept += 1
+        else:
+            end(machine, run, row)
+    for index in range(made):
+        machine.lists[lists + kept + index] = machine.lists[lists + number + index]
+    machine.list_sizes[variable] = kept + made
+
+
+@njit(error_model="numpy")
+def _arrive(parts: Any, run: int, variable: int, place: int) -> None:
+    """A run has begun a variable: it joins the list of that state, or is finished."""
+    machine = parts[0]
+    if variable == machine.variables - 1:
+        finish(parts, run)
+        if not machine.kleene[variable]:
+            end(machine, run, machine.rows[place])
+            return
+    size = machine.list_sizes[variable]
+    machine.lists[variable * machine.capacity + size] = run
+    machine.list_sizes[variable] = size + 1
+    machine.list_sizes[machine.variables + variable] = place

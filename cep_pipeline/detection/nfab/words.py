@@ -1,0 +1,145 @@
+"""Where the kernels of the automaton find what they work on: the places of addresses and numbers in their words."""
+
+from __future__ import annotations
+
+(
+    CONTROL,
+    VARIABLES,
+    STRIDE,
+    OPTIONS,
+    WIDTH,
+    SIZE,
+    END_ROW,
+    STARTS,
+    NUMBER_OF_STARTS,
+    ROWS,
+    TIMES,
+    INSTANTS,
+    INSTANTS_OF_ROWS,
+    KEYS,
+    FITS,
+    ENDS,
+    KLEENE,
+    GROUPS,
+    SLOTS,
+    ENTRIES,
+    BEGUN,
+    NEWEST,
+    RUN_KEYS,
+    FIRSTS,
+    PLACES,
+    FREE,
+    CAPACITY,
+    LISTS,
+    LIST_SIZES,
+    VECTOR,
+    VECTOR_STARTS,
+    VECTOR_WORDS,
+    VECTORS,
+    HASHES,
+    TABLE,
+    TABLE_MASK,
+    FINISHED,
+    FINISHED_CAPACITY,
+    PENDING,
+    PATH,
+    OUT_ROWS,
+    OUT_VARIABLES,
+    OUT_CAPACITY,
+    OUT_OFFSETS,
+    OUT_MATCHES,
+    COUNTS,
+    CHANGE,
+    EXPIRED,
+    REAL_BITS,
+) = range(49)
+"""Of the machine.
+
+CONTROL
+    int64: the places below.
+VARIABLES, STRIDE, OPTIONS, WIDTH
+    Number of variables of the chain and of slots of a run, the flags below, and the most by which instants differ.
+SIZE, END_ROW
+    Number of places of the sequence that runs read, and the row before which they end.
+STARTS, NUMBER_OF_STARTS
+    int32, ascending: the places of the events that can begin the pattern.
+ROWS, TIMES, INSTANTS, KEYS
+    Of each place its row, timestamp, instant (timestamp or position) and the code of what events agree on; times and
+    keys only where the options ask for them.
+INSTANTS_OF_ROWS
+    int64: the instants by row.
+FITS
+    uint8 [variables, places]: whether an event has the type of a variable and passes the conditions on it alone.
+ENDS
+    int64: the end of each place's group.
+KLEENE
+    uint8: whether a variable is a Kleene variable.
+GROUPS
+    int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
+SLOTS, ENTRIES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES
+    The pool of runs: what each variable binds, the newest entry of the buffer, the instant of the first event, the
+    timestamp of the newest, the code that events agree on, the place of the first event, and the place of the newest
+    (-1 once the value vector has been computed with it).
+FREE, CAPACITY
+    int32: the runs that are free; how many runs the pool has.
+LISTS, LIST_SIZES
+    int32 [variables, capacity]: the runs in the state of each variable; how many there are, then the place at which
+    each list changed last.
+VECTOR, VECTOR_STARTS, VECTOR_WORDS
+    The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each, where
+    those of each variable begin, and the most that one has.
+VECTORS, HASHES, TABLE, TABLE_MASK
+    The value vectors of the runs, their hashes, and a table of runs by hash.
+FINISHED, FINISHED_CAPACITY
+    int32: the entries that finished matches end with.
+PENDING, PATH
+    int32 pairs for the way back through the buffer.
+OUT_ROWS, OUT_VARIABLES, OUT_CAPACITY, OUT_OFFSETS, OUT_MATCHES
+    The matches that are written: elements, room for so many, where each match ends, and room for so many.
+COUNTS
+    int64 [variables, 2]: candidates and passes.
+CHANGE, EXPIRED
+    int32: by row, how many more runs live behind it; by the place of their first event, the runs that expired.
+REAL_BITS
+    The float64 words of the cells, as int64.
+"""
+CELLS = 49
+CODE = CELLS + 9
+BUFFER = CODE + 11
+RULES = BUFFER + 4
+NUMBER = RULES + 15
+"""Where the words of the lists' cells, of the conditions, of the match buffer and of negation begin, and how
+many there are."""
+
+CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION = 1, 2, 4, 8, 16, 32
+"""Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
+merged, and finished matches may be rejected."""
+
+(
+    NEXT_START,
+    PLACE,
+    GROUP_END,
+    FREE_RUNS,
+    ALIVE,
+    FINISHED_RUNS,
+    WRITTEN_RUNS,
+    TOP,
+    WRITTEN,
+    MATCHES,
+    STARTED,
+    MERGED,
+    READ,
+    READ_AGAIN,
+    CONTROL_WORDS,
+) = range(15)
+"""Of CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
+finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
+then the runs started and merged, and the events read by runs and read again by runs that were postponed."""
+
+DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL = range(6)
+"""Why a kernel returns."""
+
+VALUE_WORDS = 4
+VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WHOLE_OF_CELL, REAL_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(7)
+"""A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and
+whether the slot is a cell."""
