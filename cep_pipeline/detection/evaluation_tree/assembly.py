@@ -114,18 +114,28 @@ class Assembly:
 
     @cached_property
     def rejecting_at(self) -> tuple[int, ...]:
-        """For each negated variable its node: the lowest that has all that an event must be compared with."""
+        """For each negated variable its node (JQPG section 5.3): the lowest that has all it is compared with."""
         return tuple(
             self.lowest(self._compared_with(variable)) if self.rejects_early(variable) else self.root
             for variable in self.clause.negated
         )
 
     def _compared_with(self, negated: Variable) -> set[int]:
-        names = {v.name for v in (*self.clause.predecessors(negated.name), *self.clause.successors(negated.name))}
+        names = {*self.latest_before(negated), *self.earliest_behind(negated)}
         for conjunct in self.clause.conjuncts:
             if negated.name in conjunct.variables:
                 names |= conjunct.variables - {negated.name}
         return {self.numbers[name] for name in names} | set(self.excluded_by(negated))
+
+    def latest_before(self, negated: Variable) -> list[str]:
+        """The positive variables directly before a negated one: what is after these is after all that are before it."""
+        before = [variable.name for variable in self.clause.predecessors(negated.name)]
+        return [one for one in before if not any((one, other) in self.clause.precedence for other in before)]
+
+    def earliest_behind(self, negated: Variable) -> list[str]:
+        """The positive variables directly behind a negated one."""
+        behind = [variable.name for variable in self.clause.successors(negated.name)]
+        return [one for one in behind if not any((other, one) in self.clause.precedence for other in behind)]
 
     def excluded_by(self, negated: Variable) -> tuple[int, ...]:
         """The positive variables that may bind the very event that would reject."""
@@ -168,8 +178,8 @@ class Assembly:
             self._ascent(node, variable) if variable in self.members[node] else ()
             for node, variable in product(nodes, range(len(positive)))
         )
-        writer.put_lists([self.numbers[v.name] for v in clause.predecessors(n.name)] for n in negated)
-        writer.put_lists([self.numbers[v.name] for v in clause.successors(n.name)] for n in negated)
+        writer.put_lists([self.numbers[name] for name in self.latest_before(n)] for n in negated)
+        writer.put_lists([self.numbers[name] for name in self.earliest_behind(n)] for n in negated)
         writer.put_lists(map(self.excluded_by, negated))
         writer.put(self.pattern.ties is Ties.ANY or not clause.successors(n.name) for n in negated)
         writer.put(self.groups(program))
