@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.mechanism import Counters, Orders, Owned, orders_only
+from cep_pipeline.detection.mechanism import Counters, Orders, Owned
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Strategy
@@ -44,4 +44,4 @@ def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned,
     from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 
     refuse_unsupported(pattern)
-    yield from find_lazily(pattern, orders_only(MECHANISM, pattern, orders), events, owned, counters)
+    yield from find_lazily(MECHANISM, pattern, orders, events, owned, counters)

@@ -39,4 +39,4 @@ def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned,
     from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 
     refuse_unsupported(pattern)
-    yield from find_lazily(pattern, [None] * len(orders), events, owned, counters)
+    yield from find_lazily(MECHANISM, pattern, None, events, owned, counters)

@@ -326,11 +326,12 @@ def _test_holds(code: Code, cells: Cells, at: int) -> bool:
         return compare_wholes(comparator, code.whole_stack[0], code.whole_stack[1])
     if kind == COMPARE_WHOLE_REAL:
         return not code.unknown[0] and compare_whole_real(comparator, code.whole_stack[0], code.real_stack[1])
-    return not code.unknown[1] and compare_whole_real(_mirror(comparator), code.whole_stack[1], code.real_stack[0])
+    return not code.unknown[1] and compare_whole_real(mirrored(comparator), code.whole_stack[1], code.real_stack[0])
 
 
 @njit(error_model="numpy")
-def _mirror(comparator: int) -> int:
+def mirrored(comparator: int) -> int:
+    """The comparator of the sides exchanged."""
     if comparator == LESS:
         return GREATER
     if comparator == LESS_EQUAL:

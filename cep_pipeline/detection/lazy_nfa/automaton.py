@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.detection.instances.cells import Cells
+from cep_pipeline.detection.instances.finished import found_at
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row
 from cep_pipeline.detection.lazy_nfa import codes as c
@@ -38,12 +39,12 @@ class Automaton(NamedTuple):
         list of the variable may get longer; -1 for none.
     entries, entry_slots
         The stored instances.
-    ending
-        How many of the stored instances end at each row.
+    changes
+        int32: how many instances are stored at each row, less those that take no event from it on.
     frames, slots
         The searches of the input buffer within each other, and the instance that is at hand.
-    match_rows, match_variables, match_offsets
-        The matches: one column each, or elements with their variables.
+    found
+        Where matches are put.
     """
 
     registers: Any
@@ -61,17 +62,15 @@ class Automaton(NamedTuple):
     lists: Any
     entries: Any
     entry_slots: Any
-    ending: Any
+    changes: Any
     frames: Any
     slots: Any
-    match_rows: Any
-    match_variables: Any
-    match_offsets: Any
+    found: Any
 
 
 @njit(error_model="numpy")
 def automaton_at(words: Any, at: int) -> Automaton:
-    """The automaton whose arrays' addresses begin at `words[at]`."""
+    """The automaton whose arrays' addresses begin at `words[at]`; those of the buffer of matches follow them."""
     return Automaton(
         int64_at(words[at]),
         int32_at(words[at + 1]),
@@ -91,9 +90,7 @@ def automaton_at(words: Any, at: int) -> Automaton:
         int32_at(words[at + 15]),
         int64_at(words[at + 16]),
         int32_at(words[at + 17]),
-        int32_at(words[at + 18]),
-        int32_at(words[at + 19]),
-        int64_at(words[at + 20]),
+        found_at(words, at + c.AUTOMATON_WORDS),
     )
 
 
@@ -161,16 +158,12 @@ def forget_events(a: Automaton, rules: Rules, row: int, key: int) -> None:
         a.heads[at] = head
         if not r[c.EVEN_WINDOW]:
             a.amounts[variable] -= head - before
-            if r[c.BUFFERED_SET] >> variable & 1:
-                r[c.STORED] -= head - before
-    if r[c.EVEN_WINDOW]:
+    if r[c.EVEN_WINDOW] and r[c.ADAPTIVE]:
         oldest = r[c.OLDEST]
         while a.rows[oldest] < floor:
             fits = a.fits[oldest]
             for variable in range(r[c.VARIABLES]):
                 a.amounts[variable] -= fits >> variable & 1
-            if fits & r[c.BUFFERED_SET]:
-                r[c.STORED] -= 1
             oldest += 1
         r[c.OLDEST] = oldest
 
@@ -179,14 +172,10 @@ def forget_events(a: Automaton, rules: Rules, row: int, key: int) -> None:
 def store_event(a: Automaton, fits: int, key: int) -> None:
     """Put the event that has been dealt with into the input buffer of all variables that it fits."""
     r = a.registers
-    buffered = 0
     for variable in range(r[c.VARIABLES]):
         if fits >> variable & 1:
             a.tails[variable * r[c.KEYS] + key] += 1
             a.amounts[variable] += 1
-            buffered += r[c.BUFFERED_SET] >> variable & 1
-    r[c.STORED] += min(buffered, 1) if r[c.EVEN_WINDOW] else buffered
-    r[c.PEAK_STORED] = max(r[c.PEAK_STORED], r[c.STORED])
 
 
 @njit(error_model="numpy")
@@ -241,7 +230,8 @@ def store_instance(a: Automaton, place: int, state: int, first: int, last: int, 
     slots = entry * r[c.VARIABLES]
     for slot in range(r[c.VARIABLES]):
         a.entry_slots[slots + slot] = a.slots[slot]
-    a.ending[until] += 1
+    a.changes[r[c.ROW]] += 1
+    a.changes[until] -= 1
     r[c.LIVE] += 1
     counts = state * c.COUNT_WORDS
     a.counts[counts + c.C_HELD] += 1
@@ -291,6 +281,9 @@ def give_up(a: Automaton) -> None:
     for place in range(2 * r[c.VARIABLES] * r[c.KEYS]):
         while a.lists[place] >= 0:
             entry = a.lists[place]
-            a.ending[a.entries[entry * c.ENTRY_WORDS + c.E_UNTIL]] -= 1
+            until = a.entries[entry * c.ENTRY_WORDS + c.E_UNTIL]
+            if until > r[c.ROW]:
+                a.changes[until] += 1
+                a.changes[r[c.ROW]] -= 1
             drop_instance(a, place, -1, entry)
     r[c.LIVE] = 0

@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.finality import finality_of
-from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.finality import Finality
+from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.lazy_nfa.run import LazyRun
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanism import Counters, Orders, Owned
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 
 
 def find_lazily(
-    pattern: Pattern, orders: Sequence[Sequence[str] | None], events: PreparedEvents, owned: Owned, counters: Counters
+    mechanism: str, pattern: Pattern, orders: Orders | None, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
     """The owned matches of a pattern; see `Mechanism.find`.
 
     Parameters
     ----------
     orders
-        For each clause its evaluation order, or None for one that the automaton finds by its counters.
+        For each clause its evaluation order; None for orders that the automata find by their counters.
     """
-    planned = list(zip(pattern.clauses, orders, strict=True))
-    for clause, order in planned:
-        finality = finality_of(pattern, clause)
-        run = LazyRun(pattern, clause, order, events, owned)
-        # Bindings that are final earlier by another clause belong to the slice of that point.
-        earlier = [
-            LazyRun(pattern, other, other_order, events, owned, finality)
-            for other, other_order in planned
-            if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
-        ]
-        yield from without_earlier(run, earlier)
-        run.count(counters)
+    lives, buffered = Lives(len(events)), Lives(len(events))
+
+    def start(clause: Clause, order: Sequence[str], finality: Finality) -> LazyRun:
+        chain = None if orders is None else order
+        return LazyRun(pattern, clause, chain, events, owned, finality, lives, buffered)
+
+    planned = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
+    yield from find_by_clause(mechanism, pattern, planned if orders is None else orders, owned, counters, start)
+    counters.peak_instances = max(counters.peak_instances, lives.peak())
+    counters.events_buffered = max(counters.events_buffered, buffered.peak())

@@ -10,7 +10,7 @@ ARRIVAL, REPLAY, TAKING, WAITING, GROWING = range(5)
 """What is done with an event: it arrives; a new root variable searches the input buffer; and for each variable that the
 event fits, it begins an instance, is taken by those that wait for the variable, and by those with a list of it."""
 
-AUTOMATON_WORDS = 21
+AUTOMATON_WORDS = 18
 """Addresses by which the kernel finds an automaton (`automaton.automaton_at`)."""
 
 ENTRY_WORDS = 6
@@ -44,27 +44,18 @@ RECENT = 4096
 NO_ROW = 2**31 - 1
 """Greater than every row."""
 
-REGISTERS = 48
+REGISTERS = 36
 (
     VARIABLES,
-    WIDTH,
     KEYS,
     PLACES,
-    SIZE,
     KLEENE,
     ALL_BOUND,
     ADAPTIVE,
-    BUFFERED_SET,
     EVEN_WINDOW,
     OUTPUT_FROM,
-    FIXED_WIDTH,
-    MATCH_ROOM,
-    ELEMENT_ROOM,
     POOL_ROOM,
     STACK_ROOM,
-    MATCHES,
-    ELEMENTS,
-    NEEDED,
     DEPTH,
     PLACE,
     PHASE,
@@ -91,9 +82,6 @@ REGISTERS = 48
     SEARCHING,
     PEAK,
     OLDEST,
-    STORED,
-    PEAK_STORED,
-    SWITCHES,
 ) = range(REGISTERS)
-"""The registers: the numbers of a run (of variables, slots, keys, events read, events; sets of variables are bits), the
-room that there is, what has been found, where the kernel is, and what it counts of instances and the input buffer."""
+"""The registers: the numbers of a run (of variables, keys and events read; sets of variables are bits), the room that
+there is, where the kernel is, and what it counts of instances and cells."""

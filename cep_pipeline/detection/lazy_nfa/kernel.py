@@ -13,6 +13,7 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.detection.instances.cells import Cells, cells_at, forget_cells
+from cep_pipeline.detection.instances.found import FOUND_WORDS
 from cep_pipeline.detection.instances.interpreter import Code, code_at
 from cep_pipeline.detection.instances.program import CODE_WORDS
 from cep_pipeline.detection.instances.rules import Rules, rules_at
@@ -38,7 +39,7 @@ def begin_event(a: Automaton, rules: Rules, cells: Cells) -> None:
     row, key = a.rows[place], a.keys[place]
     r[c.ROW], r[c.KEY], r[c.NOW] = row, key, row
     for ended in range(r[c.LIVE_ROW], row + 1):
-        r[c.LIVE] -= a.ending[ended]
+        r[c.LIVE] += a.changes[ended]
     r[c.LIVE_ROW] = row + 1
     forget_events(a, rules, row, key)
     if r[c.KLEENE]:
@@ -72,7 +73,6 @@ def changes_root(a: Automaton, fits: int) -> bool:
     if rare == root or (root >= 0 and own <= 2 * least + 2):
         return False
     r[c.ROOT] = rare
-    r[c.SWITCHES] += 1
     return True
 
 
@@ -169,7 +169,8 @@ def advance(words: Any) -> int:
     Parameters
     ----------
     words
-        The addresses of the automaton's arrays, then the words of the rules, of the program and of the ring of cells.
+        The addresses of the automaton's arrays, then the words of the buffer of matches, of the rules, of the program
+        and of the ring of cells.
 
     Returns
     -------
@@ -177,9 +178,10 @@ def advance(words: Any) -> int:
         One of the first numbers of `codes.py`, but for `GOING_ON`.
     """
     a = automaton_at(words, 0)
-    rules = rules_at(words, c.AUTOMATON_WORDS)
-    code = code_at(words, c.AUTOMATON_WORDS + RULES_WORDS)
-    cells = cells_at(words, c.AUTOMATON_WORDS + RULES_WORDS + CODE_WORDS)
+    at = c.AUTOMATON_WORDS + FOUND_WORDS
+    rules = rules_at(words, at)
+    code = code_at(words, at + RULES_WORDS)
+    cells = cells_at(words, at + RULES_WORDS + CODE_WORDS)
     r = a.registers
     while True:
         if r[c.USED] + 2 > r[c.POOL_ROOM]:

@@ -12,12 +12,12 @@ from numba import njit
 from cep_pipeline.detection.instances.cells import (
     Cells,
     append,
-    cell_before,
     drop_newest,
-    length_of,
-    row_of,
 )
-from cep_pipeline.detection.instances.interpreter import Code, group_holds
+from cep_pipeline.detection.instances.codes import COMPARE_SLOTS, GREATER, ITEM_WORDS, LESS
+from cep_pipeline.detection.instances.finished import add_match
+from cep_pipeline.detection.instances.interpreter import Code, compare, group_holds, mirrored
+from cep_pipeline.detection.instances.pointers import float64_at
 from cep_pipeline.detection.instances.rules import Rules, rejected
 from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.automaton import (
@@ -46,38 +46,10 @@ def put_match(a: Automaton, rules: Rules, code: Code, cells: Cells, state: int, 
     r = a.registers
     if r[c.PHASE] == c.REPLAY or last < r[c.OUTPUT_FROM]:
         return c.GOING_ON
-    matches = r[c.MATCHES]
-    if r[c.FIXED_WIDTH]:
-        if matches >= r[c.MATCH_ROOM]:
-            return suspended(a, c.OUTPUT_FULL, state, first, last)
-        if rules.negations > 0 and rejected(rules, code, cells, a.slots, 0, first, last):
-            return c.GOING_ON
-        for slot in range(r[c.VARIABLES]):
-            a.match_rows[slot * r[c.MATCH_ROOM] + matches] = a.slots[slot]
-        r[c.MATCHES] = matches + 1
-        return c.GOING_ON
-    needed = 0
-    for slot in range(r[c.VARIABLES]):
-        needed += length_of(cells, a.slots[slot]) if rules.kleene[slot] else 1
-    at = r[c.ELEMENTS]
-    if matches >= r[c.MATCH_ROOM] or at + needed > r[c.ELEMENT_ROOM]:
-        r[c.NEEDED] = needed
-        return suspended(a, c.OUTPUT_FULL, state, first, last)
     if rules.negations > 0 and rejected(rules, code, cells, a.slots, 0, first, last):
         return c.GOING_ON
-    for slot in range(r[c.VARIABLES]):
-        cell = a.slots[slot]
-        length = length_of(cells, cell) if rules.kleene[slot] else 1
-        for place in range(at + length - 1, at, -1):
-            a.match_rows[place] = row_of(cells, cell)
-            a.match_variables[place] = slot
-            cell = cell_before(cells, cell)
-        a.match_rows[at] = row_of(cells, cell) if rules.kleene[slot] else cell
-        a.match_variables[at] = slot
-        at += length
-    r[c.ELEMENTS] = at
-    r[c.MATCHES] = matches + 1
-    a.match_offsets[matches + 1] = at
+    if not add_match(a.found, rules, cells, a.slots, 0):
+        return suspended(a, c.OUTPUT_FULL, state, first, last)
     return c.GOING_ON
 
 
@@ -235,6 +207,35 @@ def note_tests(a: Automaton, target: int, tried: int, passed: int) -> None:
 
 
 @njit(error_model="numpy")
+def first_passing(a: Automaton, code: Code, group: int, variable: int, place: int, end: int) -> int:
+    """The first place from `place` on whose event holds the first conjunct of a group, if that compares two columns.
+
+    The side of the bound variable is read once for all events.
+    """
+    items, at = code.items, code.groups[group] * ITEM_WORDS
+    if code.groups[group] == code.groups[group + 1] or items[at] != COMPARE_SLOTS:
+        return place
+    comparator = items[at + 1]
+    own, other, slot = items[at + 2], items[at + 4], items[at + 5]
+    if items[at + 3] != variable:
+        own, other, slot = items[at + 4], items[at + 2], items[at + 3]
+        comparator = mirrored(comparator)
+    column, value = float64_at(own), float64_at(other)[a.slots[slot]]
+    begin = place
+    if comparator == LESS:
+        while place < end and not column[a.buffer[place]] < value:
+            place += 1
+    elif comparator == GREATER:
+        while place < end and not column[a.buffer[place]] > value:
+            place += 1
+    else:
+        while place < end and not compare(comparator, column[a.buffer[place]], value):
+            place += 1
+    code.counts[0] += place - begin
+    return place
+
+
+@njit(error_model="numpy")
 def search(a: Automaton, rules: Rules, code: Code, cells: Cells) -> int:
     """Go on with the newest search of the input buffer until something comes of it, or it ends."""
     r = a.registers
@@ -260,6 +261,12 @@ def search(a: Automaton, rules: Rules, code: Code, cells: Cells) -> int:
     tried, passed = 0, 0
     status = c.GOING_ON
     while place < end:
+        if others == 0 and not listing:
+            passing = first_passing(a, code, group, variable, place, end)
+            tried += passing - place
+            place = passing
+            if place == end:
+                break
         row = a.buffer[place]
         place += 1
         if others != 0 and not is_distinct(a, rules, cells, others, row):

@@ -7,7 +7,7 @@ import numpy as np
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import agreement_codes
 from cep_pipeline.detection.fused.routines import group_rows
-from cep_pipeline.detection.instances import Program
+from cep_pipeline.detection.instances import Program, StreamRules
 
 
 class LazyStream:
@@ -60,6 +60,20 @@ class LazyStream:
         self.keys: Array = np.zeros(len(places), np.int32) if codes is None else codes[places]
         self.buffer: Array = np.concatenate(leaves)
         self.starts: Array = np.concatenate(starts).astype(np.int32)
+
+    def buffered(self, rules: StreamRules, root: int) -> Array:
+        """int32, shape (events + 2,): events that enter the input buffer at each row, less those that leave it there.
+
+        Parameters
+        ----------
+        root
+            The variable whose events are taken when they come, and so are not stored; -1 where there is none.
+        """
+        kept = self.rows if root < 0 else self.rows[(self.fits & ~np.int64(1 << root)) != 0]
+        size = len(rules.events) + 2
+        entering = np.bincount(kept, minlength=size)
+        leaving = np.bincount(rules.ceiling[kept] + 1, minlength=size)
+        return (entering - leaving).astype(np.int32)
 
 
 def _agreement(program: Program, begin: int, end: int) -> tuple[Array | None, int]:
