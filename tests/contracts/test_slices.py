@@ -13,13 +13,23 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import look_back_us
-from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.extent import counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
+from cep_pipeline.patterns import Pattern
 from tests.contracts.mechanisms import bindings, drawn, match_ids, parsed, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+
+
+def first_row_read(pattern: Pattern, stream_rows: list[Row], start_us: int) -> int:
+    """The first row of the look-back; all rows where positions are counted in partitions."""
+    reach = look_back([pattern])
+    if counts_in_partitions(pattern):
+        return 0
+    by_time = sum(row["timestamp"] < start_us - reach.time_us for row in stream_rows)
+    by_position = max(sum(row["timestamp"] < start_us for row in stream_rows) - reach.positions, 0)
+    return by_time if pattern.window.time_us is not None else by_position
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -31,20 +41,16 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
     Those whose matches wait for events behind them follow in the order in which they are final.
     """
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
-    assume(pattern.window.time_us is not None)
+    # What OUTPUT and CONSUME keep of matches that wait is tested over days (tests/pipeline/test_union_of_days.py).
+    assume(not (has_output_policy(pattern) and waits_for_later_events(pattern)))
     plan = planned(pattern, table, "dp_left_deep", mechanism)
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     found: list[tuple[tuple[str, int], ...]] = []
     ids: list[str] = []
     state: dict[str, Any] = {}
     for start, end in pairwise([None, *points, None]):
-        earliest = None if start is None else start[0] - look_back_us([pattern])
-        read = [
-            row
-            for row in stream_rows
-            if (earliest is None or row["timestamp"] >= earliest)
-            and (end is None or (row["timestamp"], row["seq"]) < end)
-        ]
+        first = 0 if start is None else first_row_read(pattern, stream_rows, start[0])
+        read = [row for row in stream_rows[first:] if end is None or (row["timestamp"], row["seq"]) < end]
         batches: list[pa.RecordBatch] = []
         result = detect_slice(
             [pattern], plan, events_table(read), (start, end), lambda _, batch, to=batches: to.append(batch), mechanism
@@ -54,7 +60,7 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
             policy = KeptMatches(pattern, json.loads(json.dumps(state)))
             batches = [batch.filter(pa.array(policy.keep(candidates_of(batch)))) for batch in batches]
             if end is not None:
-                policy.forget(end[0] - (pattern.window.time_us or 0))
+                policy.forget(end[0] - (pattern.window.time_us or 2**62))
             state = policy.to_json()
         of_slice = [
             tuple((binding["variable"], binding["seq"]) for binding in row)
@@ -64,7 +70,7 @@ def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, st
         found.extend(of_slice)
         ids.extend(match_id for batch in batches for match_id in batch.column("match_id").to_pylist())
     expected, expected_ids = bindings(evaluate([pattern], table)), match_ids(mechanism, pattern, table)
-    if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
+    if waits_for_later_events(pattern):
         assert sorted(found) == sorted(expected)
         assert sorted(ids) == sorted(expected_ids)
     else:

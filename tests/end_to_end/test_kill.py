@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.pipeline.project import DAYS, PIPELINE, ROWS, Project, let_leases_run_out, make_project
+from tests.pipeline.project import DAYS, PATTERNS, PIPELINE, ROWS, Project, let_leases_run_out, make_project
 
 if TYPE_CHECKING:
     from datetime import date
@@ -28,6 +29,11 @@ CHECKOUT = Path(__file__).parents[2]
 Published = dict[tuple[str, "date"], Any]
 """(table, day) -> its rows, in the order in which they are read."""
 
+WAITING = """
+NAME quiet PATTERN SEQ(Tick a, Tick b, ~C n) WITHIN 3 hours OUTPUT NON_OVERLAP;
+NAME count PATTERN SEQ(Tick a, ~C n) WITHIN 3 EVENTS PARTITION BY kind CONSUME MATCHED
+"""
+"""Patterns that hand on from day to day what waits and what is kept."""
 VERSIONS = {
     "old": {day: [*rows, "12:34:56,A,nothing"] for day, rows in ROWS.items()},
     "new": {
@@ -44,6 +50,7 @@ def read(tables: StreamTables) -> Published:
         found["quarantine", day] = tables.read_quarantine(day, day).to_pylist()
         found["matches", day] = tables.read_matches("all", day, day).to_pylist()
         found["statistics", day] = tables.read_statistics("all", day)
+        found["carry state", day] = tables.matches_carry_in("all", day + timedelta(days=1))
     return found
 
 
@@ -63,11 +70,13 @@ class Deliveries:
 def deliveries(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Deliveries:
     made = Deliveries(make_project(tmp_path_factory.mktemp("killed"), spark), {})
     quick_start = "properties: {spark.driver.extraJavaOptions: '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'}"
+    (made.project.folder / "all.sase").write_text(f"{PATTERNS};{WAITING}")
     (made.project.folder / "pipeline.yaml").write_text(PIPELINE.replace("spark: {", f"spark: {{{quick_start}, "))
     for version in VERSIONS:
         made.deliver(version)
         made.project.run(warehouse=version).run_days(DAYS)
         made.undisturbed[version] = read(made.project.tables(version))
+    assert all(made.undisturbed["new"]["carry state", day]["pending"] for day in DAYS)
     for unit, rows in made.undisturbed["old"].items():
         assert rows != made.undisturbed["new"][unit], f"{unit} is the same in both: the test would see no mix"
     return made

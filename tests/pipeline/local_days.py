@@ -44,8 +44,8 @@ class LocalDays:
         The stream and what is detected in it.
     folder
         Where files are written.
-    row_group_size, slices
-        Events of a row group, and slices of a day.
+    row_group_size, slices, mechanism
+        Events of a row group, slices of a day, and what finds the matches (None: the fastest that does).
     """
 
     schema: StreamSchema
@@ -54,6 +54,7 @@ class LocalDays:
     row_group_size: int = 2
     slices: int = 3
     version: str = "v1"
+    mechanism: str | None = None
     days: dict[date, PublishedDay] = field(default_factory=dict)
     files: dict[date, EventsFile] = field(default_factory=dict)
     detected: dict[date, DetectedDay] = field(default_factory=dict)
@@ -83,7 +84,9 @@ class LocalDays:
         stream: Any = SimpleNamespace(name="ticks", schema=SimpleNamespace(timezone="UTC"))
         tables: Any = self
         work = DayWork(stream, tables, settings, day, f"run-{day}", None)  # type: ignore[arg-type]
-        pattern_set = PatternSet("all", Path("all.sase"), self.patterns, self.version, "trivial", "throughput")
+        pattern_set = PatternSet(
+            "all", Path("all.sase"), self.patterns, self.version, "trivial", "throughput", self.mechanism
+        )
         spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         with (
             mock.patch("cep_pipeline.spark.detection.run_tasks", in_order),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
@@ -26,6 +28,16 @@ WINDOWS = st.one_of(
     st.sampled_from(["2 hours", "7 hours", "1 day", "30 hours", "60 hours"]),
 )
 GAPS_HOURS = st.sampled_from([0, 0, 1, 2, 5, 11, 24, 26, 60])
+
+
+def mechanisms_of(pattern: Pattern) -> list[str]:
+    """The mechanisms that run a pattern."""
+    found = []
+    for name in MECHANISMS:
+        with suppress(cep.UnsupportedPattern):
+            choose_mechanisms([pattern], name)
+            found.append(name)
+    return found
 
 
 def runnable(statement: Statement) -> Pattern:
@@ -78,7 +90,7 @@ def random_patterns(draw: st.DrawFn) -> Pattern:
     )
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=60)
 @given(data=st.data(), stream_rows=rows(max_size=10), pattern=st.one_of(waiting_patterns(), random_patterns()))
 def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], pattern: Pattern) -> None:
     gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))
@@ -86,7 +98,12 @@ def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list
     empty = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder:
         days = LocalDays(
-            stream_schema(), (pattern,), Path(folder), data.draw(st.integers(1, 3)), data.draw(st.integers(1, 6))
+            stream_schema(),
+            (pattern,),
+            Path(folder),
+            row_group_size=data.draw(st.integers(1, 3)),
+            slices=data.draw(st.integers(1, 6)),
+            mechanism=data.draw(st.sampled_from([None, *mechanisms_of(pattern)])),
         )
         whole = publish_and_detect(days, by_day, empty_days=empty)
         expected = cep.detect([pattern], whole)[pattern.name]["match_id"].to_pylist()
