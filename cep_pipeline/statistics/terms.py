@@ -12,22 +12,20 @@ from functools import cached_property
 from hashlib import sha256
 
 from cep_pipeline.language.formatter import format_condition
-from cep_pipeline.patterns.conditions import AnyOf, Atom, Between, Comparator, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
-    Call,
     Element,
     Expression,
     Length,
-    Negative,
     Reference,
     ValueType,
     walk,
 )
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
+from cep_pipeline.patterns.rewriting import rewritten
 
 FIRST = "x"
 """Variable of a leaf, and of the first event of a pair, in keys."""
@@ -155,36 +153,13 @@ def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
 
 def rename(conjunct: Conjunct, names: Mapping[str, str]) -> Conjunct:
     """The conjunct over other variables, each binding one event."""
-    return Conjunct(tuple(_rename_atom(atom, names) for atom in conjunct.atoms))
 
+    def renamed(node: Expression) -> Expression:
+        if isinstance(node, Reference):
+            return replace(node, variable=names[node.variable], element=Element.ONLY)
+        return node
 
-def _rename_atom(atom: Atom, names: Mapping[str, str]) -> Atom:
-    match atom:
-        case Comparison(_, left, right):
-            return replace(atom, left=_rename_expression(left, names), right=_rename_expression(right, names))
-        case Membership(expression):
-            return replace(atom, expression=_rename_expression(expression, names))
-        case Between(expression, low, high):
-            return replace(
-                atom,
-                expression=_rename_expression(expression, names),
-                low=_rename_expression(low, names),
-                high=_rename_expression(high, names),
-            )
-
-
-def _rename_expression(expression: Expression, names: Mapping[str, str]) -> Expression:
-    match expression:
-        case Reference(variable):
-            return replace(expression, variable=names[variable], element=Element.ONLY)
-        case Negative(operand):
-            return replace(expression, operand=_rename_expression(operand, names))
-        case Arithmetic(_, left, right):
-            return replace(expression, left=_rename_expression(left, names), right=_rename_expression(right, names))
-        case Call(_, arguments):
-            return replace(expression, arguments=tuple(_rename_expression(part, names) for part in arguments))
-        case _:
-            return expression
+    return rewritten(conjunct, renamed)
 
 
 def _mentions_only(conjunct: Conjunct, elements: frozenset[Element]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from functools import partial
 
 import numpy as np
 
@@ -19,15 +19,14 @@ from cep_pipeline.detection.fused.merging import count_before
 from cep_pipeline.detection.fused.routines import gather, group_rows, padded_copy
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
-from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, Reference
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Expression, Reference
+from cep_pipeline.patterns.rewriting import Node, rewritten
 
 ANY_EVENT = "*"
 """The variable's name in the key of what was computed for an event, whatever a pattern calls it."""
 
 CLOCK_LIMIT = 2**61
-
-Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,33 +154,8 @@ def rows_below(events: PreparedEvents, view: View, delta_us: int) -> Array:
 
 def without_name(node: Node, variable: str) -> Node:
     """An expression or condition with `variable` renamed to `ANY_EVENT`: equal ones of two patterns become equal."""
-    renamed: Any = _rename(node, variable)
-    result: Node = renamed
-    return result
+    return rewritten(node, partial(_any_event, variable=variable))
 
 
-def _rename(node: Expression | Atom | Conjunct, variable: str) -> Any:
-    match node:
-        case Conjunct(atoms):
-            return Conjunct(tuple(_rename(atom, variable) for atom in atoms))
-        case Comparison(_, left, right):
-            return replace(node, left=_rename(left, variable), right=_rename(right, variable))
-        case Membership(expression):
-            return replace(node, expression=_rename(expression, variable))
-        case Between(expression, low, high):
-            return replace(
-                node,
-                expression=_rename(expression, variable),
-                low=_rename(low, variable),
-                high=_rename(high, variable),
-            )
-        case Reference(name) if name == variable:
-            return replace(node, variable=ANY_EVENT)
-        case Negative(operand):
-            return replace(node, operand=_rename(operand, variable))
-        case Arithmetic(_, left, right):
-            return replace(node, left=_rename(left, variable), right=_rename(right, variable))
-        case Call(_, arguments):
-            return replace(node, arguments=tuple(_rename(argument, variable) for argument in arguments))
-        case _:
-            return node
+def _any_event(node: Expression, variable: str) -> Expression:
+    return replace(node, variable=ANY_EVENT) if isinstance(node, Reference) and node.variable == variable else node

@@ -14,7 +14,7 @@ import numpy as np
 from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.evaluate import conjunct_holds, expression_values
 from cep_pipeline.detection.kleene.aggregates import length_column, running
-from cep_pipeline.detection.kleene.references import resolved, resolved_atom
+from cep_pipeline.detection.kleene.references import resolved
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -164,8 +164,7 @@ def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, cou
             scope.choose(scope.indexes, name, 1)
         if len(scope.binding) == 0:
             continue
-        resolved = Conjunct(tuple(resolved_atom(atom, scope) for atom in conjunct.atoms))
-        truth = conjunct_holds(resolved, scope, scope.rows)
+        truth = conjunct_holds(resolved(conjunct, scope), scope, scope.rows)
         holds[start + scope.binding[~truth]] = False
     return holds
 

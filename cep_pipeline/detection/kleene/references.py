@@ -5,20 +5,17 @@ Where those rows and columns come from says a scope: complete lists, or what mer
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Membership
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
-    Call,
     Element,
     Expression,
     Length,
-    Negative,
     Reference,
 )
+from cep_pipeline.patterns.rewriting import Node, rewritten
 
 
 class ListScope(Protocol):
@@ -33,24 +30,12 @@ class ListScope(Protocol):
         ...
 
 
-def resolved_atom(atom: Atom, scope: ListScope) -> Atom:
-    """The comparison with plain references only."""
-    match atom:
-        case Comparison(_, left, right):
-            return replace(atom, left=resolved(left, scope), right=resolved(right, scope))
-        case Membership(expression):
-            return replace(atom, expression=resolved(expression, scope))
-        case Between(expression, low, high):
-            return replace(
-                atom,
-                expression=resolved(expression, scope),
-                low=resolved(low, scope),
-                high=resolved(high, scope),
-            )
+def resolved(node: Node, scope: ListScope) -> Node:
+    """The expression or condition with plain references only."""
+    return rewritten(node, partial(_resolved, scope=scope))
 
 
-def resolved(expression: Expression, scope: ListScope) -> Any:
-    """The expression with plain references only."""
+def _resolved(expression: Expression, scope: ListScope) -> Expression:
     match expression:
         case Reference(variable, attribute, element):
             return _reference(expression, variable, attribute, element, scope)
@@ -65,12 +50,6 @@ def resolved(expression: Expression, scope: ListScope) -> Any:
             name = f"{variable}[].LEN"
             scope.summary(name, expression)
             return Reference(name, name, Element.ONLY, expression.type)
-        case Negative(operand):
-            return replace(expression, operand=resolved(operand, scope))
-        case Arithmetic(_, left, right):
-            return replace(expression, left=resolved(left, scope), right=resolved(right, scope))
-        case Call(_, arguments):
-            return replace(expression, arguments=tuple(resolved(argument, scope) for argument in arguments))
         case _:
             return expression
 

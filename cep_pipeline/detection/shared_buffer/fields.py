@@ -9,7 +9,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.evaluate import conjunct_holds, expression_values
-from cep_pipeline.detection.kleene.references import resolved, resolved_atom
+from cep_pipeline.detection.kleene.references import resolved
 from cep_pipeline.detection.shared_buffer.needs import (
     Choice,
     Component,
@@ -197,7 +197,7 @@ class RunScope:
 
     def holds(self, component: Component) -> Array:
         """Whether one of the component's atoms is true, for each run."""
-        atoms = tuple(resolved_atom(atom, self) for atom in component.atoms)
+        atoms = tuple(resolved(atom, self) for atom in component.atoms)
         return conjunct_holds(Conjunct(atoms), self, self.named)
 
     def values(self, expression: Expression) -> Column:

@@ -1,0 +1,50 @@
+"""Expressions and conditions with other references, lengths and aggregates in place of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership
+from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative
+
+Node = TypeVar("Node", bound=Expression | Atom | Conjunct)
+
+
+def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
+    """The node with `leaf(e)` for each expression e in it without operands: references, lengths, aggregates, literals.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from cep_pipeline.patterns import Element, Literal, Negative, Reference, ValueType
+    >>> node = Negative(Reference("a", "x", Element.ONLY, ValueType.INT64))
+    >>> rewritten(node, lambda e: replace(e, variable="b")).operand.variable
+    'b'
+    """
+    result: Node = _rewritten(node, leaf)
+    return result
+
+
+def _rewritten(node: Expression | Atom | Conjunct, leaf: Callable[[Expression], Expression]) -> Any:
+    match node:
+        case Conjunct(atoms):
+            return Conjunct(tuple(_rewritten(atom, leaf) for atom in atoms))
+        case Comparison(_, left, right) | Arithmetic(_, left, right):
+            return replace(node, left=_rewritten(left, leaf), right=_rewritten(right, leaf))
+        case Membership(expression):
+            return replace(node, expression=_rewritten(expression, leaf))
+        case Between(expression, low, high):
+            return replace(
+                node,
+                expression=_rewritten(expression, leaf),
+                low=_rewritten(low, leaf),
+                high=_rewritten(high, leaf),
+            )
+        case Negative(operand):
+            return replace(node, operand=_rewritten(operand, leaf))
+        case Call(_, arguments):
+            return replace(node, arguments=tuple(_rewritten(argument, leaf) for argument in arguments))
+        case _:
+            return leaf(node)
