@@ -18,8 +18,8 @@ def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from cep_pipeline.patterns import Element, Literal, Negative, Reference, ValueType
-    >>> node = Negative(Reference("a", "x", Element.ONLY, ValueType.INT64))
+    >>> from cep_pipeline.patterns import Element, Negative, Reference, ValueType
+    >>> node = Negative(Reference("a", "x", Element.ONLY, ValueType.INT64), ValueType.INT64)
     >>> rewritten(node, lambda e: replace(e, variable="b")).operand.variable
     'b'
     """

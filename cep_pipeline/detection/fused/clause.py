@@ -119,10 +119,13 @@ class ClauseRun:
         owned: tuple[Boundary | None, Boundary | None],
         block_rows: int,
         finality: Finality = Finality.LAST_EVENT,
+        *,
+        as_places: bool = False,
     ) -> None:
         self.pattern, self.clause, self.order, self.events = pattern, clause, order, events
         self.block_rows = block_rows
         self.finality = finality
+        self._as_places = as_places
         self.owned = owned
         self.first_row, self.end_row = self._owned_rows()
         self._counters = np.zeros((len(order), 2), np.int64)
@@ -167,7 +170,7 @@ class ClauseRun:
         self._prepared = True
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
-        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated):
+        if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
             by_view = (
                 self.first_row == 0
                 or self.finality is Finality.WINDOW_END
@@ -175,8 +178,22 @@ class ClauseRun:
             )
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-            self._levels = Levels(planned, self._leaves, self._negated_views())
+            self._levels = Levels(planned, self._leaves, self._negated_views(), as_places=self._as_places)
             self._levels.load()
+
+    @property
+    def levels(self) -> Levels | None:
+        """The prepared levels; None where a variable has no event, or is the only one of a run that gives rows."""
+        self.prepare()
+        return self._levels
+
+    def places(self) -> Iterator[Array]:
+        """The matches of a run that is made for them as places in the views of `levels`, by level."""
+        assert self._as_places
+        self._counters[:] = 0
+        if self.levels is not None and self._leaves is not None:
+            self._counters[0] = len(self._leaves[0])
+            yield from self.levels.run(self.block_rows, self._counters)
 
     def __iter__(self) -> Iterator[MatchBlock]:
         self.prepare()

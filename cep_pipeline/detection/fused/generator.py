@@ -16,6 +16,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
+from cep_pipeline.detection.fused.counting import generate_counting
 from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.searching import generate_search
 from cep_pipeline.detection.fused.shape import Shape, Term
@@ -42,7 +43,9 @@ ENTRY = "run"
 @lru_cache(maxsize=1024)
 def generate(shape: Shape) -> str:
     """The IR of a shape, as text: equal shapes give equal texts."""
-    return _Function(shape).text() if shape.search is None else generate_search(shape)
+    if shape.search is None:
+        return _Function(shape).text()
+    return generate_counting(shape) if shape.search.counts else generate_search(shape)
 
 
 class _Function(ComparingText):

@@ -30,6 +30,8 @@ from cep_pipeline.detection.fused.words import (
 
 CANDIDATES_A_CALL = 1 << 31
 """Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
+MOST_LISTS = 1 << 60
+"""Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""
 _POOLED = 3
 """Blocks kept for use again: the reader of blocks still has the last one while the next one is made."""
 _UNUSED = 2
@@ -148,17 +150,42 @@ def search_places(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
     Array
         int32, shape (n,).
     """
-    prefix = np.ascontiguousarray(prefix, np.int32)
     found = np.full(prefix.shape[1], NOT_FOUND, np.int32)
+    _search(shape, arguments, prefix, found)
+    return found
+
+
+def count_lists(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
+    """For each row of the prefix what the shape counts: candidates, or lists, of which -1 are more than `MOST_LISTS`.
+
+    Parameters
+    ----------
+    prefix
+        int32, shape (shape.prefix, n): places in the views.
+
+    Returns
+    -------
+    Array
+        int64, shape (n,).
+    """
+    counted = np.zeros(prefix.shape[1], np.int64)
+    _search(shape, arguments, prefix, counted)
+    return counted
+
+
+def _search(shape: Shape, arguments: Arguments, prefix: Array, found: Array) -> None:
     if not len(found) or arguments.sizes[-1] == 0:
-        return found
+        return
+    prefix = np.ascontiguousarray(prefix, np.int32)
     places = argument_places(shape)
     words = _data_words(shape, arguments)
+    ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
     words[OUTER] = len(found)
+    words[CAPACITY] = MOST_LISTS
+    words[SCRATCH] = ending.ctypes.data
     words[places["out"]] = found.ctypes.data
     _point(words, places["prefix"], list(prefix))
     load_shape(shape)(words.ctypes.data)
-    return found
 
 
 def _data_words(shape: Shape, arguments: Arguments) -> Array:

@@ -59,6 +59,8 @@ class Levels:
     ----------
     leaves, negated
         The events of each level, and of each negated variable, in stream order.
+    as_places
+        Whether matches are given as places in the views, in plan order, not as rows in pattern order.
 
     Attributes
     ----------
@@ -66,8 +68,11 @@ class Levels:
         For each level, the conjuncts over several positive variables that are tested on its candidates.
     """
 
-    def __init__(self, planned: PlannedClause, leaves: list[View], negated: Mapping[str, View]) -> None:
+    def __init__(
+        self, planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
+    ) -> None:
         self.planned = planned
+        self.as_places = as_places
         self.events = planned.events
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
@@ -119,7 +124,7 @@ class Levels:
     # -- from constraints to shapes ---------------------------------------------------------------------------------
 
     def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
-        """The matches as rows, the variables in pattern order, block by block.
+        """The matches block by block.
 
         Parameters
         ----------
@@ -293,7 +298,9 @@ class Levels:
         return block
 
     def _as_rows(self, block: Array) -> Array:
-        """Places in plan order as rows of the events in pattern order."""
+        """Places in plan order as rows of the events in pattern order, if those are wanted."""
+        if self.as_places:
+            return block
         rows = np.empty_like(block)
         for level, place in enumerate(self.output_rows):
             rows[place] = self.views[level].rows[block[level]]
@@ -310,7 +317,7 @@ class Levels:
             slots=len(self.columns.arrays),
             constants=len(self.columns.constants),
             owned_slot=owned_slot,
-            as_rows=final and not self._asks(end),
+            as_rows=final and not self._asks(end) and not self.as_places,
         )
 
     def _run_stage(self, end: int, prefix: Array | None, block_rows: int, counters: Array) -> Iterator[Array]:

@@ -67,6 +67,18 @@ class Surroundings:
         return (len(kinds) == 1 or self.events.base_type in kinds) and not (ordered and self.ties is not Ties.ANY)
 
 
+def agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
+    """The key by which the candidates of one more variable are sorted: what all events of a match agree on."""
+    if not around.clause.agree_on:
+        return None
+    return Key(
+        tuple(
+            (name, tuple(Reference(name, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
+            for name in names
+        )
+    )
+
+
 class Negation:
     """One negated variable of a clause.
 
@@ -81,7 +93,7 @@ class Negation:
         clause = around.clause
         self.conjuncts = [c for c in clause.conjuncts if name in c.variables and len(c.variables) > 1]
         leaves = {**dict(zip(around.order, around.leaves, strict=True)), name: leaf}
-        self._key = self._agreement()
+        self._key = agreement_key(around, (*around.order, name))
         self._alike = (
             leaves
             if self._key is None
@@ -98,18 +110,6 @@ class Negation:
         self.level = min(max(*self.depends, 1), len(around.order) - 1)
         self.shapes: list[Shape] = []
         self._search: tuple[Shape, Arguments] | None = None
-
-    def _agreement(self) -> Key | None:
-        """The key by which the candidates are sorted: what all events of a match agree on."""
-        around = self.around
-        if not around.clause.agree_on:
-            return None
-        return Key(
-            tuple(
-                (other, tuple(Reference(other, a, Element.ONLY, around.types[a]) for a in around.clause.agree_on))
-                for other in (*around.order, self.name)
-            )
-        )
 
     def _ends(self, bound: Bound) -> Array:
         around = self.around

@@ -74,10 +74,34 @@ class Level:
 
 
 class Search(Enum):
-    """Which place of the last level's range a search finds for each row of the prefix."""
+    """What is found of the last level's range for each row of the prefix, in place of all matches.
+
+    Attributes
+    ----------
+    FIRST, LAST
+        The place of an event that passes the tests.
+    SIZES
+        How many events pass.
+    LISTS, LISTS_FROM_FIRST
+        How many lists those that pass make, where adjacent elements pass the tests of one more level, the element
+        before. From the first: those that begin with the first event of the range, which passes.
+    """
 
     FIRST = "first"
     LAST = "last"
+    SIZES = "sizes"
+    LISTS = "lists"
+    LISTS_FROM_FIRST = "lists from first"
+
+    @property
+    def counts(self) -> bool:
+        """Whether a number is found, not a place."""
+        return self not in (Search.FIRST, Search.LAST)
+
+    @property
+    def levels(self) -> int:
+        """How many levels stand behind the prefix."""
+        return 2 if self in (Search.LISTS, Search.LISTS_FROM_FIRST) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +123,8 @@ class Shape:
     as_rows
         Whether the output are row numbers of the events (else places in the views).
     search
-        None for code that enumerates all matches. Otherwise the code finds one event of the last level, behind a prefix
-        of all others, and writes its place for each row of the prefix, or -1 where there is none.
+        None for code that enumerates all matches. Otherwise what the code finds behind a prefix of all other levels,
+        and writes for each row of the prefix: a place, or -1 where there is none, or a number.
     """
 
     levels: tuple[Level, ...]
@@ -114,10 +138,11 @@ class Shape:
     def __post_init__(self) -> None:
         if not 1 <= self.prefix < len(self.levels):
             raise ValueError("a shape needs a level behind its prefix")
-        if self.search is not None and self.prefix != len(self.levels) - 1:
-            raise ValueError("a search is for events of one level")
+        if self.search is not None and self.prefix != len(self.levels) - self.search.levels:
+            raise ValueError("a search is for events of one level, and those before them in a list")
         for number, level in enumerate(self.levels):
-            if number >= self.prefix and not (level.lows and level.highs):
+            in_list = self.search is not None and number > self.prefix
+            if number >= self.prefix and not in_list and not (level.lows and level.highs):
                 raise ValueError(f"level {number} has no bounds")
             if any(earlier >= number for earlier in (*level.lows, *level.highs)):
                 raise ValueError(f"level {number} is bounded by a later one")

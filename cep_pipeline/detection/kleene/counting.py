@@ -11,6 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.counted_lists import CountedLists
 from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Conditions, Extension
 from cep_pipeline.detection.kleene.lists import pieces, ranges
 from cep_pipeline.detection.kleene.run import KleeneRun
@@ -29,33 +31,55 @@ def counts_at_once(run: KleeneRun) -> bool:
 
 def count_matches(run: KleeneRun) -> int:
     """The number of matches of a run that `counts_at_once` lets pass."""
-    total = 0
-    for bindings, anchors in run.skeletons():
-        [extension] = run.extensions
-        sizes = extension.free_sizes(bindings, anchors)
-        if sizes is not None:
-            total += _subsets(sizes, anchored=anchors is not None)
-            continue
-        for candidates in extension.candidates(bindings, anchors):
-            for part in _with_windows(extension, candidates):
-                total += _count(extension, part)
-    for extension in run.extensions:
-        extension.tested = extension.passed = total
+    [extension] = run.extensions
+    counted = run.counted_lists()
+    if counted is not None:
+        total = _compiled(extension, counted)
+    else:
+        total = sum(_behind(extension, bindings, anchors) for bindings, anchors in run.skeletons())
+    extension.tested = extension.passed = total
     return total
+
+
+def _compiled(extension: Extension, counted: CountedLists) -> int:
+    total = 0
+    for places, found in counted.counted():
+        if not counted.conditions.adjacent:
+            total += _subsets(found, anchored=counted.anchored)
+            continue
+        large = np.flatnonzero(found < 0)
+        if len(large):
+            found = np.maximum(found, 0)
+            total += _behind(extension, *counted.bindings(places[:, large]))
+        total += _sum(found)
+    return total
+
+
+def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> int:
+    """The lists behind partial matches, by vectors over many of them."""
+    sizes = extension.free_sizes(bindings, anchors)
+    if sizes is not None:
+        return _subsets(sizes + (anchors is not None), anchored=anchors is not None)
+    return sum(
+        _count(extension, part)
+        for candidates in extension.candidates(bindings, anchors)
+        for part in _with_windows(extension, candidates)
+    )
 
 
 def _count(extension: Extension, candidates: Candidates) -> int:
     """The lists of candidates that are all in one window."""
     if extension.conditions.adjacent:
         return _paths(extension, candidates)
-    return _subsets(np.diff(candidates.offsets), anchored=candidates.anchors is not None)
+    anchored = candidates.anchors is not None
+    return _subsets(np.diff(candidates.offsets) + anchored, anchored=anchored)
 
 
 def _subsets(sizes: Array, *, anchored: bool) -> int:
-    """All sub-lists of so many candidates: the non-empty ones, or with an anchor before them also the empty one."""
+    """All non-empty sub-lists of so many candidates, or those that begin with the first one, if there is any."""
     often = np.bincount(sizes)
-    nothing = 0 if anchored else 1
-    return sum(int(often[size]) * (2 ** int(size) - nothing) for size in np.flatnonzero(often))
+    some = (int(size) for size in np.flatnonzero(often) if size)
+    return sum(int(often[size]) * (2 ** (size - 1) if anchored else 2**size - 1) for size in some)
 
 
 def _with_windows(extension: Extension, candidates: Candidates) -> Iterator[Candidates]:
@@ -124,4 +148,9 @@ def _path_sum(
         ends_with[starts + step] += counted
     if dtype is object:
         return int(sum(ends_with))
-    return (int((ends_with >> 32).sum()) << 32) + int((ends_with & (2**32 - 1)).sum())
+    return _sum(ends_with)
+
+
+def _sum(numbers: Array) -> int:
+    """The exact sum of int64s that are not negative."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & (2**32 - 1)).sum())

@@ -13,8 +13,9 @@ from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.trees import TreeRun, pruned, start_run
+from cep_pipeline.detection.fused.trees import TreeRun, order_of, pruned, start_run
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.counted_lists import CountedLists
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
@@ -70,6 +71,7 @@ class KleeneRun:
         self._plan_of_singles: OrderOrTree | str = self.singles
         if isinstance(plan, Join) and self.singles:
             self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
+        self._counted: CountedLists | None = None
         self.rules = Rules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
@@ -83,7 +85,9 @@ class KleeneRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """What was tried and passed for each variable in that order, once the run is over."""
-        found = list(self._skeleton.counts) if self.singles else []
+        found: list[LevelCount] = []
+        if self.singles:
+            found += self._skeleton.counts if self._counted is None else self._counted.counts
         bound = self.singles
         for extension in self.extensions:
             bound = (*bound, extension.name)
@@ -107,6 +111,15 @@ class KleeneRun:
             extensions.append(Extension(self.rules, variable, bound, self.look_back_row, self.end_row))
             bound |= {name}
         return extensions
+
+    def counted_lists(self) -> CountedLists | None:
+        """What counts the lists of the only Kleene variable in compiled code, if the plan and the conditions allow."""
+        order = order_of(self._plan_of_singles)
+        if order is None:
+            return None
+        counted = CountedLists(self.pattern, self.clause, order, self.events)
+        self._counted = counted if counted.compiled else None
+        return self._counted
 
     def skeletons(self) -> Iterator[tuple[Bindings, Array | None]]:
         """Partial matches of the single variables; without any, each event that may begin the first list."""

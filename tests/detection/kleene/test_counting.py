@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.benchmarks.workloads import stock_schema
+from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.kleene import counting
 from cep_pipeline.detection.kleene.extension import Extension
 from tests.oracle import evaluate
@@ -25,6 +26,7 @@ STRUCTURES = [
     "AND(A a, B b, {}+ v[])",
     "OR({}+ v[], SEQ(A a, Ev+ w[]))",
     "SEQ(AND(A a, {}+ v[]), B b)",
+    "AND(SEQ(A a, {}+ v[]), Ev b)",
 ]
 CONDITIONS = [
     "v.x > 1",
@@ -35,6 +37,8 @@ CONDITIONS = [
     "1 = 2",
     "v.x != a.x",
     "(v[i].x > a.x OR v[i-1].x < a.x)",
+    "v[i].x % 3 < a.x + v[i-1].x",
+    "corr(v.h, a.h) > 0",
 ]
 
 
@@ -45,19 +49,21 @@ def counted(text: str, table: object) -> int:
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=12))
 def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
+    """By compiled code, and by vectors where the numbers are large or a condition cannot be compiled."""
     structure = data.draw(st.sampled_from(STRUCTURES)).format(data.draw(st.sampled_from(["A", "B", "Ev"])))
     usable = [text for text in CONDITIONS if "a." not in text or " a" in structure]
     condition = " AND ".join(data.draw(st.lists(st.sampled_from(usable), max_size=2)))
-    window = data.draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day"]))
+    window = data.draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day", "3 EVENTS", "6 EVENTS"]))
     text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window}"
     text += data.draw(st.sampled_from(["", " PARTITION BY s"]))
     text += f" TIES {data.draw(st.sampled_from(['ARRIVAL', 'STRICT', 'ANY']))}"
     table = events_table(stream_rows)
     with (
         patch.object(counting, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
+        patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
         patch.object(counting, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
@@ -82,6 +88,9 @@ def fibonacci(n: int) -> int:
         ("PATTERN SEQ(A a, B+ v[], C c) WHERE v.x > 40 WITHIN 1 day", 100, 2**60 - 1),
         ("PATTERN B+ v[] WITHIN 1 day", 200, 2**200 - 1),
         ("PATTERN AND(A a, B+ v[]) WITHIN 1 day", 70, 2**70 - 1),
+        ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 50 us", 100, 51 * 2**50 - 1),
+        ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 51 EVENTS", 100, 51 * 2**50 - 1),
+        ("PATTERN B+ v[] WHERE v[i].x > v[i-1].x WITHIN 70 us", 100, 31 * 2**70 - 1),
         # 50 later events at most are in the window of a first one.
         ("PATTERN B+ v[] WITHIN 50 us", 100, 51 * 2**50 - 1),
         # Sub-sets without neighbours.

@@ -1,0 +1,217 @@
+"""The lists of a Kleene variable counted by compiled code behind each partial match of the single variables.
+
+The candidates of a list are an index range, as those of a single variable are. Where a single variable stands before
+or after the list in every match, all candidates of one partial match lie in one window, and any of them make a list.
+Elsewhere the first element is bound like a single variable, and bounds the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
+from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.kernel import Arguments, count_lists
+from cep_pipeline.detection.fused.keys import keyed_leaf
+from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
+from cep_pipeline.detection.fused.shape import Level, Search, Shape, Test, TestedConjunct
+from cep_pipeline.detection.fused.views import View, leaf_view, row_values_of, without_name
+from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.extension import Conditions
+from cep_pipeline.detection.kleene.skeleton import clause_over
+from cep_pipeline.detection.mechanism import EVERYTHING
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Comparator, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Reference
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.rewriting import rewritten
+
+
+class CountedLists:
+    """The lists of the one Kleene variable of a clause, counted.
+
+    Parameters
+    ----------
+    order
+        The clause's single variables in plan order.
+
+    Attributes
+    ----------
+    compiled
+        Whether all conditions could be compiled; if not, nothing is counted.
+    anchored
+        Whether the first element of each list is bound with the single variables, as the last level.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], events: PreparedEvents) -> None:
+        self.pattern, self.clause, self.singles, self.events = pattern, clause, order, events
+        (self.variable,) = (variable for variable in clause.positive if variable.kleene)
+        self.conditions = Conditions.of(clause, self.variable.name, frozenset(order))
+        self.anchored = not self._one_window()
+        self._run = ClauseRun(pattern, *self._prefix(), events, EVERYTHING, BLOCK_ROWS, as_places=True)
+        self.compiled = True
+        levels = self._run.levels
+        if levels is not None:
+            self._compile(levels)
+
+    def _one_window(self) -> bool:
+        """Whether the candidates of one partial match are all in one window, whatever the data."""
+        if self.pattern.ties is Ties.ANY and self.pattern.window.time_us is None:
+            return False  # of one time, events before another one may have later positions
+        before = self.clause.precedence
+        name = self.variable.name
+        return any((single, name) in before or (name, single) in before for single in self.singles)
+
+    def _prefix(self) -> tuple[Clause, tuple[str, ...]]:
+        """What is bound before the list, and in which order."""
+        name = self.variable.name
+        if not self.anchored:
+            return clause_over(self.clause, self.singles), self.singles
+        kept = clause_over(self.clause, {*self.singles, name})
+        own = (*self.conditions.leaf, *self.conditions.elements)
+        conjuncts = [conjunct for conjunct in kept.conjuncts if name not in conjunct.variables]
+        conjuncts += [_over_elements(conjunct, name, {Element.EACH: name}) for conjunct in own]
+        positive = tuple(replace(variable, kleene=False) for variable in kept.positive)
+        return replace(kept, positive=positive, conjuncts=tuple(conjuncts)), (*self.singles, name)
+
+    @property
+    def counts(self) -> tuple[LevelCount, ...]:
+        """Counts of the levels of the single variables, once the lists are counted."""
+        return self._run.counts[: len(self.singles)]
+
+    def counted(self) -> Iterator[tuple[Array, Array]]:
+        """(places, lists) of the partial matches, block by block: places in the views by level, and int64 numbers.
+
+        The number is -1 where it is more than `MOST_LISTS`. Where there are no conditions on adjacent elements it is
+        the number of candidates instead, of which any make a list.
+        """
+        if self._run.levels is None:
+            return
+        for places in self._run.places():
+            found = count_lists(self._shape, self._arguments, places)
+            if self.anchored and not self.singles:
+                found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
+            yield places, found
+
+    def bindings(self, places: Array) -> tuple[Bindings, Array | None]:
+        """The partial matches at some places, and their first elements where they are bound."""
+        assert self._run.levels is not None
+        rows = [view.rows[at] for view, at in zip(self._run.levels.views, places, strict=True)]
+        bound = dict(zip(self.singles, rows, strict=False))
+        together = np.stack(rows)
+        bindings = Bindings(bound, together.min(axis=0), together.max(axis=0))
+        return bindings, rows[-1] if self.anchored else None
+
+    def _compile(self, levels: Levels) -> None:
+        events, clause, name, last = self.events, self.clause, self.variable.name, len(levels.views)
+        filters = tuple(
+            without_name(_over_elements(conjunct, name, {Element.EACH: name}), name)
+            for conjunct in self.conditions.leaf
+        )
+        leaf = leaf_view(events, self.variable.event_type, filters, 0, len(events))
+        around = replace(levels.around, clause=clause)
+        leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
+        key = agreement_key(around, (*self.singles, name))
+        alike = leaves if key is None else {other: keyed_leaf(events, key, other, leaves) for other in leaves}
+        view = alike[name]
+        lows: dict[int, Array] = {}
+        highs: dict[int, Array] = {}
+        columns = Columns()
+        tests = self._distinct(around, levels, view, columns)
+        for bound in self._bounds(around):
+            earlier = self._run.order[bound.earlier]
+            ends = range_ends(events, bound, levels.views[bound.earlier], alike[earlier], view)
+            found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
+            found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
+        if self.anchored:
+            lows[last - 1] = self._own_places(levels.views[-1], view)
+        later, earlier_one = f"{name}[i]", f"{name}[i-1]"
+        names = {single: level for level, single in enumerate(self.singles)}
+        views = (*levels.views[: len(self.singles)], view, view)
+        scope = Scope(events, {**names, later: last, earlier_one: last + 1}, views, columns)
+        adjacent = self._compiled(
+            self.conditions.adjacent, {Element.CURRENT: later, Element.PREVIOUS: earlier_one}, scope
+        )
+        elements = self._compiled(self.conditions.elements, {Element.EACH: later}, scope)
+        if adjacent is None or elements is None:
+            self.compiled = False
+            return
+        search = Search.LISTS_FROM_FIRST if self.anchored else Search.LISTS
+        levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
+        behind = levels_of_list if adjacent else levels_of_list[:1]
+        self._shape = Shape(
+            levels=(*[Level()] * last, *behind),
+            prefix=last,
+            slots=len(columns.arrays),
+            constants=len(columns.constants),
+            owned_slot=None,
+            as_rows=False,
+            search=search if adjacent else Search.SIZES,
+        )
+        all_views = (*levels.views, *[view] * len(behind))
+        self._arguments = Arguments(
+            sizes=tuple(map(len, all_views)),
+            rows=tuple(each.rows for each in all_views),
+            lows={(last, level): array for level, array in lows.items()},
+            highs={(last, level): array for level, array in highs.items()},
+            columns=tuple(columns.arrays),
+            constants=tuple(columns.constants),
+        )
+
+    def _bounds(self, around: Surroundings) -> Iterator[Bound]:
+        """Order and window between the single variables and an element, and the window behind the first element."""
+        order = (*self.singles, self.variable.name)
+        if self.singles:
+            yield from bounds_of(self.clause, order, len(self.singles), around.ties, around.reach)
+        if self.anchored:
+            reach = around.reach
+            yield Bound(len(self.singles), False, reach.clock, reach.size + 1, reach.partition_by)
+
+    def _own_places(self, first: View, view: View) -> Array:
+        """int32: the place of each possible first element among the candidates; -1 where it is none of them."""
+        places = np.full(len(self.events), -1, np.int32)
+        places[view.rows] = np.arange(len(view), dtype=np.int32)
+        self._first_places: Array = places[first.rows]
+        return np.maximum(self._first_places, 0)
+
+    def _distinct(self, around: Surroundings, levels: Levels, view: View, columns: Columns) -> list[TestedConjunct]:
+        last = len(levels.views)
+        tests: list[TestedConjunct] = []
+        for level, single in enumerate(self.singles):
+            if around.overlap(self.variable.name, single):
+                one = columns.slot(last, ("row",), row_values_of(self.events, view))
+                other = columns.slot(level, ("row",), row_values_of(self.events, levels.views[level]))
+                tests.append(((Test(Comparator.NE, one, other),),))
+        return tests
+
+    def _compiled(
+        self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: Scope
+    ) -> list[TestedConjunct] | None:
+        """The tests of conjuncts whose elements are given names; None where one cannot be compiled."""
+        found = []
+        for conjunct in conjuncts:
+            compiled = compile_conjunct(_over_elements(conjunct, self.variable.name, names), scope)
+            if compiled is None:
+                return None
+            found.append(compiled)
+        return found
+
+
+def _over_elements(conjunct: Conjunct, variable: str, names: dict[Element, str]) -> Conjunct:
+    """The conjunct with a single variable for each way of choosing an element of a Kleene variable."""
+    return rewritten(conjunct, partial(_named, variable=variable, names=names))
+
+
+def _named(node: Expression, variable: str, names: dict[Element, str]) -> Expression:
+    if isinstance(node, Reference) and node.variable == variable:
+        return replace(node, variable=names[node.element], element=Element.ONLY)
+    return node
