@@ -19,6 +19,7 @@ from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, refuse_other_orders
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 
@@ -26,9 +27,11 @@ INSTANCES_A_CALL = 1 << 30
 """Instances looked at before a call returns, so that a run can be interrupted."""
 FIRST_CAPACITY, FIRST_CELLS, FIRST_ELEMENTS = 1 << 8, 1 << 10, 1 << 18
 """Instances of a state, elements of lists, and events of finished matches that there is room for at first."""
+MOST_WORDS = 1 << 31
+"""Of the instances of a state: 8 GB."""
 NO_KEY = -2
 """No event has this key."""
-MOST_LIVES = 1 << 26
+MOST_LIVES = 1 << 24
 """Up to so many numbers are kept of how many instances of each state are alive after each event."""
 
 _read_events = NativeKernel(
@@ -74,7 +77,14 @@ class _States:
         return states
 
     def grow(self, state: int) -> None:
-        self._resize(state, max(FIRST_CAPACITY, 2 * int(self.table[state, codes.CAPACITY])))
+        """Double the room of a state."""
+        capacity = max(FIRST_CAPACITY, 2 * int(self.table[state, codes.CAPACITY]))
+        if capacity * self.stride > MOST_WORDS:
+            raise DataError(
+                f"more than {capacity // 2:,} partial matches are alive at a time: shorten the window, add conditions, "
+                "or use mechanism 'fused', which stores none of single events"
+            )
+        self._resize(state, capacity)
 
     def _resize(self, state: int, capacity: int) -> None:
         instances = np.zeros(capacity * self.stride, np.int32)
@@ -96,6 +106,13 @@ class EagerRun:
         The slice's own events with the look-back before them, the slice `[start, end)`, and when matches are final.
     lives
         Where the lives of instances are added by `count`.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The clause's automaton has too many states.
+    DataError
+        While it is iterated over: more instances are alive than memory is there for.
     """
 
     def __init__(
@@ -175,7 +192,7 @@ class EagerRun:
             if edge.appends:
                 group = self.program.element_group(edge.variable, edge.before)
             else:
-                group = self.program.group(edge.after, (edge.before,))
+                group = self.program.group(edge.after, (edge.before,), begun=edge.variable)
             final = self.automaton.is_final(edge.target)
             last_group = self.program.group(Moment(everything, everything), (edge.after,)) if final else 0
             begin = len(latests)

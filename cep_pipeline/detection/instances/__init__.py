@@ -46,7 +46,7 @@ from cep_pipeline.detection.instances.program import CODE_WORDS, NOTHING, Moment
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
 KERNEL_SOURCES = tuple(
-    f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "pointers", "rules")
+    f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "pointers", "rules", "terms")
 )
 """Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.conjuncts import Accumulators
 from cep_pipeline.detection.instances.program import Program
+from cep_pipeline.detection.instances.term_writer import Accumulators
+from cep_pipeline.errors import DataError
 
 RING_WORDS = 9
 """Words by which a kernel finds a ring (`cells.cells_at`)."""
@@ -42,9 +43,15 @@ class CellRing:
         return int(self._ends[1] - self._ends[0])
 
     def grow(self) -> None:
-        """Double the ring; its words change."""
+        """Double the ring; its words change.
+
+        Raises
+        ------
+        DataError
+            It cannot be doubled: cells are numbered by 31 bits.
+        """
         if 2 * self.size > NUMBERS:
-            raise MemoryError(f"the lists of a window have more than {self.size:,} elements: shorten the window")
+            raise DataError(f"the lists within a window have more than {self.size:,} elements: shorten the window")
         numbers = np.arange(self._ends[0], self._ends[1])
         old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
         self.size *= 2

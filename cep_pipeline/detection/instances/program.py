@@ -17,8 +17,9 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.conjuncts import Accumulators, CompiledConjunct, ConjunctWriter
+from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
 from cep_pipeline.detection.instances.event_columns import EventOf, atom_of_any_event
+from cep_pipeline.detection.instances.term_writer import Accumulators
 from cep_pipeline.detection.kleene.lists import Uses
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Conjunct
@@ -106,7 +107,13 @@ class Program:
 
     # --- groups --------------------------------------------------------------------------------------------------
 
-    def group(self, after: Moment, before: Iterable[Moment] = (NOTHING,), grown: str | None = None) -> int:
+    def group(
+        self,
+        after: Moment,
+        before: Iterable[Moment] = (NOTHING,),
+        grown: str | None = None,
+        begun: str | None = None,
+    ) -> int:
         """The number of the group of conjuncts that a step makes testable.
 
         Parameters
@@ -118,6 +125,8 @@ class Program:
         grown
             The Kleene variable to whose list an element has been appended; its slot is the new cell. The conjuncts that
             were testable before are tested on the choices that include the element.
+        begun
+            The Kleene variable whose list has just got its first element: what is said of its indexes holds.
 
         Returns
         -------
@@ -130,6 +139,8 @@ class Program:
             if not _is_testable(conjunct, after):
                 continue
             if not any(_is_testable(conjunct, moment) for moment in tested):
+                if begun in conjunct.uses.indexes:
+                    continue
                 items.append(self._item(conjunct, -1))
             elif grown is not None:
                 items += [
@@ -149,7 +160,8 @@ class Program:
         """
         bound = before.bound | {name}
         done = complete or not self.clause.by_name[name].kleene
-        return self.group(Moment(bound, before.complete | ({name} if done else frozenset())), (before,))
+        after = Moment(bound, before.complete | ({name} if done else frozenset()))
+        return self.group(after, (before,), begun=name)
 
     def element_group(self, name: str, moment: Moment) -> int:
         """The group of a step that appends an element to a list that is bound already."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.eager_nfa import run
 from cep_pipeline.detection.mechanism import Metrics, NodeCounts
-from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import parsed
 from tests.oracle import evaluate
@@ -105,6 +105,22 @@ def test_few_numbers_of_lives_leave_the_totals(data: st.DataObject, stream: list
         patch.setattr(run, "MOST_LIVES", 0)
         _, metrics = cep.detect([pattern], table, mechanism="eager_nfa", metrics=True)
     assert metrics.peak_instances == expected.peak_instances
+
+
+def test_too_many_instances_are_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "FIRST_CAPACITY", 2)
+    monkeypatch.setattr(run, "MOST_WORDS", 3 * 4)
+    text = "PATTERN SEQ(A a, B b) WITHIN 1 hour"
+    assert len(metrics_of(text, "a1 a2 a3 a4 b1")[0]) == 4
+    with pytest.raises(DataError, match="more than 4 partial matches are alive at a time: shorten the window"):
+        metrics_of(text, "a1 a2 a3 a4 a5 b1")
+
+
+def test_conditions_on_indexes_are_tested_from_the_second_element_on() -> None:
+    text = "PATTERN SEQ(A a, B+ b[]) WHERE b[i].x > b[i-1].x AND b[].x > a.x WITHIN 1 hour"
+    found, metrics = metrics_of(text, "a1 b2 b3")
+    assert found == [[0, 1], [0, 1, 2], [0, 2]]
+    assert metrics.condition_evaluations == 1 + 1 + 2
 
 
 def test_another_order_is_refused() -> None:

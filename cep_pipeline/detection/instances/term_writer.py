@@ -1,0 +1,285 @@
+"""Terms as postfix words for the interpreter (`terms.py`), each operation of `TERM_WORDS` words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.event_columns import (
+    REAL,
+    WHOLE,
+    EventOf,
+    StringRanks,
+    column_of,
+    event_of,
+    events_of,
+    known_of,
+    lists_for_correlation,
+    reals_of,
+)
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Atom
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Length,
+    Literal,
+    Negative,
+    Reference,
+    ValueType,
+)
+
+_WHOLE = {"+": codes.WHOLE_PLUS, "-": codes.WHOLE_MINUS, "*": codes.WHOLE_TIMES, "%": codes.WHOLE_MODULO}
+_REAL = {
+    "+": codes.REAL_PLUS,
+    "-": codes.REAL_MINUS,
+    "*": codes.REAL_TIMES,
+    "/": codes.REAL_DIVIDE,
+    "%": codes.REAL_MODULO,
+}
+_ACCUMULATORS = {
+    ("count", True): codes.ONLY_COUNT,
+    ("count", False): codes.ONLY_COUNT,
+    ("sum", True): codes.SUM_WHOLES,
+    ("avg", True): codes.SUM_WHOLES,
+    ("min", True): codes.LEAST_WHOLE,
+    ("max", True): codes.GREATEST_WHOLE,
+    ("sum", False): codes.SUM_REALS,
+    ("avg", False): codes.SUM_REALS,
+    ("min", False): codes.LEAST_REAL,
+    ("max", False): codes.GREATEST_REAL,
+}
+_READS = {
+    ("count", True): codes.COUNT,
+    ("count", False): codes.COUNT,
+    ("sum", True): codes.WHOLE_SUM,
+    ("avg", True): codes.WHOLE_AVERAGE,
+    ("min", True): codes.WHOLE_EXTREME,
+    ("max", True): codes.WHOLE_EXTREME,
+    ("sum", False): codes.REAL_SUM,
+    ("avg", False): codes.REAL_AVERAGE,
+    ("min", False): codes.REAL_EXTREME,
+    ("max", False): codes.REAL_EXTREME,
+}
+
+
+@dataclass
+class Accumulators:
+    """The running aggregates that the cells of each variable keep, and how many words of a cell they take."""
+
+    entries: dict[str, list[list[int]]] = field(default_factory=dict)
+    whole_words: int = 0
+    real_words: int = 0
+    _places: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
+    _used: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def place(self, variable: str, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
+        """Where a cell keeps the count and the value of an aggregate."""
+        key = variable, attribute, kind
+        if key not in self._places:
+            wholes, reals = self._used.get(variable, (0, 0))
+            count, wholes = wholes, wholes + 1
+            value = 0
+            if kind == codes.SUM_WHOLES:
+                value, wholes = wholes, wholes + 2
+            elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
+                value, wholes = wholes, wholes + 1
+            elif kind != codes.ONLY_COUNT:
+                value, reals = reals, reals + 1
+            self._used[variable] = wholes, reals
+            self.whole_words, self.real_words = max(self.whole_words, wholes), max(self.real_words, reals)
+            self.entries.setdefault(variable, []).append([kind, values, known, count, value])
+            self._places[key] = count, value
+        return self._places[key]
+
+    def of(self, variable: str, attribute: str, function: str, *, whole: bool) -> tuple[int, int, int] | None:
+        """The kind of an aggregate and where a cell keeps its count and its value; None where no conjunct reads it."""
+        kind = _ACCUMULATORS[function, whole]
+        place = self._places.get((variable, attribute, kind))
+        return None if place is None else (kind, *place)
+
+
+class TermWriter:
+    """Writes the terms of one clause over the events of one slice.
+
+    Parameters
+    ----------
+    numbers
+        Variable -> its slot.
+    atoms
+        All atoms that are written.
+
+    Attributes
+    ----------
+    wholes, reals
+        The constants.
+    registers, depth
+        How many registers and values on a stack the terms need.
+    accumulators
+        What cells sum up.
+    """
+
+    def __init__(self, events: PreparedEvents, numbers: dict[str, int], atoms: list[Atom]) -> None:
+        self.events, self.numbers = events, numbers
+        self.wholes: list[int] = []
+        self.reals: list[float] = []
+        self.registers = len(numbers)
+        self.depth = 1
+        self.accumulators = Accumulators()
+        self._atoms = atoms
+        self._kept: list[Array] = []
+        self._sources: dict[EventOf | str, int] = {}
+        self._loads: dict[int, tuple[int, int]] = {}
+
+    @cached_property
+    def strings(self) -> StringRanks:
+        """Ranks of all strings that the clause compares."""
+        return StringRanks(self.events, self._atoms)
+
+    def address(self, array: Array) -> int:
+        """Where an array's data are; the array lives as long as the writer."""
+        assert array.flags.c_contiguous
+        self._kept.append(array)
+        return int(array.ctypes.data)
+
+    # --- events --------------------------------------------------------------------------------------------------
+
+    def register(self, event: EventOf) -> int:
+        """The register of an event's row."""
+        if event not in self._sources:
+            variable, element = event
+            number = self.numbers[variable]
+            if element is Element.ONLY:
+                self._sources[event] = number
+                self._loads[number] = number, codes.SLOT
+            else:
+                how = codes.FIRST if element is Element.FIRST else codes.NEWEST
+                self._sources[event] = self.registers
+                self._loads[self.registers] = number, how
+                self.registers += 1
+        return self._sources[event]
+
+    def _cell(self, node: Aggregate | Length) -> int:
+        """The register of the cell that a length or an aggregate reads."""
+        if isinstance(node, Aggregate) and node.prefix:
+            return self._sources[node.variable]
+        number = self.numbers[node.variable]
+        self._loads[number] = number, codes.SLOT
+        return number
+
+    # --- terms ---------------------------------------------------------------------------------------------------
+
+    def number(self, expression: Expression, place: int, real: bool = False) -> list[int]:
+        """A postfix term of a number.
+
+        Parameters
+        ----------
+        place
+            How many values are on the stacks before it.
+        real
+            Whether an int64 is wanted as float64.
+        """
+        self.depth = max(self.depth, place + 1)
+        convert = _operation(codes.TO_REAL) if real and expression.type is WHOLE else []
+        events = events_of(expression)
+        if events is not None and len(events) <= 1 and not isinstance(expression, Literal):
+            if events:
+                [event] = events
+                if real or expression.type is REAL:
+                    column = self.address(reals_of(self.events, expression))
+                    return _operation(codes.REAL_COLUMN, column, self.register(event))
+                return self._whole_column(expression, event)
+            return self._constant(expression) + convert
+        match expression:
+            case Literal():
+                return self._constant(expression) + convert
+            case Length():
+                return _operation(codes.LENGTH, self._cell(expression)) + convert
+            case Aggregate():
+                return self._aggregate(expression) + convert
+            case Negative(operand):
+                code = codes.WHOLE_NEGATIVE if expression.type is WHOLE else codes.REAL_NEGATIVE
+                return self.number(operand, place) + _operation(code) + convert
+            case Arithmetic(operator, left, right):
+                if expression.type is WHOLE:
+                    terms = self.number(left, place) + self.number(right, place + 1)
+                    return terms + _operation(_WHOLE[operator]) + convert
+                terms = self.number(left, place, real=True) + self.number(right, place + 1, real=True)
+                return terms + _operation(_REAL[operator])
+            case Call("corr", (Reference() | Aggregate() as x, Reference() | Aggregate() as y)):
+                return _operation(codes.CORRELATION, *self._list(x), *self._list(y))
+            case Call("abs", (operand,)):
+                code = codes.WHOLE_ABSOLUTE if expression.type is WHOLE else codes.REAL_ABSOLUTE
+                return self.number(operand, place) + _operation(code) + convert
+            case Call("sqrt" | "ln" as function, (operand,)):
+                code = codes.ROOT if function == "sqrt" else codes.LOGARITHM
+                return self.number(operand, place, real=True) + _operation(code)
+            case _:
+                raise TypeError(f"{expression!r} is no number of the language")
+
+    def _constant(self, expression: Expression) -> list[int]:
+        column = column_of(self.events, expression)
+        known = column.valid is None or bool(column.valid[0])
+        if column.type is WHOLE:
+            self.wholes.append(int(column.values[0]))
+            return _operation(codes.WHOLE_CONSTANT, len(self.wholes) - 1, 0 if known else 1)
+        self.reals.append(float(column.values[0]) if known else float("nan"))
+        return _operation(codes.REAL_CONSTANT, len(self.reals) - 1)
+
+    def _whole_column(self, expression: Expression, event: EventOf) -> list[int]:
+        column = column_of(self.events, expression)
+        known = known_of(column)
+        values = self.address(np.ascontiguousarray(column.values))
+        mask = 0 if known is None else self.address(known)
+        return _operation(codes.WHOLE_COLUMN, values, self.register(event), mask)
+
+    def _aggregate(self, node: Aggregate) -> list[int]:
+        column = self.events.column(node.attribute)
+        whole = column.type is WHOLE
+        key = node.function, whole
+        known = known_of(column)
+        values = 0
+        if column.type is ValueType.STRING and node.function != "count":
+            values = self.address(self.strings.column(node.attribute))
+        elif node.function != "count":
+            values = self.address(np.ascontiguousarray(column.values))
+        mask = 0 if known is None else self.address(known)
+        kind = _ACCUMULATORS[key]
+        count, value = self.accumulators.place(node.variable, node.attribute, kind, values, mask)
+        return _operation(_READS[key], self._cell(node), count, value)
+
+    def string(self, expression: Expression, place: int) -> list[int]:
+        """A postfix term of a string's rank."""
+        self.depth = max(self.depth, place + 1)
+        match expression:
+            case Literal(value):
+                self.reals.append(self.strings.place[str(value)])
+                return _operation(codes.REAL_CONSTANT, len(self.reals) - 1)
+            case Reference() | Aggregate():
+                event = event_of(expression)
+                if event is None:
+                    assert isinstance(expression, Aggregate)
+                    return self._aggregate(expression)
+                ranks = self.address(self.strings.column(expression.attribute))
+                return _operation(codes.REAL_COLUMN, ranks, self.register(event))
+            case _:
+                raise TypeError(f"{expression!r} is no string of the language")
+
+    def _list(self, node: Reference | Aggregate) -> tuple[int, int]:
+        """Where the column of a list attribute is described among the constants, and its register."""
+        event = event_of(node)
+        assert event is not None
+        begin = len(self.wholes)
+        self.wholes += [self.address(part) for part in lists_for_correlation(self.events, node.attribute)]
+        return begin, self.register(event)
+
+
+def _operation(code: int, *operands: int) -> list[int]:
+    return [code, *operands, *[0] * (codes.TERM_WORDS - 1 - len(operands))]

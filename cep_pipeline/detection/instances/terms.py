@@ -1,0 +1,205 @@
+"""Terms over several events and lists, computed in kernels. Imported only where kernels are compiled.
+
+What the operations mean is the language page's section 3.4, as `arithmetic.py` and `kleene/aggregates.py` compute it.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numba import njit
+
+from cep_pipeline.detection.instances.cells import Cells, exact_average, length_of
+from cep_pipeline.detection.instances.codes import (
+    CORRELATION,
+    COUNT,
+    LENGTH,
+    LOGARITHM,
+    REAL_ABSOLUTE,
+    REAL_AVERAGE,
+    REAL_COLUMN,
+    REAL_CONSTANT,
+    REAL_DIVIDE,
+    REAL_MINUS,
+    REAL_MODULO,
+    REAL_NEGATIVE,
+    REAL_PLUS,
+    REAL_TIMES,
+    ROOT,
+    TERM_WORDS,
+    TO_REAL,
+    WHOLE_ABSOLUTE,
+    WHOLE_AVERAGE,
+    WHOLE_COLUMN,
+    WHOLE_CONSTANT,
+    WHOLE_EXTREME,
+    WHOLE_MINUS,
+    WHOLE_MODULO,
+    WHOLE_NEGATIVE,
+    WHOLE_PLUS,
+    WHOLE_SUM,
+    WHOLE_TIMES,
+)
+from cep_pipeline.detection.instances.pointers import float64_at, int64_at, uint8_at
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.instances.interpreter import Code
+
+LEAST = -9223372036854775808
+
+
+@njit(error_model="numpy")
+def run_terms(code: Code, cells: Cells, at: int, end: int) -> None:
+    """Compute the postfix terms at `words[at:end]`, one after another, onto the stacks.
+
+    A float64 is in `real_stack` (NaN also for null), an int64 in `whole_stack` with its nulls in `unknown`.
+    """
+    words, registers = code.words, code.registers
+    real, whole, unknown = code.real_stack, code.whole_stack, code.unknown
+    top = -1
+    while at < end:
+        operation, a, b = words[at], words[at + 1], words[at + 2]
+        if operation == REAL_COLUMN:
+            top += 1
+            real[top] = float64_at(a)[registers[b]]
+        elif operation == WHOLE_COLUMN:
+            top += 1
+            whole[top] = int64_at(a)[registers[b]]
+            unknown[top] = words[at + 3] != 0 and uint8_at(words[at + 3])[registers[b]] == 0
+        elif operation == REAL_CONSTANT:
+            top += 1
+            real[top] = code.reals[a]
+        elif operation == WHOLE_CONSTANT:
+            top += 1
+            whole[top] = code.wholes[a]
+            unknown[top] = b
+        elif operation == TO_REAL:
+            real[top] = math.nan if unknown[top] else float(whole[top])
+        elif REAL_PLUS <= operation <= REAL_MODULO:
+            top -= 1
+            left, right = real[top], real[top + 1]
+            if operation == REAL_PLUS:
+                real[top] = left + right
+            elif operation == REAL_MINUS:
+                real[top] = left - right
+            elif operation == REAL_TIMES:
+                real[top] = left * right
+            elif right == 0.0:
+                real[top] = math.nan
+            elif operation == REAL_DIVIDE:
+                real[top] = left / right
+            else:
+                real[top] = np.fmod(left, right)
+        elif operation == REAL_NEGATIVE:
+            real[top] = -real[top]
+        elif operation == REAL_ABSOLUTE:
+            real[top] = abs(real[top])
+        elif operation == ROOT:
+            real[top] = math.sqrt(real[top]) if real[top] >= 0.0 else math.nan
+        elif operation == LOGARITHM:
+            real[top] = math.log(real[top]) if real[top] > 0.0 else math.nan
+        elif WHOLE_PLUS <= operation <= WHOLE_MODULO:
+            top -= 1
+            _combine_wholes(operation, whole, unknown, top)
+        elif operation in (WHOLE_NEGATIVE, WHOLE_ABSOLUTE):
+            if whole[top] == LEAST:
+                unknown[top] = 1
+            elif operation == WHOLE_NEGATIVE or whole[top] < 0:
+                whole[top] = -whole[top]
+        elif operation == CORRELATION:
+            top += 1
+            real[top] = correlation(code, at)
+        else:
+            top += 1
+            _read_list(operation, cells, registers[a], b, words[at + 3], real, whole, unknown, top)
+        at += TERM_WORDS
+
+
+@njit(error_model="numpy")
+def _combine_wholes(operation: int, whole: Any, unknown: Any, top: int) -> None:
+    """int64 arithmetic that is null where it leaves int64, and on division by zero."""
+    left, right = whole[top], whole[top + 1]
+    if unknown[top] or unknown[top + 1]:
+        unknown[top] = 1
+        return
+    if operation == WHOLE_PLUS:
+        result = left + right
+        unknown[top] = ((left ^ result) & (right ^ result)) < 0
+    elif operation == WHOLE_MINUS:
+        result = left - right
+        unknown[top] = ((left ^ right) & (left ^ result)) < 0
+    elif operation == WHOLE_TIMES:
+        result = left * right
+        estimate = abs(float(left) * float(right))
+        if estimate > 4.0e18:
+            overflows = estimate > 1.0e19 or (left == -1 and right == LEAST) or (right == -1 and left == LEAST)
+            unknown[top] = overflows or result // right != left or result % right != 0
+    elif right == 0:
+        result = 0
+        unknown[top] = 1
+    elif right == -1:
+        result = 0
+    else:
+        result = left % right  # Numba's takes the sign of the divisor
+        if result != 0 and (result < 0) != (left < 0):
+            result -= right
+    whole[top] = result
+
+
+@njit(error_model="numpy")
+def _read_list(
+    operation: int, cells: Cells, cell: int, count_at: int, value_at: int, real: Any, whole: Any, unknown: Any, top: int
+) -> None:
+    """A length or an aggregate of the list that ends with a cell."""
+    if operation == LENGTH:
+        whole[top] = length_of(cells, cell)
+        unknown[top] = 0
+        return
+    place = cell & cells.mask
+    wholes = place * cells.whole_words
+    count = cells.wholes[wholes + count_at]
+    if operation == COUNT:
+        whole[top] = count
+        unknown[top] = 0
+    elif operation == WHOLE_SUM:
+        high = cells.wholes[wholes + value_at]
+        unknown[top] = count == 0 or high < -2147483648 or high > 2147483647
+        whole[top] = (high << 32) | cells.wholes[wholes + value_at + 1]
+    elif operation == WHOLE_EXTREME:
+        unknown[top] = count == 0
+        whole[top] = cells.wholes[wholes + value_at]
+    elif count == 0:
+        real[top] = math.nan
+    elif operation == WHOLE_AVERAGE:
+        real[top] = exact_average(cells.wholes[wholes + value_at], cells.wholes[wholes + value_at + 1], count)
+    elif operation == REAL_AVERAGE:
+        real[top] = cells.reals[place * cells.real_words + value_at] / count
+    else:
+        real[top] = cells.reals[place * cells.real_words + value_at]
+
+
+@njit(error_model="numpy")
+def correlation(code: Code, at: int) -> float:
+    """`corr` of two lists by their deviations (`lists_for_correlation`): NaN where it is undefined.
+
+    The operation's words: the column and register of each side; a column is four addresses among the constants.
+    """
+    one, other = code.words[at + 1], code.words[at + 3]
+    row, other_row = code.registers[code.words[at + 2]], code.registers[code.words[at + 4]]
+    start = int64_at(code.wholes[one + 1])[row]
+    other_start = int64_at(code.wholes[other + 1])[other_row]
+    length = int64_at(code.wholes[one + 2])[row]
+    if length < 2 or length != int64_at(code.wholes[other + 2])[other_row]:
+        return math.nan
+    values, other_values = float64_at(code.wholes[one]), float64_at(code.wholes[other])
+    products = 0.0
+    for place in range(length):
+        products += values[start + place] * other_values[other_start + place]
+    squares = float64_at(code.wholes[one + 3])[row] * float64_at(code.wholes[other + 3])[other_row]
+    result = products / math.sqrt(squares)
+    if math.isnan(result) or math.isinf(result):
+        return math.nan
+    return max(-1.0, min(1.0, result))
