@@ -1,17 +1,20 @@
 """Buffers: all matches of a pattern that end with one event, self-contained, as bytes.
 
-A buffer is, little-endian: the magic `CEPB`, the version and the kind (uint8), two zero bytes, the lengths of the two
-sections that follow, padded with zeros (uint32); the statement (UTF-8 JSON) and the attributes that RETURN reads (an
-Arrow IPC stream, or nothing); and then the events and what matches they make:
+A buffer begins with the magic `CEPB`, the version and the kind (uint8), two zero bytes, and the length of the rest
+before it was compressed with Zstandard (uint64). The rest is, little-endian: the lengths of the two sections that
+follow, padded with zeros (uint32); the statement (UTF-8 JSON) and the attributes that RETURN reads (an Arrow IPC
+stream, or nothing); and then the events and what matches they make:
 
     events, edges or elements, nodes or matches       uint32 x 3
-    timestamps, seqs                                  int64, of each event in stream order
+    timestamps, seqs                                  int64, of each event in stream order, less those of the one before
     kind 0, the shared versioned buffer (SIGMOD'08 section 5.1): for each edge by ascending target
-        sources, targets                              int32; node 0 has no events, the last node is the end
-        events, variables                             int32, int16; variable: its place in the pattern, -1 for an edge
-                                                      that ignores the event
+        targets                                       int32, less that of the edge before
+        sources                                       int32, less the edge's target; node 0 has no events, the last node
+                                                      is the end
+        events                                        int32, less that of the edge before
+        variables                                     int16: its place in the pattern, -1 where the event is ignored
     kind 1, matches listed in order
-        offsets                                       int64, of each match and behind the last one
+        lengths                                       int64, of each match
         events, variables                             int32, int16, of each element
 """
 
@@ -34,9 +37,12 @@ from cep_pipeline.patterns.pattern import Pattern
 MAGIC = b"CEPB"
 VERSION = 1
 GRAPH, LISTED = 0, 1
-_HEAD = struct.Struct("<4sBBxxII")
+_HEAD = struct.Struct("<4sBBxxQ")
+_SECTIONS = struct.Struct("<II")
 _SIZES = struct.Struct("<III")
 _ALIGNMENT = 8
+MOST_BYTES = 1 << 34
+"""A buffer that claims to be longer is damaged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,22 +110,18 @@ class Buffer:
         parts: list[Array]
         if isinstance(matches, Paths):
             sizes = (self.events.num_rows, len(matches.sources), matches.nodes)
-            parts = [matches.sources, matches.targets, matches.events, matches.variables]
+            steps = (_differences(matches.targets), matches.sources - matches.targets, _differences(matches.events))
+            parts = [*steps, matches.variables]
         else:
             sizes = (self.events.num_rows, len(matches.events), len(matches.offsets) - 1)
-            parts = [matches.offsets, matches.events, matches.variables]
+            parts = [np.diff(matches.offsets), matches.events, matches.variables]
         kind = GRAPH if isinstance(matches, Paths) else LISTED
-        clocks = [self.events.column(name).to_numpy() for name in ("timestamp", "seq")]
-        head = _HEAD.pack(MAGIC, VERSION, kind, len(statement), len(attributes))
-        return b"".join(
-            (
-                head,
-                statement,
-                attributes,
-                _SIZES.pack(*sizes),
-                *(np.ascontiguousarray(a).tobytes() for a in clocks + parts),
-            )
-        )
+        clocks = [_differences(self.events.column(name).to_numpy()) for name in ("timestamp", "seq")]
+        arrays = (np.ascontiguousarray(array).tobytes() for array in clocks + parts)
+        sections = _SECTIONS.pack(len(statement), len(attributes))
+        rest = b"".join((sections, statement, attributes, _SIZES.pack(*sizes), *arrays))
+        compressed: bytes = _codec().compress(rest, asbytes=True)
+        return _HEAD.pack(MAGIC, VERSION, kind, len(rest)) + compressed
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Buffer:
@@ -131,39 +133,38 @@ class Buffer:
             The bytes are no buffer, one of a later version, or cut off.
         """
         try:
-            magic, version, kind, statement_size, attribute_size = _HEAD.unpack_from(data)
+            magic, version, kind, size = _HEAD.unpack_from(data)
             if magic != MAGIC:
-                raise InputError(
-                    "a value of the column 'buffer' is no buffer of matches: expand what detect compressed"
-                )
+                raise InputError("a value of the column 'buffer' is no buffer of matches: expand what was compressed")
             if version != VERSION or kind not in (GRAPH, LISTED):
                 raise InputError(f"a buffer of matches has version {version}; this release reads version {VERSION}")
-            at = _HEAD.size
+            if size > MOST_BYTES:
+                raise ValueError(f"it claims {size:,} bytes")
+            data = _codec().decompress(data[_HEAD.size :], decompressed_size=size, asbytes=True)
+            statement_size, attribute_size = _SECTIONS.unpack_from(data)
+            at = _SECTIONS.size
             statement = data[at : at + statement_size].rstrip(b"\0").decode()
             at += statement_size
             attributes = data[at : at + attribute_size]
             at += attribute_size
             events, second, third = _SIZES.unpack_from(data, at)
             reader = _Reader(data, at + _SIZES.size)
-            table = pa.table({"timestamp": reader.array(np.int64, events), "seq": reader.array(np.int64, events)})
+            clocks = [np.cumsum(reader.array(np.int64, events)) for _ in range(2)]
+            table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
             matches: Paths | Listed
             if kind == GRAPH:
-                matches = Paths(
-                    third,
-                    reader.array(np.int32, second),
-                    reader.array(np.int32, second),
-                    reader.array(np.int32, second),
-                    reader.array(np.int16, second),
-                )
+                targets = np.cumsum(reader.array(np.int32, second), dtype=np.int32)
+                sources = reader.array(np.int32, second) + targets
+                of_edges = np.cumsum(reader.array(np.int32, second), dtype=np.int32)
+                matches = Paths(third, sources, targets, of_edges, reader.array(np.int16, second))
             else:
-                matches = Listed(
-                    reader.array(np.int64, third + 1), reader.array(np.int32, second), reader.array(np.int16, second)
-                )
+                offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.int64, third))))
+                matches = Listed(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
             if attribute_size:
                 for field, column in zip(*_columns(attributes), strict=True):
                     table = table.append_column(field, column)
             return cls(statement, table, matches)
-        except (struct.error, ValueError, UnicodeDecodeError, pa.ArrowInvalid) as error:
+        except (struct.error, ValueError, OSError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"a buffer of matches is damaged: {error}") from error
@@ -177,6 +178,16 @@ class _Reader:
         array = np.frombuffer(self.data, dtype, count, self.at)
         self.at += array.nbytes
         return array
+
+
+@lru_cache(maxsize=1)
+def _codec() -> pa.Codec:
+    return pa.Codec("zstd", compression_level=1)
+
+
+def _differences(numbers: Array) -> Array:
+    """Each number less the one before: small numbers, which compress well."""
+    return np.diff(numbers, prepend=numbers.dtype.type(0))
 
 
 def _padded(data: bytes) -> bytes:

@@ -27,6 +27,7 @@ from cep_pipeline.patterns.pattern import Ties
 RUNS_AT_ONCE = 1 << 21
 """Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
 _INT64_BITS = 62
+_WORD_BITS = 64
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -277,15 +278,25 @@ def _together(parts: list[Runs]) -> Runs:
 def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
     """An order in which equal rows of columns stand together, and where a new row begins in it.
 
-    Rows are brought together by a hash and compared by value: should two different rows share a hash, equal ones
-    may stay apart, which costs memory only.
+    Where a row does not fit 64 bits, rows are brought together by a hash and compared by value: should two different
+    rows share a hash, equal ones may stay apart, which costs memory only.
     """
+    first = np.ones(size, dtype=bool)
+    lows = [int(column.min()) for column in columns]
+    widths = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
+    if sum(widths) < _WORD_BITS:
+        word = np.zeros(size, np.int64)
+        for column, low, width in zip(columns, lows, widths, strict=True):
+            word = (word << width) | (column - low)
+        order = np.argsort(word, kind="stable")  # the parts of a step come in order: they are merged
+        ordered = word[order]
+        first[1:] = ordered[1:] != ordered[:-1]
+        return order, first
     mixed = np.zeros(size, np.uint64)
     for column in columns:
         mixed = (mixed ^ column.view(np.uint64)) * _MIX
         mixed ^= mixed >> np.uint64(29)
     order = np.argsort(mixed, kind="stable")
-    first = np.ones(size, dtype=bool)
     if size > 1:
         differs = np.zeros(size - 1, dtype=bool)
         for column in columns:

@@ -21,6 +21,10 @@ Known = Callable[[int], bool]
 """Something that is so in some states, by their bit masks."""
 
 
+_TABLED = (1 << 12) - 1
+"""The greatest state up to which a table of all states is made."""
+
+
 @dataclass(frozen=True)
 class Field:
     """What a run remembers: an int64 with a value that means nothing."""
@@ -56,8 +60,14 @@ class States:
 
     def where(self, known: Known, states: Array) -> Array:
         """Where something is so: bool for each state of an array."""
-        distinct, place = np.unique(states, return_inverse=True)
-        return np.array([known(state) for state in distinct.tolist()], dtype=bool)[place.reshape(-1)]
+        if self.full > _TABLED:
+            distinct, place = np.unique(states, return_inverse=True)
+            return np.array([known(state) for state in distinct.tolist()], dtype=bool)[place.reshape(-1)]
+        present = np.flatnonzero(np.bincount(states, minlength=1))
+        so = np.zeros(self.full + 1, dtype=bool)
+        so[present] = [known(state) for state in present.tolist()]
+        found: Array = so[states]
+        return found
 
     def closed(self, state: int) -> int:
         """The variables that have all their events."""
