@@ -60,7 +60,7 @@ def detect(
     """
     from cep_pipeline.cli.tables import check_output_file, write_table
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
-    from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+    from cep_pipeline.detection.detect import check_output, choose_mechanisms, in_pattern_order
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
     from cep_pipeline.events.loading import load_events
@@ -79,6 +79,7 @@ def detect(
     values = parse_parameters(parameters)
     parsed = read_patterns(patterns, stream, values)
     note_unused_parameters(values, parsed)
+    check_output(output, parsed)
     ordered = in_pattern_order(choose_mechanisms(parsed, mechanism))
     planner_named(planner)
     cost_named(cost)

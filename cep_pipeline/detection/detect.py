@@ -119,7 +119,7 @@ def detect(
     >>> cep.detect(patterns, schema.table(rows))["rise"].column("bindings").to_pylist()
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
-    _check_output(output, patterns)
+    check_output(output, patterns)
     _check_limit(limit)
     if not patterns:
         return ({}, Metrics({})) if metrics else {}
@@ -301,7 +301,16 @@ def _check_options(chosen: dict[str, str], options: Sequence[str]) -> None:
                 raise InputError(f"mechanism {name} has no option {option!r}{others}")
 
 
-def _check_output(output: str, patterns: Sequence[Pattern]) -> None:
+def check_output(output: str, patterns: Sequence[Pattern]) -> None:
+    """Refuse a form of output that there is not, or not of these patterns.
+
+    Raises
+    ------
+    InputError
+        It is none of `OUTPUTS`.
+    UnsupportedPattern
+        OUTPUT and CONSUME ask for the matches themselves.
+    """
     if output not in OUTPUTS:
         raise InputError(f"there is no output {output!r}; there are: {', '.join(OUTPUTS)}")
     if output != "verbose":

@@ -54,6 +54,9 @@ class Slice:
             with open_events(path) as file:
                 parts.append(file.read_row_groups([row_group.index for row_group in group], columns=wanted))
         table = pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+        for name in wanted:  # an attribute that is newer than all of these files
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(table.num_rows))
         timestamps = table["timestamp"].cast(pa.int64())
         by_time = pc.greater_equal(timestamps, self.start[0] - self.look_back.time_us)
         keep = pc.or_(by_time, pa.array(_within(timestamps.to_numpy(), self.start[0], self.look_back.positions)))

@@ -321,6 +321,7 @@ def test_a_full_disk(project: Project, small_disk: Path, tmp_path: Path, left: i
         ("SEQ(A a, B b)", ["--planner", "best"], ["planner 'best'", "greedy"]),
         ("SEQ(A a, B b)", ["--cost", "money"], ["cost model 'money'", "throughput"]),
         ("SEQ(A a, B b)", ["--mechanism", "magic"], ["mechanism 'magic'", "fused"]),
+        ("SEQ(A a, B b)", ["--output", "foo"], ["no output 'foo'", "compressed"]),
         ("SEQ(A a, B b)", ["--out", "found.txt"], ["found.txt", ".parquet"]),
         ("SEQ(A a, B b)", ["--out", "no/found.csv"], ["no/found.csv", "no folder no"]),
     ],

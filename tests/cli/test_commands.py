@@ -231,3 +231,29 @@ def test_status_shows_rejected_rows_with_their_reason(tmp_path: Path, spark: Spa
     assert cep("run", "--day", str(MONDAY), folder=tmp_path).code == 0
     shown = cep("status", "--rejected", "--runs", "0", folder=tmp_path)
     assert f"{MONDAY}.csv" in shown.output and "'m[b]any' is no int64" in shown.output
+
+
+def test_what_waits_is_told_by_the_summary_and_by_status(tmp_path: Path, spark: SparkSession) -> None:
+    project = make_project(tmp_path, spark)
+    (tmp_path / "all.sase").write_text("NAME quiet PATTERN SEQ(Tick a, ~C n) WITHIN 2 hours")
+    (tmp_path / "raw" / f"{DAYS[2]}.csv").unlink()
+    done = cep("run", folder=tmp_path)
+    assert done.code == 0
+    (unit,) = [unit for unit in project.tables().matches_days() if unit.final_day == DAYS[1]]
+    assert unit.pending["quiet"] > 0
+    assert f"│ {unit.pending['quiet']:>7} │" in line_with(done.output, str(DAYS[1]))
+    assert line_with(done.output, "│ quiet ", last=True).split("│")[3].strip() == str(unit.pending["quiet"])
+    assert "--end-of-stream" in line_with(done.output, "pending: ")
+    assert f"all {unit.matches} ({unit.pending['quiet']} pending)" in cep("status", folder=tmp_path).output
+    (tmp_path / "raw" / f"{MONDAY}.csv").unlink()
+    ended = cep("run", "--end-of-stream", folder=tmp_path)
+    assert f"note: {MONDAY} is published, and {MONDAY}.csv is no longer in" in " ".join(ended.errors.split())
+    assert "end of stream" in line_with(ended.output, str(DAYS[1])) and "pending: " not in ended.output
+    found = unit.matches + unit.pending["quiet"]
+    assert f"all {found} (end of stream)" in cep("status", "--runs", "0", folder=tmp_path).output
+
+
+def test_values_that_no_pattern_asks_for_are_told(trades: Path) -> None:
+    done = cep("statistics", *over_files(trades), "--param", "tehc=AAPL", folder=trades)
+    assert done.code == 0
+    assert "note: --param tehc: no pattern asks for $tehc; asked for are: none" in done.errors

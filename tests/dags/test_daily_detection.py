@@ -154,7 +154,7 @@ def test_wrong_input_and_failed_data_are_not_retried(airflow_home: Path) -> None
             raise passing
 
 
-def submit(folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, **params: str) -> str:
+def submit(folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, **params: str | bool) -> str:
     """Run the ingest job with a spark-submit that notes its command and ends with an exit code."""
     from cep_tasks import SparkJob
 
@@ -172,15 +172,16 @@ def submit(folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, **para
 def test_a_job_is_given_configuration_stream_day_and_run(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = submit(tmp_path, monkeypatch, 0, pattern_set="market").splitlines()
+    arguments = submit(tmp_path, monkeypatch, 0, pattern_set="market", end_of_stream=True).splitlines()
     assert arguments[arguments.index("--master") + 1] == "local[2]"
-    assert arguments[-6:] == [
+    assert arguments[-7:] == [
         str(CHECKOUT / "spark_jobs" / "ingest.py"),
         "--config=/etc/cep/pipeline.yaml",
         "--stream=trades",
         "--day=2013-10-07",
         "--run-id=manual__1",
         "--pattern-set=market",
+        "--end-of-stream",
     ]
 
 

@@ -112,6 +112,18 @@ def test_an_unknown_way_of_planning_is_refused_with_the_configuration(folder: Pa
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 
 
+def test_a_pattern_set_names_its_mechanism(folder: Path) -> None:
+    named = PIPELINE.replace("file: market.sase", "file: market.sase, mechanism: evaluation_tree")
+    assert named != PIPELINE
+    (folder / "pipeline.yaml").write_text(named)
+    assert Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets[0].mechanism == "evaluation_tree"
+    (folder / "pipeline.yaml").write_text(named.replace("evaluation_tree", "magic"))
+    with pytest.raises(
+        InputError, match=r"pipeline\.yaml: pattern set 'market': .*mechanism 'magic'; there are: fused"
+    ):
+        Configuration.load(folder / "pipeline.yaml").stream("trades")
+
+
 def test_a_faulty_pattern_names_its_file_and_line(folder: Path) -> None:
     (folder / "market.sase").write_text(PATTERNS.replace("price", "prise"))
     with pytest.raises(PatternError) as caught:

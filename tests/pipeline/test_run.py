@@ -10,7 +10,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import BusyError, DataError, InputError, UnsupportedPattern
-from tests.pipeline.project import DAYS, MONDAY, PATTERNS, ROWS, TUESDAY, WEDNESDAY, Project, published
+from tests.pipeline.project import DAYS, MONDAY, PATTERNS, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, published
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -223,3 +223,24 @@ def test_runs_of_the_other_strategies_reach_over_slices_and_days(project: Projec
     expected = [(name, match_id) for name, table in whole.items() for match_id in table["match_id"].to_pylist()]
     assert all(table.num_rows for table in whole.values())
     assert ids(published(project.tables())["matches"]) == sorted(expected)
+
+
+def test_a_pattern_set_runs_by_the_mechanism_that_it_names(project: Project) -> None:
+    any_order = "NAME back PATTERN SEQ(Tick a, Tick b, C c) WHERE a.x < c.x WITHIN 1 day"
+    (project.folder / "all.sase").write_text(any_order)
+    project.run().run_days([MONDAY, TUESDAY])
+    before = published(project.tables())["matches"]
+    (pattern,) = project.tables().plans("all")[0].plan["patterns"]
+    assert before and pattern["clauses"][0]["steps"][0]["variable"] == "c", (
+        "planned in another order than the pattern's"
+    )
+    named = PIPELINE.replace("file: all.sase", "file: all.sase, mechanism: eager_nfa")
+    (project.folder / "pipeline.yaml").write_text(named)
+    project.run(redo=True).run_days([TUESDAY])
+    assert ids(published(project.tables())["matches"]) == ids(before)
+    plan = project.tables().current_plan("all")
+    assert plan is not None and plan.version == 2 and "the mechanism of the pattern set has changed" in plan.reason
+    assert "eager_nfa, as asked for" in plan.explain
+    (project.folder / "all.sase").write_text(any_order + " TIES ANY")
+    with pytest.raises(UnsupportedPattern, match="mechanism 'eager_nfa' does not run TIES ANY"):
+        project.run()

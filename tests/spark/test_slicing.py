@@ -17,7 +17,7 @@ from cep_pipeline.detection.extent import LookBack, columns_needed, look_back
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.spark.detection import WorkEstimate
-from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups, slices_between
+from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 
 SCHEMA = StreamSchema.from_dict(
     {"base_type": "Ev", "type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}}
@@ -29,7 +29,9 @@ PATTERNS = cep.parse_patterns(
     NAME apart   PATTERN SEQ(A a, Ev b) WITHIN 2 us TIES STRICT RETURN b.x AS x;
     NAME both    PATTERN AND(A a, B b, B c) WHERE b.x < c.x WITHIN 3 us;
     NAME keyed   PATTERN AND(Ev a, Ev b) WHERE [x] WITHIN 5 us;
-    NAME single  PATTERN B b WHERE b.x > 1 WITHIN 1 us
+    NAME single  PATTERN B b WHERE b.x > 1 WITHIN 1 us;
+    NAME few     PATTERN SEQ(A a, Ev b) WHERE a.x <= b.x WITHIN 4 EVENTS;
+    NAME nearby  PATTERN SEQ(~C n, A a, B b) WHERE n.x > a.x WITHIN 3 EVENTS TIES STRICT
     """,
     SCHEMA,
 )
@@ -127,6 +129,33 @@ def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:
     part = slices_between(row_groups, [(111, 10), (116, 15)], LookBack(time_us=3))[0]
     assert [group.index for group in part.row_groups] == [1, 2]
     assert part.read(["kind"])["timestamp"].cast(pa.int64()).to_pylist() == list(range(108, 116))
+
+
+def test_an_attribute_that_is_newer_than_the_files_is_null(tmp_path: Path) -> None:
+    table = table_of([(1, "A", 0)] * 3)
+    row_groups = read_row_groups(write(table.drop_columns("x"), tmp_path, 2))
+    part = slices_between(row_groups, [(0, 0), (1000, 0)], LookBack())[0]
+    assert part.read(["kind", "x"])["x"].to_pylist() == [None] * 3
+    patterns = cep.parse_patterns("NAME p PATTERN A a WHERE a.x >= 0 OR a.kind = 'A' WITHIN 1 us", SCHEMA)
+    assert len(found_in([part], patterns, table)["p"]) == 3
+
+
+def test_a_slice_of_count_windows_reads_positions_back(tmp_path: Path) -> None:
+    table = table_of([(1, "A", 0)] * 20)
+    row_groups = read_row_groups(write(table, tmp_path, 5))
+    part = slices_between(row_groups, [(111, 10), (116, 15)], LookBack(positions=7))[0]
+    assert [group.index for group in part.row_groups] == [0, 1, 2]
+    assert part.read(["kind"])["timestamp"].cast(pa.int64()).to_pylist() == list(range(104, 116))
+    behind = slices_between(row_groups, [(121, 0), None], LookBack(positions=3))[0]
+    assert behind.read(["kind"])["timestamp"].cast(pa.int64()).to_pylist() == [118, 119, 120]
+    assert [instant_before(row_groups, positions) for positions in (0, 1, 5, 6, 20, 21)] == [
+        120,
+        120,
+        116,
+        115,
+        101,
+        None,
+    ]
 
 
 def test_row_groups_tell_the_points_of_their_first_and_last_event(tmp_path: Path) -> None:
