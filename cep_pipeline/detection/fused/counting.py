@@ -2,7 +2,7 @@
 
 Without conditions between elements the number of candidates that pass says all. With conditions on adjacent elements
 the lists that end with an element are one, that of the element alone, and those that end with an element before it that
-it may follow: a sum over the candidates before it, 16 at a time.
+it may follow: each element adds to 16 later ones at a time.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ class _Counting(ComparingText):
                 "declare i64 @llvm.smax.i64(i64, i64)",
                 "declare i64 @llvm.smin.i64(i64, i64)",
                 "declare i32 @llvm.ctpop.i32(i32)",
-                f"declare i64 @llvm.vector.reduce.add.v{WIDTH}i64({_LONGS})",
                 "declare double @llvm.fabs.f64(double)",
                 "declare double @llvm.sqrt.f64(double)",
                 f"declare {DOUBLES} @llvm.fabs.v{WIDTH}f64({DOUBLES})",
@@ -79,8 +78,8 @@ class _Counting(ComparingText):
         """Set `self.counted` for the candidates in [start, end), and go on at `leave`."""
         raise NotImplementedError
 
-    def loop(self, hint: str, first: str, end: str, step: str) -> tuple[str, str, str, str]:
-        """Begin the body of a loop: its place, and the labels of its head and of what follows; and its variable."""
+    def loop(self, hint: str, first: str, end: str, step: str) -> tuple[str, str, str]:
+        """Begin the body of a loop: its place, and the labels of its head and of what follows."""
         place = self.variable(first)
         head, body, over = self.label(f"{hint}_head"), self.label(hint), self.label(f"{hint}_over")
         self.jump(head)
@@ -89,7 +88,7 @@ class _Counting(ComparingText):
         self.branch(self.value(f"icmp slt i64 {here}, {end}"), body, over)
         self.begin(body)
         self.set(place, self.value(f"add i64 {here}, {step}"))
-        return here, head, over, place
+        return here, head, over
 
     def as_bits(self, mask: str) -> str:
         """An i32 mask as a vector of bits."""
@@ -106,7 +105,7 @@ class _Sizes(_Counting):
             self.jump(leave)
             return
         splats = self.splats(self.last)
-        here, head, over, _ = self.loop("chunk", start, end, str(WIDTH))
+        here, head, over = self.loop("chunk", start, end, str(WIDTH))
         mask = self.mask(self.last, here, end, splats)
         self.add_to(self.counted, self.value(f"zext i32 {self.value(f'call i32 @llvm.ctpop.i32(i32 {mask})')} to i64"))
         self.jump(head)
@@ -117,59 +116,64 @@ class _Sizes(_Counting):
 class _Lists(_Counting):
     """How many lists the candidates make whose adjacent elements pass the tests of the shape's last level.
 
-    Level `prefix` is an element, the last level the element before it. Behind a first element that is chosen already
-    every list begins with that one: it is the first candidate.
+    Level `prefix` is an element, the last level the element after it. Each element in turn hands the number of lists
+    that end with it on to those that may follow it: chunks lie on one grid, since a vector that is stored is soon
+    loaded again.
     """
 
     def count(self, start: str, end: str, leave: str) -> None:
-        later = self.shape.prefix
-        splats = self.splats(later)
+        earlier = self.shape.prefix
         from_first = self.shape.search is Search.LISTS_FROM_FIRST
-        # Of each candidate 1 where it may stand alone; then the number of lists that end with it.
-        here, head, over, _ = self.loop("chunk", start, end, str(WIDTH))
-        bits = self.as_bits(self.mask(later, here, end, splats))
-        ones = self.value(f"zext {_BITS} {bits} to {_LONGS}")
-        offset = self.value(f"sub i64 {here}, {start}")
-        self.emit(f"store {_LONGS} {ones}, ptr {self.at(self.scratch, offset, 'i64')}, align 8")
+        unfit = self.splat("-1", "i64", WIDTH)
+        alone = self.splat("0" if from_first else "1", "i64", WIDTH)
+        splats = self.splats(earlier)
+        # The lists that end with each candidate so far; -1 of one that cannot be an element.
+        here, head, over = self.loop("chunk", start, end, str(WIDTH))
+        bits = self.as_bits(self.mask(earlier, here, end, splats))
+        ending = self.value(f"select {_BITS} {bits}, {_LONGS} {alone}, {_LONGS} {unfit}")
+        self.emit(f"store {_LONGS} {ending}, ptr {self._ending(here, start)}, align 8")
         self.jump(head)
         self.begin(over)
-        here, head, over, _ = self.loop("element", start, end, "1")
-        own = self.at(self.scratch, self.value(f"sub i64 {here}, {start}"), "i64")
-        alone = self.value(f"load i64, ptr {own}, align 8")
-        fits, ended = self.label("fits"), self.label("ended")
-        self.branch(self.value(f"icmp ne i64 {alone}, 0"), fits, head)
-        self.begin(fits)
         if from_first:
-            alone = self.value(f"zext i1 {self.value(f'icmp eq i64 {here}, {start}')} to i64")
-        self.index.append(here)
-        splats = self.splats(later + 1)
-        sums = self.vector_variable()
-        before, chunk, summed, _ = self.loop("before", start, here, str(WIDTH))
-        bits = self.as_bits(self.mask(later + 1, before, here, splats))
-        at = self.at(self.scratch, self.value(f"sub i64 {before}, {start}"), "i64")
-        ending = self.value(f"load {_LONGS}, ptr {at}, align 8")
-        chosen = self.value(f"select {_BITS} {bits}, {_LONGS} {ending}, {_LONGS} zeroinitializer")
-        total = self.value(f"add {_LONGS} {self.value(f'load {_LONGS}, ptr {sums}, align 64')}, {chosen}")
-        self.emit(f"store {_LONGS} {total}, ptr {sums}, align 64")
-        self.jump(chunk)
-        self.begin(summed)
-        total = self.value(f"load {_LONGS}, ptr {sums}, align 64")
-        total = self.value(f"call i64 @llvm.vector.reduce.add.v{WIDTH}i64({_LONGS} {total})")
-        lists = self.value(f"add i64 {total}, {alone}")
-        self.emit(f"store i64 {lists}, ptr {own}, align 8")
+            self.emit(f"store i64 1, ptr {self.scratch}, align 8")
+        here, head, over = self.loop("element", start, end, "1")
+        lists = self.value(f"load i64, ptr {self._ending(here, start)}, align 8")
+        some, within, beyond = self.label("some"), self.label("within"), self.label("beyond")
+        self.branch(self.value(f"icmp sgt i64 {lists}, 0"), some, head)
+        self.begin(some)
         self.add_to(self.counted, lists)
-        # All lists so far bound each sum to come.
-        self.branch(self.value(f"icmp sgt i64 {self.get(self.counted)}, {self.most}"), ended, head)
-        self.begin(ended)
+        # All lists so far bound each number to come.
+        self.branch(self.value(f"icmp sgt i64 {self.get(self.counted)}, {self.most}"), beyond, within)
+        self.begin(beyond)
         self.set(self.counted, str(TOO_MANY))
         self.jump(leave)
+        self.begin(within)
+        self.index.append(here)
+        splats = self.splats(earlier + 1)
+        handed_on = self.splat(lists, "i64", WIDTH)
+        following = self.value(f"add i64 {here}, 1")
+        on_grid = self.value(f"and i64 {self.value(f'sub i64 {following}, {start}')}, {-WIDTH}")
+        first = self.value(f"add i64 {start}, {on_grid}")
+        chunk, next_chunk, done = self.loop("after", first, end, str(WIDTH))
+        mask = self.mask(earlier + 1, chunk, end, splats)
+        skipped = self.value(f"sub i64 {following}, {chunk}")
+        skipped = self.value(f"call i64 @llvm.smax.i64(i64 {skipped}, i64 0)")
+        behind = self.value(f"shl i32 -1, {self.value(f'trunc i64 {skipped} to i32')}")
+        bits = self.as_bits(self.value(f"and i32 {mask}, {behind}"))
+        at = self._ending(chunk, start)
+        ending = self.value(f"load {_LONGS}, ptr {at}, align 8")
+        fits = self.value(f"icmp sge {_LONGS} {ending}, zeroinitializer")
+        bits = self.value(f"and {_BITS} {bits}, {fits}")
+        more = self.value(f"add {_LONGS} {ending}, {handed_on}")
+        ending = self.value(f"select {_BITS} {bits}, {_LONGS} {more}, {_LONGS} {ending}")
+        self.emit(f"store {_LONGS} {ending}, ptr {at}, align 8")
+        self.jump(next_chunk)
         self.index.pop()
+        self.begin(done)
+        self.jump(head)
         self.begin(over)
         self.jump(leave)
 
-    def vector_variable(self) -> str:
-        """A vector of sums in the entry block, set to zero here."""
-        name = f"%s{self.label('')}"
-        self.allocas.append(f"  {name} = alloca {_LONGS}, align 64")
-        self.emit(f"store {_LONGS} zeroinitializer, ptr {name}, align 64")
-        return name
+    def _ending(self, place: str, start: str) -> str:
+        """The address of the number of lists that end with a candidate."""
+        return self.at(self.scratch, self.value(f"sub i64 {place}, {start}"), "i64")

@@ -84,7 +84,7 @@ class Search(Enum):
         How many events pass.
     LISTS, LISTS_FROM_FIRST
         How many lists those that pass make, where adjacent elements pass the tests of one more level, the element
-        before. From the first: those that begin with the first event of the range, which passes.
+        after. From the first: those that begin with the first event of the range, which passes.
     """
 
     FIRST = "first"
@@ -139,7 +139,7 @@ class Shape:
         if not 1 <= self.prefix < len(self.levels):
             raise ValueError("a shape needs a level behind its prefix")
         if self.search is not None and self.prefix != len(self.levels) - self.search.levels:
-            raise ValueError("a search is for events of one level, and those before them in a list")
+            raise ValueError("a search is for events of one level, and those after them in a list")
         for number, level in enumerate(self.levels):
             in_list = self.search is not None and number > self.prefix
             if number >= self.prefix and not in_list and not (level.lows and level.highs):

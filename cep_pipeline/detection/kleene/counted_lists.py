@@ -128,20 +128,18 @@ class CountedLists:
         columns = Columns()
         tests = self._distinct(around, levels, view, columns)
         for bound in self._bounds(around):
-            earlier = self._run.order[bound.earlier]
-            ends = range_ends(events, bound, levels.views[bound.earlier], alike[earlier], view)
+            one = self._run.order[bound.earlier]
+            ends = range_ends(events, bound, levels.views[bound.earlier], alike[one], view)
             found, tighter = (lows, np.maximum) if bound.low else (highs, np.minimum)
             found[bound.earlier] = tighter(found[bound.earlier], ends) if bound.earlier in found else ends
         if self.anchored:
             lows[last - 1] = self._own_places(levels.views[-1], view)
-        later, earlier_one = f"{name}[i]", f"{name}[i-1]"
+        earlier, later = f"{name}[i-1]", f"{name}[i]"
         names = {single: level for level, single in enumerate(self.singles)}
         views = (*levels.views[: len(self.singles)], view, view)
-        scope = Scope(events, {**names, later: last, earlier_one: last + 1}, views, columns)
-        adjacent = self._compiled(
-            self.conditions.adjacent, {Element.CURRENT: later, Element.PREVIOUS: earlier_one}, scope
-        )
-        elements = self._compiled(self.conditions.elements, {Element.EACH: later}, scope)
+        scope = Scope(events, {**names, earlier: last, later: last + 1}, views, columns)
+        adjacent = self._compiled(self.conditions.adjacent, {Element.PREVIOUS: earlier, Element.CURRENT: later}, scope)
+        elements = self._compiled(self.conditions.elements, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
             self.compiled = False
             return

@@ -72,6 +72,7 @@ class KleeneRun:
         if isinstance(plan, Join) and self.singles:
             self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
         self._counted: CountedLists | None = None
+        events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         self.rules = Rules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
