@@ -41,9 +41,11 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     """Run one of the papers' experiments and write its page: tables, charts, and which of the findings hold here.
 
     \b
-      lazy_nfa  DEBS 2015, section 7: condition evaluations, throughput and peak instances of the eager NFA, of chain
+      lazy_nfa  DEBS 2015, section 7: computations, throughput and peak instances of the eager NFA, of chain
                 NFAs in all orders and of the tree NFA against the frequency of the rare event, for its three places
                 in the sequence; memory over growing input; and a stream whose rare type changes every 100,000 events
+      nfab      SIGMOD 2008, section 6: throughput of NFA^b under three predicates, two strategies and growing windows,
+                cost against output complexity, basic against backtrack, non-overlapping results, merging of runs
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not
@@ -52,7 +54,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     \b
     Examples:
       cep experiment lazy_nfa
-      cep experiment lazy_nfa --full --out lazy.md
+      cep experiment nfab --full --out nfab.md
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
     from cep_pipeline.benchmarks import measure

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 EXPERIMENTS = {
     "lazy_nfa": "cep_pipeline.experiments.lazy_nfa",
+    "nfab": "cep_pipeline.experiments.nfab",
 }
 """Name -> module; its `EXPERIMENT` is the experiment."""
 

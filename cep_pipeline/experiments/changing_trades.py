@@ -9,7 +9,7 @@ from cep_pipeline.experiments.correlated_trades import FREQUENT, RARE, with_hist
 
 PHASES = (RARE, *FREQUENT)
 """Which stock is rare, phase after phase, then from the beginning again."""
-PER_S = 2.2
+PER_S = 4.0
 """Events a second."""
 _MARKET_STEP, _OWN_STEP = 0.00028, 0.0004
 

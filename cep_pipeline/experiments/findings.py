@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import correlation
 
 from cep_pipeline.benchmarks.report import times_as_fast
 
@@ -87,3 +88,14 @@ def log_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     middle_x = sum(x for x, _ in logs) / len(logs)
     middle_y = sum(y for _, y in logs) / len(logs)
     return sum((x - middle_x) * (y - middle_y) for x, y in logs) / sum((x - middle_x) ** 2 for x, _ in logs)
+
+
+def explained_by_a_line(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Share of the variance of ys that a straight line of xs explains (r squared).
+
+    Examples
+    --------
+    >>> explained_by_a_line([1, 2, 5], [10, 12, 18]), round(explained_by_a_line([-1, 0, 1], [1, 0, 1]), 3)
+    (1.0, 0.0)
+    """
+    return correlation(xs, ys) ** 2 if len(set(ys)) > 1 else 1.0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import permutations
+from itertools import permutations, product
 from typing import cast
 
-import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.benchmarks.measure import list_matches
@@ -24,7 +23,8 @@ from cep_pipeline.experiments.page import Page
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 
-WINDOW_S = 60
+WINDOW_S = 1
+"""About as long as the frequent stocks take to trade once or a few times, as in the paper's minutes."""
 THRESHOLD = 0.5
 """Least correlation of the price histories of neighbours."""
 STOCK_OF = {"a": FREQUENT[0], "b": FREQUENT[1], "c": RARE}
@@ -44,6 +44,8 @@ class Sizes:
         Days of trades, and of them the first so many of the frequent stocks (None: all).
     shares
         How often the rare stock trades, relative to each of the others.
+    draws
+        How many times it is drawn which of its trades are left out; figures are sums over the draws.
     inputs
         Shares of the input over which the growth of memory is measured.
     input_share
@@ -57,17 +59,18 @@ class Sizes:
     days: int
     most: int | None
     shares: tuple[float, ...]
+    draws: int
     inputs: tuple[float, ...]
     changing: int
     phase: int
     step: int
-    input_share: float = 0.1
+    input_share: float = 0.01
     changing_share: float = 0.01
 
 
-SMALL = Sizes(1, 20_000, (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.25, 0.5, 0.75, 1.0), 300_000, 100_000, 10_000)
-_MANY_SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-FULL = Sizes(3, None, _MANY_SHARES, (0.2, 0.4, 0.6, 0.8, 1.0), 900_000, 100_000, 10_000)
+SMALL = Sizes(3, None, (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), 1, (0.25, 0.5, 0.75, 1.0), 300_000, 100_000, 10_000)
+_MANY_SHARES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+FULL = Sizes(3, None, _MANY_SHARES, 5, (0.2, 0.4, 0.6, 0.8, 1.0), 900_000, 100_000, 10_000)
 
 
 @dataclass(frozen=True)
@@ -103,20 +106,28 @@ def pattern_of(sequence: str) -> Pattern:
 
 
 def measure(contender: Contender, sequence: str, events: pa.Table) -> dict[str, Figure]:
-    """Run a contender over events; what it compiles has been compiled before."""
+    """Run a contender over events; what it compiles has been compiled before.
+
+    Returns
+    -------
+    dict of str to figure
+        Among them `computations`, the paper's measure: how many times the condition on an edge is evaluated, that is,
+        an event in order and window is tried on an instance; and `evaluations`, tests of one conjunct on one tuple.
+    """
     _warm_up(contender, sequence)
     pattern = pattern_of(sequence)
     counters = Counters()
-    begin = time.perf_counter()
+    begin = time.process_time()
     prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     matches = list_matches(contender.mechanism, pattern, _orders(contender, sequence), prepared, counters)
     return {
         "events": events.num_rows,
         "matches": matches,
+        "computations": sum(node.candidates for node in counters.nodes.values()),
         "evaluations": counters.condition_evaluations,
         "peak_instances": counters.peak_instances,
         "events_buffered": counters.events_buffered,
-        "seconds": time.perf_counter() - begin,
+        "seconds": time.process_time() - begin,
     }
 
 
@@ -131,19 +142,23 @@ def _warm_up(contender: Contender, sequence: str) -> None:
     list_matches(contender.mechanism, pattern, _orders(contender, sequence), few)
 
 
-def measure_step(contender: Contender, stream: _ChangingStream, first: int, last: int) -> dict[str, Figure]:
-    """What a contender does at the events `first` to `last` of a stream that is running.
+def steps_of(rows: Sequence[Row]) -> list[Row]:
+    """The rows of the changing stream, each less the one before of its contender: what was done in between.
 
-    What it does at an event depends on no event that is more than the window away. So it runs over these events with
-    the window before them, and over that window alone: the difference is what it does at them.
+    A contender reads the stream in order, so what it does at the first events does not depend on how many follow.
     """
-    before = stream.first_within(first)
-    with_window = measure(contender, "abc", stream.events.slice(before, last - before))
-    window = measure(contender, "abc", stream.events.slice(before, first - before))
-    counted = ("matches", "evaluations")
-    return {name: cast(int, with_window[name]) - cast(int, window[name]) for name in counted} | {
-        "peak_instances": with_window["peak_instances"]
-    }
+    before: dict[Figure, Row] = {}
+    steps: list[Row] = []
+    for row in rows:
+        last = before.get(row["contender"])
+        differences = {
+            name: cast(float, row[name]) - (0 if last is None else cast(float, last[name]))
+            for name in ("events", "matches", "computations", "evaluations")
+        }
+        first = 0 if last is None else last["events"]
+        steps.append({**row, **differences, "first": first, "last": row["events"]})
+        before[row["contender"]] = row
+    return steps
 
 
 class _ChangingStream:
@@ -160,11 +175,6 @@ class _ChangingStream:
             self._events = changing_trades(sizes.changing, sizes.phase, sizes.changing_share, self._seed)
         return self._events
 
-    def first_within(self, row: int) -> int:
-        """The first event that is within the window before an event."""
-        times = self.events.column("timestamp").cast(pa.int64()).to_numpy()
-        return int(np.searchsorted(times, times[row] - WINDOW_S * 1_000_000))
-
 
 class _TradesByShare:
     """The trades with the rare stock as rare as wanted; the last two streams are kept."""
@@ -172,7 +182,7 @@ class _TradesByShare:
     def __init__(self, request: Request, sizes: Sizes) -> None:
         self._request, self._sizes = request, sizes
         self._trades: Trades | None = None
-        self._kept: dict[float, pa.Table] = {}
+        self._kept: dict[tuple[float, int], pa.Table] = {}
 
     @property
     def trades(self) -> Trades:
@@ -180,11 +190,11 @@ class _TradesByShare:
             self._trades = read_trades(self._request.data, self._sizes.days, self._sizes.most, self._request.seed)
         return self._trades
 
-    def at(self, share: float) -> pa.Table:
-        if share not in self._kept:
+    def at(self, share: float, draw: int = 0) -> pa.Table:
+        if (share, draw) not in self._kept:
             self._kept = dict([*self._kept.items()][-1:])
-            self._kept[share] = self.trades.with_rare(share, self._request.seed)
-        return self._kept[share]
+            self._kept[share, draw] = self.trades.with_rare(share, seed=self._request.seed + 1_000 * draw)
+        return self._kept[share, draw]
 
 
 def plan_work(request: Request) -> Work:
@@ -202,20 +212,30 @@ def plan_work(request: Request) -> Work:
     return Work(cells, page)
 
 
+def summed(rows: Sequence[Row]) -> list[Row]:
+    """The rows with those of all draws as one: sums, and the highest of the peaks."""
+    together: dict[tuple[Figure, ...], dict[str, Figure]] = {}
+    for row in rows:
+        figures = ("events", "matches", "computations", "evaluations", "seconds", "peak_instances", "events_buffered")
+        key = {name: value for name, value in row.items() if name not in (*figures, "draw")}
+        own = together.setdefault(tuple(key.values()), key)
+        for name in (name for name in figures if name in row):
+            value, before = cast(float, row[name]), cast(float, own.get(name, 0))
+            own[name] = max(value, before) if name in figures[-2:] else value + before
+    return [*together.values()]
+
+
 def _contenders() -> list[Contender]:
     return [contender for contender in CONTENDERS if contender.is_there]
 
 
 def _frequency_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
-    for share in sizes.shares:
-        for sequence in SEQUENCES:
-            for contender in _contenders():
-                key = {**_key(FREQUENCY, sizes), "sequence": sequence, "share": share, "contender": contender.name}
+    def run(contender: Contender, sequence: str, share: float, draw: int) -> Row:
+        return measure(contender, sequence, streams.at(share, draw))
 
-                def run(contender: Contender = contender, sequence: str = sequence, share: float = share) -> Row:
-                    return measure(contender, sequence, streams.at(share))
-
-                yield Cell(key, run)
+    for share, draw, sequence, contender in product(sizes.shares, range(sizes.draws), SEQUENCES, _contenders()):
+        key = {**_key(FREQUENCY, sizes), "share": share, "draw": draw, "sequence": sequence}
+        yield Cell({**key, "contender": contender.name}, partial(run, contender, sequence, share, draw))
 
 
 def _input_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
@@ -230,18 +250,13 @@ def _input_cells(sizes: Sizes, streams: _TradesByShare) -> Iterator[Cell]:
 
 
 def _changing_cells(sizes: Sizes, stream: _ChangingStream) -> Iterator[Cell]:
-    for first in range(0, sizes.changing, sizes.step):
-        for contender in _contenders():
-            key: Mapping[str, Figure] = {
-                "part": CHANGING,
-                "of_events": sizes.changing,
-                "phase": sizes.phase,
-                "share": sizes.changing_share,
-                "first": first,
-                "step": sizes.step,
-                "contender": contender.name,
-            }
-            yield Cell(key, partial(measure_step, contender, stream, first, first + sizes.step))
+    def run(contender: Contender, last: int) -> Row:
+        return measure(contender, "abc", stream.events.slice(0, last))
+
+    for last, contender in product(range(sizes.step, sizes.changing + 1, sizes.step), _contenders()):
+        key: dict[str, Figure] = {"part": CHANGING, "phase": sizes.phase, "share": sizes.changing_share}
+        key |= {"of_events": sizes.changing, "up_to": last, "contender": contender.name}
+        yield Cell(key, partial(run, contender, last))
 
 
 def _key(part: str, sizes: Sizes) -> dict[str, Figure]:

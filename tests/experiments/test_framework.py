@@ -143,5 +143,5 @@ def test_a_page_is_written_with_its_charts_beside_it(tmp_path: Path) -> None:
 def test_experiments_are_found_by_name() -> None:
     for name in EXPERIMENTS:
         assert experiment_named(name).name == name
-    with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa"):
+    with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa, nfab"):
         experiment_named("lazy")

@@ -29,13 +29,14 @@ from cep_pipeline.experiments.lazy_nfa import (
     Sizes,
     _ChangingStream,
     measure,
-    measure_step,
+    steps_of,
+    summed,
 )
 from cep_pipeline.experiments.lazy_nfa_page import refuse_different_matches, write_page
 from tests.cli.command_line import cep
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-TINY = Sizes(1, 300, (0.1, 1.0), (0.5, 1.0), 600, 200, 100, input_share=0.5, changing_share=0.1)
+TINY = Sizes(1, 300, (0.1, 1.0), 2, (0.5, 1.0), 600, 200, 100, input_share=0.5, changing_share=0.1)
 
 
 def test_generated_trades_have_histories_and_the_wanted_share() -> None:
@@ -69,15 +70,25 @@ def test_the_rare_stock_changes_after_every_phase() -> None:
         assert counts[rare] < 0.05 * min(count for stock, count in counts.items() if stock != rare)
 
 
-def test_steps_of_a_running_stream_add_up_to_the_whole() -> None:
+def test_what_is_done_at_the_first_events_does_not_depend_on_how_many_follow() -> None:
+    """A stream whose last events match nothing costs as much as one without them, but for those events."""
     stream = _ChangingStream(TINY, 1)
-    there = [contender for contender in CONTENDERS if contender.is_there]
-    assert EAGER in there
-    for contender in there:
-        whole = measure(contender, "abc", stream.events)
-        steps = [measure_step(contender, stream, first, first + 100) for first in range(0, 600, 100)]
-        for name in ("evaluations", "matches"):
-            assert sum(step[name] for step in steps) == whole[name], (contender, name)  # type: ignore[misc]
+    quiet = stream.events.slice(0, 400)
+    for contender in CONTENDERS:
+        if contender.is_there:
+            short, long = (measure(contender, "abc", events) for events in (quiet, stream.events))
+            for name in ("computations", "evaluations", "matches", "peak_instances"):
+                assert short[name] <= long[name], (contender, name)  # type: ignore[operator]
+
+
+def test_steps_are_differences() -> None:
+    rows = [
+        {"contender": name, "events": events, "matches": 0, "computations": cost, "evaluations": 2 * cost}
+        for events, costs in ((100, (5, 7)), (200, (25, 8)))
+        for name, cost in zip(("one", "other"), costs, strict=True)
+    ]
+    steps = [(row["contender"], row["first"], row["last"], row["computations"]) for row in steps_of(rows)]
+    assert steps == [("one", 0, 100, 5), ("other", 0, 100, 7), ("one", 100, 200, 20), ("other", 100, 200, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -91,23 +102,23 @@ def rows() -> list[Row]:
 
 def test_every_contender_that_is_there_has_every_cell(rows: list[Row]) -> None:
     there = [contender.name for contender in CONTENDERS if contender.is_there]
-    assert len(rows) == len(there) * (3 * 2 + 2 + 6)
+    assert len(rows) == len(there) * (3 * 2 * 2 + 2 + 6)
     assert any(row["matches"] for row in rows)
     for row in rows:
         assert row["contender"] in there
-        assert row["peak_instances"] is not None and row["evaluations"] is not None
+        assert row["peak_instances"] is not None and row["computations"] is not None
 
 
 def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
     page = run_experiment(EXPERIMENT, Request(sizes=TINY, data=None), None, Progress())
-    assert set(page.charts) == {"evaluations", "instances", "changing"}
+    assert set(page.charts) == {"computations", "instances", "changing"}
     page.write(tmp_path / "lazy_nfa.md")
     text = (tmp_path / "lazy_nfa.md").read_text()
     assert "{chart" not in text
     for name in page.charts:
         assert f"](lazy_nfa/{name}.svg)" in text and (tmp_path / "lazy_nfa" / f"{name}.svg").is_file()
-    assert text.count("| eager NFA ") == 3 + 3 + 1 + 2 + 1
-    assert "Of 9 findings of the paper, " in text
+    assert text.count("| eager NFA ") == 3 + 3 + 3 + 1 + 2 + 1
+    assert "Of 10 findings of the paper, " in text
     missing = {contender.mechanism for contender in CONTENDERS if not contender.is_there}
     assert ("left out: " in text) == bool(missing)
     assert all(f"`{name}`" in text for name in missing)
@@ -120,6 +131,17 @@ def test_different_matches_are_refused(rows: list[Row]) -> None:
         refuse_different_matches(wrong)
     with pytest.raises(CepError, match="another finds"):
         write_page(wrong, TINY, Request(), "trades")
+
+
+def test_figures_of_all_draws_become_one(rows: list[Row]) -> None:
+    whole = summed(rows)
+    assert len(whole) == len(rows) - len([row for row in rows if row.get("draw") == 1])
+    wanted = {"part": FREQUENCY, "sequence": "abc", "share": 0.1, "contender": EAGER.name}
+    parts = [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+    (one,) = (row for row in whole if all(row.get(name) == value for name, value in wanted.items()))
+    assert len(parts) == 2
+    assert one["computations"] == sum(part["computations"] for part in parts)  # type: ignore[misc]
+    assert one["peak_instances"] == max(part["peak_instances"] for part in parts)  # type: ignore[type-var]
 
 
 def paper_rows() -> Iterator[Row]:
@@ -137,17 +159,18 @@ def paper_rows() -> Iterator[Row]:
                     "sequence": sequence,
                     "share": share,
                     "contender": contender.name,
-                    "evaluations": cost,
+                    "computations": cost,
                 }
     for contender in CONTENDERS:
         peak = 100 if contender == TREE or contender.order[:1] == "c" else 5_000
         yield {"part": INPUT, "part_of_input": 1.0, "contender": contender.name, "peak_instances": peak}
-    for first in range(0, 300, 100):
-        rare = "cab"[first // 100]
+    total = dict.fromkeys(CONTENDERS, 0.0)
+    for last in (100, 200, 300):
+        rare = "cab"[last // 100 - 1]
         for contender in CONTENDERS:
-            cheap = contender == TREE or contender.order[:1] == rare
-            cost = 1_000 if cheap else 50_000
-            yield {"part": CHANGING, "first": first, "contender": contender.name, "evaluations": cost}
+            total[contender] += 1_000 if contender == TREE or contender.order[:1] == rare else 50_000
+            figures = {"events": last, "matches": 0, "computations": total[contender], "evaluations": 0}
+            yield {"part": CHANGING, "up_to": last, "contender": contender.name, **figures}
 
 
 def without(*names: str) -> list[Row]:
@@ -166,19 +189,20 @@ def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
 
 def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
     found = findings.all_findings(list(paper_rows()))
-    assert [finding.holds for finding in found] == [True] * 9
-    assert "f_c = 0.001" in found[4].measured and "1,000 times fewer" in found[4].measured
+    assert [finding.holds for finding in found] == [True] * 10
+    assert "f_c = 0.001" in found[5].measured and "1,000 times fewer" in found[5].measured
 
 
 @pytest.mark.parametrize(
     ("rows", "finding"),
     [
-        (changed(FREQUENCY, "chain cab", "evaluations", 500), findings.chains_beat_eager),
-        (changed(FREQUENCY, "chain bac", "evaluations", 0.001), findings.other_chains_are_like_eager),
-        (changed(FREQUENCY, TREE.name, "evaluations", 1.2), findings.tree_is_as_good_as_the_best_chain),
+        (changed(FREQUENCY, "chain cab", "computations", 500), findings.chains_beat_eager),
+        (changed(FREQUENCY, "chain bac", "computations", 0.001), findings.other_chains_are_like_eager),
+        (changed(FREQUENCY, TREE.name, "computations", 1.5), findings.tree_is_as_good_as_the_best_chain),
+        (changed(FREQUENCY, TREE.name, "computations", 1.5), findings.tree_is_as_good_for_every_sequence),
         (changed(INPUT, "chain cba", "peak_instances", 20), findings.lazy_needs_fewer_instances),
-        (changed(INPUT, TREE.name, "peak_instances", 3), findings.tree_needs_as_few_instances),
-        (changed(CHANGING, TREE.name, "evaluations", 1.1), findings.tree_is_flat),
+        (changed(INPUT, TREE.name, "peak_instances", 4), findings.tree_needs_as_few_instances),
+        (changed(CHANGING, TREE.name, "computations", 1.5), findings.tree_is_flat),
     ],
 )
 def test_a_finding_fails_where_the_figures_do(rows: list[Row], finding: object) -> None:
@@ -188,7 +212,7 @@ def test_a_finding_fails_where_the_figures_do(rows: list[Row], finding: object) 
 
 def test_findings_about_what_is_not_there_are_not_measured() -> None:
     found = findings.all_findings(without(TREE.name, *(chain.name for chain in CHAINS)))
-    assert [finding.holds for finding in found] == [None, None, None, None, True, None, None, None, None]
+    assert [finding.holds for finding in found] == [None] * 5 + [True] + [None] * 4
 
 
 def test_the_default_is_smaller_than_the_papers_extent() -> None:
@@ -206,7 +230,7 @@ def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypat
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()
     assert "`cep experiment lazy_nfa --seed 1`" in page and "generated trades" in page
-    assert done.output.startswith("Of 9 findings of the paper, ") and done.output.endswith("written to page.md\n")
+    assert done.output.startswith("Of 10 findings of the paper, ") and done.output.endswith("written to page.md\n")
     kept = (tmp_path / "page.cells.jsonl").stat().st_mtime_ns
     again = cep(*arguments, folder=tmp_path)
     assert "measurements of an earlier run" in again.errors

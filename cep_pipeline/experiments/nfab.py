@@ -1,0 +1,305 @@
+"""`cep experiment nfab`: what Kleene closure costs, and what sharing saves (SIGMOD'08, section 6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+from typing import cast
+
+import pyarrow as pa
+
+import cep_pipeline as cep
+from cep_pipeline.benchmarks.sase_stream import generate_sase_stream, sase_schema
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.blocks import ListBlock
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.experiments.cells import Cell, Figure, Row
+from cep_pipeline.experiments.experiment import Experiment, Request, Work
+from cep_pipeline.experiments.page import Page
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern
+
+MECHANISM = "nfab"
+STRATEGIES: Mapping[str, str] = {"s2": "partition_contiguity", "s3": "skip_till_next_match"}
+PREDICATES: Mapping[str, str] = {
+    "p1": "",
+    "p2": "a[i].price > a[i-1].price",
+    "p3": "a[i].price > min(a[..i-1].price)",
+    "p3 max": "a[i].price > max(a[..i-1].price)",
+    "p3 avg": "a[i].price > avg(a[..i-1].price)",
+}
+"""The iterator predicates of table 1."""
+LONGER = "*"
+"""Behind the name of a predicate: the pattern goes on with an event c, which most runs fail to find (experiment 4)."""
+BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"
+ALL, NON_OVERLAP = "ALL", "NON_OVERLAP"
+MERGING, BACKTRACKING, NON_OVERLAPPING = "merging", "backtracking", "non-overlapping"
+"""Parts of the experiment: 1, 2, 5 and 6; 3; 4."""
+ALGORITHMS = (BASIC, MERGE, BACKTRACK)
+LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 3, 9, 0.5, 4.0
+"""Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of the template of section 6.
+
+    Attributes
+    ----------
+    predicate, strategy
+        Keys of `PREDICATES`, with `LONGER` or not, and of `STRATEGIES`.
+    window
+        Events of a partition.
+    """
+
+    predicate: str
+    strategy: str
+    window: int
+
+    @property
+    def name(self) -> str:
+        """As the paper writes it."""
+        return f"{self.predicate}{self.strategy}"
+
+    def text(self, output: str = ALL) -> str:
+        """The statement."""
+        longer = self.predicate.endswith(LONGER)
+        conditions = [
+            "[symbol]",
+            "a[1].price % 500 = 0",
+            PREDICATES[self.predicate.removesuffix(LONGER)],
+            "b.volume < 150",
+            "c.price > a[1].price AND c.price < a[a.LEN].price" if longer else "",
+        ]
+        return (
+            f"NAME query PATTERN SEQ(Stock+ a[], Stock b{', Stock c' if longer else ''}) "
+            f"WHERE {STRATEGIES[self.strategy]} {{ {' AND '.join(filter(None, conditions))} }} "
+            f"WITHIN {self.window} EVENTS PARTITION BY symbol OUTPUT {output}"
+        )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes
+    ----------
+    windows
+        Partition windows in events, ascending; all queries and algorithms run with the first.
+    events
+        Length of the stream.
+    events_backtrack
+        Length of the stream for backtracking, and for the basic algorithm beside it.
+    rising
+        Probabilities that a price rises.
+    predicates
+        Of `PREDICATES`.
+    """
+
+    windows: tuple[int, ...]
+    events: int
+    events_backtrack: int
+    rising: tuple[float, ...]
+    predicates: tuple[str, ...]
+
+
+SMALL = Sizes((500, 1000, 1500, 2000), 200_000, 50_000, (0.7,), ("p1", "p2", "p3"))
+FULL = Sizes((500, 1000, 1500, 2000), 800_000, 200_000, (0.7, 0.55), tuple(PREDICATES))
+
+
+Measure = Callable[[Query, Sequence[str], pa.Table], Mapping[str, Figure]]
+
+
+@cache
+def pattern_of(query: Query, output: str = ALL) -> Pattern:
+    """The pattern of a query."""
+    return parse_patterns(query.text(output), sase_schema())[0]
+
+
+def is_there(algorithm: str) -> bool:
+    """Whether the mechanism runs the queries by an algorithm."""
+    mechanism = MECHANISMS[MECHANISM]
+    try:
+        mechanism.check(pattern_of(Query("p3", "s3", 500)))
+    except UnsupportedPattern:
+        return False
+    return algorithm == BASIC or algorithm in mechanism.options
+
+
+def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
+    """Find all matches of a query by several algorithms in turn, several times.
+
+    Returns
+    -------
+    dict of str to figure
+        The figures of `_Listing`, each named `ALGORITHM.FIGURE`, with the median of the seconds, and as `ratio` the
+        median of the ratios of the first algorithm's seconds to this one's in runs that followed each other.
+    """
+    return _in_turn({algorithm: _Listing(query, algorithm, events) for algorithm in algorithms})
+
+
+def measure_non_overlap(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
+    """The same for non-overlapping matches: the shared last step of all mechanisms keeps the shortest."""
+    return _in_turn({algorithm: _NonOverlapping(query, algorithm, events) for algorithm in algorithms})
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Lists all matches of a query, and counts what is done for it."""
+
+    query: Query
+    algorithm: str
+    events: pa.Table
+
+    def __call__(self) -> dict[str, Figure]:
+        pattern = pattern_of(self.query)
+        mechanism = MECHANISMS[MECHANISM].with_options(_options(self.algorithm))
+        orders = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
+        counters = Counters()
+        begin = time.process_time()
+        prepared = PreparedEvents(self.events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+        matches = elements = 0
+        for block in mechanism.find(pattern, orders, prepared, EVERYTHING, counters):
+            matches += len(block)
+            elements += len(block.rows) if isinstance(block, ListBlock) else block.rows.size
+        seconds = time.process_time() - begin
+        runs = counters.runs[pattern.name]
+        return {
+            "seconds": seconds,
+            "matches": matches,
+            "output_complexity": elements,
+            "runs_started": runs.started,
+            "runs_merged": runs.merged,
+            "events_read": runs.read,
+            "events_read_again": runs.read_again,
+            "peak_runs": counters.peak_instances,
+        }
+
+
+@dataclass(frozen=True)
+class _NonOverlapping:
+    """Finds the non-overlapping matches of a query, and writes them to a table."""
+
+    query: Query
+    algorithm: str
+    events: pa.Table
+
+    def __call__(self) -> dict[str, Figure]:
+        pattern = pattern_of(self.query, NON_OVERLAP)
+        begin = time.process_time()
+        found = cep.detect([pattern], self.events, mechanism=MECHANISM, options=_options(self.algorithm))
+        return {"seconds": time.process_time() - begin, "matches": found[pattern.name].num_rows}
+
+
+def _in_turn(runs: Mapping[str, _Listing | _NonOverlapping]) -> dict[str, Figure]:
+    figures: dict[str, Mapping[str, Figure]] = {}
+    seconds: dict[str, list[float]] = {algorithm: [] for algorithm in runs}
+    for run in runs.values():
+        _warm_up(run.query, run.algorithm)
+    rounds = 0
+    while rounds < MOST_ROUNDS and (rounds < LEAST_ROUNDS or sum(map(sum, seconds.values())) < LEAST_S):
+        for algorithm, run in runs.items():
+            if rounds and seconds[algorithm][0] > SLOW_S:
+                continue
+            figures[algorithm] = run()
+            seconds[algorithm].append(cast(float, figures[algorithm]["seconds"]))
+        rounds += 1
+    first = next(iter(runs))
+    measured: dict[str, Figure] = {}
+    for algorithm, own in figures.items():
+        ratios = [one / other for one, other in zip(seconds[first], seconds[algorithm], strict=False)]
+        own = {**own, "seconds": median(seconds[algorithm]), "n": len(seconds[algorithm]), "ratio": median(ratios)}
+        measured.update({f"{algorithm}.{name}": figure for name, figure in own.items()})
+    return measured
+
+
+def by_algorithm(rows: Sequence[Row]) -> list[Row]:
+    """The rows of cells, taken apart: one for each algorithm."""
+    apart: list[Row] = []
+    for row in rows:
+        key = {name: figure for name, figure in row.items() if "." not in name}
+        for algorithm in ALGORITHMS:
+            own = {n.partition(".")[2]: figure for n, figure in row.items() if n.startswith(f"{algorithm}.")}
+            if own:
+                apart.append({**key, "algorithm": algorithm, **own})
+    return apart
+
+
+def _options(algorithm: str) -> tuple[str, ...]:
+    return () if algorithm == BASIC else (algorithm,)
+
+
+@cache
+def _warm_up(query: Query, algorithm: str) -> None:
+    """Compile what is not compiled yet."""
+    few = generate_sase_stream(200)
+    cep.detect([pattern_of(query)], few, mechanism=MECHANISM, options=_options(algorithm))
+
+
+class _Streams:
+    """Streams by length and probability; the last is kept."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._last: tuple[tuple[int, float], pa.Table] | None = None
+
+    def of(self, events: int, rising: float) -> pa.Table:
+        if self._last is None or self._last[0] != (events, rising):
+            self._last = (events, rising), generate_sase_stream(events, self._seed, rising)
+        return self._last[1]
+
+
+def plan_work(request: Request) -> Work:
+    """The measurements of the algorithms that are there, and their page."""
+    sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
+    streams = _Streams(request.seed)
+    cells = [cell for rising in sizes.rising for cell in _cells_of(sizes, streams, rising)]
+
+    def page(rows: Sequence[Row]) -> Page:
+        from cep_pipeline.experiments.nfab_page import write_page
+
+        return write_page(rows, sizes, request)
+
+    return Work(cells, page)
+
+
+def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
+    """The cells of the streams in which prices rise with a probability."""
+    if not is_there(BASIC):
+        return
+    first = sizes.windows[0]
+    names = [(predicate, strategy) for predicate in sizes.predicates for strategy in STRATEGIES]
+
+    def cell(part: str, query: Query, how: Measure, algorithms: Sequence[str], events: int) -> Cell:
+        key: dict[str, Figure] = {
+            "part": part,
+            "rising": rising,
+            "events": events,
+            "window": query.window,
+            "query": query.name,
+        }
+        chosen = tuple(filter(is_there, algorithms))
+        return Cell(key, lambda: how(query, chosen, streams.of(events, rising)))
+
+    for window in sizes.windows:
+        for query in (Query(*name, window) for name in names):
+            yield cell(MERGING, query, measure, (BASIC, MERGE), sizes.events)
+    if not is_there(BACKTRACK):
+        return
+    for query in (Query(*name, first) for name in names):
+        yield cell(BACKTRACKING, query, measure, (BASIC, BACKTRACK), sizes.events_backtrack)
+    for query in (Query(predicate, strategy, first) for predicate in ("p3", f"p3{LONGER}") for strategy in STRATEGIES):
+        yield cell(NON_OVERLAPPING, query, measure_non_overlap, (BASIC, BACKTRACK), sizes.events_backtrack)
+
+
+EXPERIMENT = Experiment(
+    "nfab",
+    "NFA^b: Kleene closure, strategies and sharing",
+    "Agrawal, Diao, Gyllstrom, Immerman: Efficient Pattern Matching over Event Streams, SIGMOD 2008, section 6",
+    plan_work,
+)

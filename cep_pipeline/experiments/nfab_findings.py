@@ -1,0 +1,183 @@
+"""What SIGMOD'08 found about NFA^b, and whether the cells of `cep experiment nfab` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from cep_pipeline.benchmarks.report import times_as_fast
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.findings import Finding, explained_by_a_line, log_slope, ratio_range
+from cep_pipeline.experiments.nfab import (
+    BACKTRACK,
+    BACKTRACKING,
+    BASIC,
+    LONGER,
+    MERGE,
+    MERGING,
+    NON_OVERLAPPING,
+    by_algorithm,
+)
+
+EXPENSIVE = ("p1s3", "p2s3", "p3s3")
+"""The queries of experiment 6."""
+UNSELECTIVE = ("p1s3", "p3s3")
+SELECTIVE = "p2s2"
+TWO_ORDERS, ONE_ORDER = 100.0, 10.0
+LEAST_MERGING_GAIN = 1.4
+EXPLAINED, LINEAR = 0.95, 1.15
+"""A straight line has to explain so much of a cost; a linear one bends upwards no more than this (as a power)."""
+SMALL_EFFECT = 2.0
+COMPARABLE = 10.0
+
+
+def all_findings(rows: Sequence[Row]) -> list[Finding]:
+    """The findings of sections 6.1 to 6.3, of the cells of the first probability of rising."""
+    rising = rows[0]["rising"] if rows else None
+    own = by_algorithm([row for row in rows if row["rising"] == rising])
+    return [
+        skipping_costs_with_a_selective_predicate(own),
+        cost_an_event_grows_with_the_window(own),
+        window_matters_little_to_selective_queries(own),
+        cost_is_linear_in_output_complexity(own),
+        basic_beats_backtrack(own),
+        backtrack_is_comparable_on_short_runs(own),
+        basic_beats_backtrack_on_longer_patterns(own),
+        merging_gains(own),
+    ]
+
+
+def skipping_costs_with_a_selective_predicate(rows: Sequence[Row]) -> Finding:
+    """Experiment 1."""
+    expected = "with the selective p2, s2 and s3 differ by an order of magnitude in throughput"
+    window = _first_window(rows)
+    contiguous = _one(rows, query=SELECTIVE, part=MERGING, algorithm=BASIC, window=window)
+    skipping = _one(rows, query="p2s3", part=MERGING, algorithm=BASIC, window=window)
+    if contiguous is None or skipping is None:
+        return _missing(expected)
+    ratio = _per_event(skipping) / _per_event(contiguous)
+    measured = f"s2 is {times_as_fast(ratio)} times as fast as s3 at a window of {window:g} events"
+    return Finding(expected, measured, ratio >= ONE_ORDER)
+
+
+def cost_an_event_grows_with_the_window(rows: Sequence[Row]) -> Finding:
+    """Experiment 2: throughput falls quadratically."""
+    expected = "the throughput of p1 and p3 under s3 falls quadratically with the window"
+    squares, lines = [], []
+    for query in UNSELECTIVE:
+        own = _of(rows, query=query, part=MERGING, algorithm=BASIC)
+        if len(own) > 2:
+            windows, costs = [_number(row, "window") for row in own], [_per_event(row) for row in own]
+            squares.append(explained_by_a_line([window**2 for window in windows], costs))
+            lines.append(explained_by_a_line(windows, costs))
+    if not squares:
+        return _missing(expected)
+    measured = (
+        f"the square of the window explains {min(squares):.1%} or more of the differences in the cost of an event, the "
+        f"window itself {min(lines):.1%}"
+    )
+    quadratic = all(square >= EXPLAINED and square >= line for square, line in zip(squares, lines, strict=True))
+    return Finding(expected, measured, quadratic)
+
+
+def window_matters_little_to_selective_queries(rows: Sequence[Row]) -> Finding:
+    """Experiment 2: p2s2."""
+    expected = "the window has little effect on p2 under s2"
+    costs = [_per_event(row) for row in _of(rows, query=SELECTIVE, part=MERGING, algorithm=BASIC)]
+    if len(costs) < 2:
+        return _missing(expected)
+    ratio = max(costs) / min(costs)
+    measured = f"over all windows the cost an event differs by a factor of {times_as_fast(ratio)}"
+    return Finding(expected, measured, ratio <= SMALL_EFFECT)
+
+
+def cost_is_linear_in_output_complexity(rows: Sequence[Row]) -> Finding:
+    """Experiment 2, figure 8(c)."""
+    expected = "the cost of a query is linear in its output complexity, the sum of the lengths of all matches"
+    shares, slopes = [], []
+    for query in EXPENSIVE:
+        own = [row for row in _of(rows, query=query, part=MERGING, algorithm=BASIC) if row["output_complexity"]]
+        if len({row["output_complexity"] for row in own}) > 2:
+            sizes, seconds = ([_number(row, name) for row in own] for name in ("output_complexity", "seconds"))
+            shares.append(explained_by_a_line(sizes, seconds))
+            slopes.append(log_slope(sizes, seconds))
+    if not shares:
+        return _missing(expected)
+    measured = (
+        f"for {', '.join(EXPENSIVE)} a straight line through the windows explains {min(shares):.1%} or more of the "
+        f"differences in seconds, which grow with output complexity to the power of {ratio_range(slopes)}"
+    )
+    return Finding(expected, measured, min(shares) >= EXPLAINED and max(slopes) <= LINEAR)
+
+
+def basic_beats_backtrack(rows: Sequence[Row]) -> Finding:
+    """Experiment 3."""
+    expected = "the basic algorithm is two orders of magnitude faster than backtracking on p1 and p3"
+    ratios = _slower(rows, BACKTRACKING, ("p1s2", "p1s3", "p3s2", "p3s3"))
+    if not ratios:
+        return _missing(expected)
+    listed = ", ".join(f"{query} {times_as_fast(ratio)}" for query, ratio in ratios.items())
+    return Finding(expected, f"times as fast: {listed}", min(ratios.values()) >= TWO_ORDERS)
+
+
+def backtrack_is_comparable_on_short_runs(rows: Sequence[Row]) -> Finding:
+    """Experiment 3: p2s2."""
+    expected = "on p2 under s2, where runs are short, both are comparable"
+    ratios = _slower(rows, BACKTRACKING, (SELECTIVE,))
+    if not ratios:
+        return _missing(expected)
+    ratio = ratios[SELECTIVE]
+    return Finding(expected, f"basic is {times_as_fast(ratio)} times as fast", 1 / COMPARABLE <= ratio <= COMPARABLE)
+
+
+def basic_beats_backtrack_on_longer_patterns(rows: Sequence[Row]) -> Finding:
+    """Experiment 4."""
+    expected = "for non-overlapping results the basic algorithm is an order of magnitude faster only on p3*s3"
+    longer = f"p3{LONGER}s3"
+    ratios = _slower(rows, NON_OVERLAPPING, ("p3s2", "p3s3", f"p3{LONGER}s2", longer))
+    if longer not in ratios:
+        return _missing(expected)
+    listed = ", ".join(f"{query} {times_as_fast(ratio)}" for query, ratio in ratios.items())
+    others = [ratio for query, ratio in ratios.items() if query != longer]
+    return Finding(expected, f"times as fast: {listed}", ratios[longer] >= ONE_ORDER > max(others, default=0))
+
+
+def merging_gains(rows: Sequence[Row]) -> Finding:
+    """Experiments 5 and 6."""
+    expected = "merging equivalent runs gains a factor of 1.4 to 2.1 under s3"
+    merged = _of(rows, part=MERGING, algorithm=MERGE)
+    gains = [_number(row, "ratio") for row in merged if row["query"] in EXPENSIVE]
+    if not gains:
+        return _missing(expected)
+    measured = f"it gains a factor of {ratio_range(gains)} over all windows, making the matches included"
+    return Finding(expected, measured, min(gains) >= LEAST_MERGING_GAIN)
+
+
+def _slower(rows: Sequence[Row], part: str, queries: Sequence[str]) -> dict[str, float]:
+    """Query -> how many times as long backtracking takes as the basic algorithm."""
+    own = _of(rows, part=part, algorithm=BACKTRACK)
+    return {str(row["query"]): 1 / _number(row, "ratio") for row in own if row["query"] in queries}
+
+
+def _missing(expected: str) -> Finding:
+    return Finding(expected, "an algorithm that it is about is not there", None)
+
+
+def _first_window(rows: Sequence[Row]) -> float:
+    return min((_number(row, "window") for row in rows), default=0.0)
+
+
+def _of(rows: Sequence[Row], **wanted: object) -> list[Row]:
+    return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
+
+
+def _one(rows: Sequence[Row], **wanted: object) -> Row | None:
+    return next(iter(_of(rows, **wanted)), None)
+
+
+def _per_event(row: Row) -> float:
+    return _number(row, "seconds") / _number(row, "events")
+
+
+def _number(row: Row, name: str) -> float:
+    return cast(float, row[name])

@@ -1,0 +1,172 @@
+"""`cep experiment nfab` at the size of a moment, and its findings on figures made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pytest
+
+from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.benchmarks.sase_stream import generate_sase_stream
+from cep_pipeline.errors import CepError
+from cep_pipeline.experiments import nfab_findings as findings
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.experiment import Request, run_experiment
+from cep_pipeline.experiments.findings import Finding
+from cep_pipeline.experiments.nfab import (
+    ALGORITHMS,
+    BACKTRACK,
+    BACKTRACKING,
+    BASIC,
+    EXPERIMENT,
+    FULL,
+    MERGE,
+    MERGING,
+    NON_OVERLAPPING,
+    SMALL,
+    Query,
+    Sizes,
+    by_algorithm,
+    is_there,
+    measure,
+    pattern_of,
+)
+from cep_pipeline.experiments.nfab_page import refuse_different_matches
+from tests.benchmarks.sase_runs import Taking, matches_of_runs
+
+TINY = Sizes((20, 40, 60), 4_000, 2_000, (0.7,), ("p1", "p2", "p3"))
+TAKING: dict[str, Taking] = {
+    "p1": lambda prices, price: True,
+    "p2": lambda prices, price: price > prices[-1],
+    "p3": lambda prices, price: price > min(prices),
+    "p3 max": lambda prices, price: price > max(prices),
+    "p3 avg": lambda prices, price: price > sum(prices) / len(prices),
+}
+
+
+@pytest.mark.parametrize("predicate", TAKING)
+@pytest.mark.parametrize("strategy", ["s2", "s3"])
+def test_queries_find_what_the_definition_of_runs_says(predicate: str, strategy: str) -> None:
+    events = generate_sase_stream(4_000, seed=3, rising=0.5)
+    expected = matches_of_runs(events, skipping=strategy == "s3", window_events=60, takes=TAKING[predicate])
+    assert expected
+    there = [algorithm for algorithm in ALGORITHMS if is_there(algorithm)]
+    figures = measure(Query(predicate, strategy, 60), there, events)
+    for algorithm in there:
+        assert figures[f"{algorithm}.matches"] == len(expected)
+        assert figures[f"{algorithm}.output_complexity"] == sum(map(len, expected))
+
+
+def test_the_longer_query_asks_for_a_third_event() -> None:
+    (clause,) = pattern_of(Query("p3*", "s3", 20)).clauses
+    assert [variable.name for variable in clause.positive] == ["a", "b", "c"]
+
+
+def test_the_page_has_its_tables_charts_and_findings() -> None:
+    page = run_experiment(EXPERIMENT, Request(sizes=TINY), None, Progress())
+    assert set(page.charts) == {"windows", "output", "algorithms"}
+    for name, (_, svg) in page.charts.items():
+        assert f"{{chart:{name}}}" in page.text and svg.startswith("<svg")
+    assert page.text.count("| p2s3 ") == 3 + is_there(BACKTRACK)
+    assert "Of 8 findings of the paper, " in page.text
+    missing = [algorithm for algorithm in ALGORITHMS if not is_there(algorithm)]
+    assert ("left out: " in page.text) == bool(missing)
+
+
+def test_the_full_extent_is_larger_and_has_a_section_for_each_stream() -> None:
+    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
+    assert len(small.cells) < len(full.cells)
+    assert SMALL.events < FULL.events and FULL.events == 2 * 200 * FULL.windows[-1]
+    two = Sizes((20, 40), 400, 300, (0.7, 0.55), ("p2",))
+    page = run_experiment(EXPERIMENT, Request(sizes=two), None, Progress())
+    assert {"windows", "windows-0_55"} <= set(page.charts)
+    assert page.text.count("## Prices rise with probability") == 2
+
+
+def row(part: str, query: str, window: int, **figures: object) -> Row:
+    made: dict[str, object] = {"part": part, "rising": 0.7, "events": 1_000, "window": window, "query": query}
+    for name, figure in figures.items():
+        algorithm, _, what = name.partition("_")
+        made[f"{algorithm}.{what}"] = figure
+        made[f"{algorithm}.matches"] = 5
+    return made  # type: ignore[return-value]
+
+
+def paper_rows() -> Iterator[Row]:
+    """Figures of the paper's shape."""
+    for window in (500, 1000, 2000):
+        for query in ("p1s2", "p1s3", "p2s3", "p3s2", "p3s3"):
+            cost = 1e-6 * window**2
+            yield row(
+                MERGING,
+                query,
+                window,
+                basic_seconds=cost,
+                basic_output_complexity=window**2,
+                merge_seconds=cost / 1.5,
+                merge_ratio=1.5,
+            )
+        yield row(MERGING, "p2s2", window, basic_seconds=0.01, basic_output_complexity=9, merge_ratio=1.0)
+    for query in ("p1s2", "p1s3", "p2s3", "p3s2", "p3s3"):
+        yield row(BACKTRACKING, query, 500, backtrack_ratio=1 / 250)
+    yield row(BACKTRACKING, "p2s2", 500, backtrack_ratio=1 / 1.3)
+    for query, ratio in (("p3s2", 1.0), ("p3s3", 1.1), ("p3*s2", 2.0), ("p3*s3", 12.0)):
+        yield row(NON_OVERLAPPING, query, 500, backtrack_ratio=1 / ratio)
+
+
+def changed(wanted: Callable[[Row], bool], **figures: float) -> list[Row]:
+    """The paper's figures, some of them multiplied where a row is wanted."""
+    rows: list[Row] = []
+    for one in paper_rows():
+        factors = {name.replace("_", ".", 1): factor for name, factor in figures.items()} if wanted(one) else {}
+        rows.append({name: value * factors[name] if name in factors else value for name, value in one.items()})  # type: ignore[operator]
+    return rows
+
+
+COMPLEXITY = {"basic_output_complexity": 0.1}
+"""Of a query that lists fewer matches than the paper's: its cost stays linear in them."""
+
+
+def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
+    found = findings.all_findings(list(paper_rows()))
+    assert [finding.holds for finding in found] == [True] * 8
+    assert "p1s2 250" in found[4].measured and "a factor of 1.50" in found[7].measured
+
+
+@pytest.mark.parametrize(
+    ("rows", "number"),
+    [
+        (changed(lambda r: r["query"] == "p2s2", basic_seconds=5), 0),
+        (changed(lambda r: r["query"] == "p1s3" and r["window"] == 2000, basic_seconds=0.1, **COMPLEXITY), 1),
+        (changed(lambda r: r["query"] == "p2s2" and r["window"] == 2000, basic_seconds=3), 2),
+        (changed(lambda r: r["query"] == "p2s3" and r["window"] == 2000, basic_seconds=10), 3),
+        (changed(lambda r: (r["part"], r["query"]) == (BACKTRACKING, "p3s2"), backtrack_ratio=5), 4),
+        (changed(lambda r: (r["part"], r["query"]) == (BACKTRACKING, "p2s2"), backtrack_ratio=0.01), 5),
+        (changed(lambda r: r["query"] == "p3*s3", backtrack_ratio=2), 6),
+        (changed(lambda r: r["query"] == "p3s3" and r["window"] == 500, merge_ratio=0.8), 7),
+    ],
+)
+def test_a_finding_fails_where_the_figures_do(rows: Sequence[Row], number: int) -> None:
+    found: list[Finding] = findings.all_findings(rows)
+    assert [finding.holds is False for finding in found] == [place == number for place in range(8)]
+
+
+def test_findings_about_what_is_not_there_are_not_measured() -> None:
+    assert [finding.holds for finding in findings.all_findings([])] == [None] * 8
+    without = [one for one in paper_rows() if one["part"] == MERGING]
+    assert [finding.holds for finding in findings.all_findings(without)] == [True] * 4 + [None] * 3 + [True]
+
+
+def test_different_matches_are_refused() -> None:
+    same = row(MERGING, "p1s3", 500, basic_seconds=1, merge_seconds=1)
+    refuse_different_matches([same])
+    with pytest.raises(CepError, match="merge finds 6 matches of p1s3, basic finds 5"):
+        refuse_different_matches([{**same, "merge.matches": 6}])
+
+
+def test_rows_are_taken_apart_by_algorithm() -> None:
+    apart = by_algorithm([row(MERGING, "p1s3", 500, basic_seconds=2, merge_seconds=1)])
+    assert [(one["algorithm"], one["seconds"], one["query"]) for one in apart] == [
+        (BASIC, 2, "p1s3"),
+        (MERGE, 1, "p1s3"),
+    ]
