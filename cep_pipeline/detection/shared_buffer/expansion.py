@@ -17,6 +17,7 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, pattern_of
 from cep_pipeline.detection.shared_buffer.compressing import STATEMENTS, compressed_schema
 from cep_pipeline.detection.shared_buffer.paths import OrderedPaths, all_paths
+from cep_pipeline.detection.shared_buffer.stream_order import StreamOrderedPaths
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -133,7 +134,7 @@ def _one_by_one(buffer: Buffer, paths: Paths, size: int, *, typed: bool) -> Iter
     """The matches of one buffer, found in order."""
     pattern = pattern_of(buffer.statement)
     events, _ = _events_of(pattern, [buffer])
-    matches = iter(OrderedPaths(paths, events.seqs))
+    matches = iter(StreamOrderedPaths.of(paths, events.seqs) or OrderedPaths(paths, events.seqs))
     names = tuple(operand.variable for operand in pattern.operands)
     while True:
         found = [*islice(matches, size)]

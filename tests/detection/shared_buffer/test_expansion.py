@@ -17,6 +17,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.detection.shared_buffer import compressing, expansion
+from cep_pipeline.detection.shared_buffer.stream_order import StreamOrderedPaths
 from cep_pipeline.errors import InputError, TooManyMatches, UnsupportedPattern
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
@@ -30,6 +31,14 @@ SIXTY = "NAME sixty PATTERN SEQ(A a, B+ v[], C c) WITHIN 1 day RETURN v.LEN AS n
 def stream(middle: int) -> pa.Table:
     kinds = ["A", *["B"] * middle, "C"]
     return stream_schema().table([{"timestamp": t, "kind": kind, "x": t, "s": "é"} for t, kind in enumerate(kinds)])
+
+
+class NeverInStreamOrder:
+    """In place of the walks along the stream: the other way to find matches in order."""
+
+    @staticmethod
+    def of(*_: object) -> None:
+        return None
 
 
 def compressed(text: str, table: pa.Table) -> pa.Table:
@@ -50,9 +59,25 @@ def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row]
     with (
         patch.object(expansion, "AT_ONCE", data.draw(st.sampled_from([0, 0, 3, 1 << 17]))),
         patch.object(expansion, "FIRST_ROWS", data.draw(st.sampled_from([1, 64]))),
+        patch.object(
+            expansion, "StreamOrderedPaths", data.draw(st.sampled_from([StreamOrderedPaths, NeverInStreamOrder]))
+        ),
     ):
         expanded = cep.expand(found).read_all()
     assert comparable(from_tables([pattern], {pattern.name: expanded})) == comparable(evaluate([pattern], table))
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 17])
+@pytest.mark.parametrize("structure", ["SEQ(A a, B+ v[], C c)", "SEQ(Ev+ v[], Ev+ w[])", "AND(A a, B+ v[], C+ c[])"])
+def test_seqs_that_do_not_grow_with_time(structure: str, at_once: int) -> None:
+    seqs = [4, 1, 8, 0, 7, 2, 6, 5]
+    stream_rows = [{"timestamp": t, "seq": seq, "kind": "ABBCBABC"[t]} for t, seq in enumerate(seqs)]
+    patterns = cep.parse_patterns(f"NAME p PATTERN {structure} WITHIN 1 day", stream_schema())
+    events = events_table(stream_rows)
+    with patch.object(expansion, "AT_ONCE", at_once):
+        expanded = cep.expand(cep.detect(patterns, events, output="compressed")["p"]).read_all()
+    assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, events))
+    assert expanded.num_rows > 10
 
 
 def test_the_first_of_very_many_matches_come_at_once() -> None:
