@@ -49,8 +49,8 @@ def find_by_trees(
         return TreeRun(pattern, clause, _tree_of(pattern, clause, order), events, owned, finality, held)
 
     yield from find_by_clause(None, pattern, orders, owned, counters, start)
-    counters.peak_instances = max(counters.peak_instances, int(held.instances.max()))
-    counters.events_buffered = max(counters.events_buffered, int(held.events.max()))
+    counters.peak_instances = max(counters.peak_instances, held.peak_instances)
+    counters.events_buffered = max(counters.events_buffered, held.peak_events)
 
 
 def _tree_of(pattern: Pattern, clause: Clause, order: OrderOrTree) -> Tree:

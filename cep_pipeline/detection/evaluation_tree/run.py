@@ -47,11 +47,40 @@ _grow_trees = NativeKernel(
 
 
 class Held:
-    """What the trees of a pattern hold together after the event of each row: int64, instances and buffered events."""
+    """What the trees of a pattern hold together.
+
+    Parameters
+    ----------
+    events
+        Number of events of the slice.
+    """
 
     def __init__(self, events: int) -> None:
-        self.instances: Array = np.zeros(events + 1, np.int64)
-        self.events: Array = np.zeros(events + 1, np.int64)
+        self._events = events
+        self._instances: list[tuple[Array, Array]] = []
+        self._buffered: list[Array] = []
+
+    def add(self, rows: Array, instances: Array, buffered: Array | None) -> None:
+        """Add a tree: after which rows it held how many instances, and its buffered events after every row."""
+        if len(rows):
+            self._instances.append((rows, instances))
+        if buffered is not None:
+            self._buffered.append(buffered)
+
+    @property
+    def peak_instances(self) -> int:
+        """The most instances after an event."""
+        if len(self._instances) == 1:
+            return int(self._instances[0][1].max())
+        total = np.zeros(self._events, np.int64)
+        for rows, instances in self._instances:
+            total[rows[0] :] += np.repeat(instances, np.diff(rows, append=self._events))
+        return int(total.max(initial=0))
+
+    @property
+    def peak_events(self) -> int:
+        """The most buffered events."""
+        return int(sum(self._buffered, np.zeros(1, np.int64)).max())
 
 
 class TreeRun:
@@ -127,13 +156,8 @@ class TreeRun:
             names, peak = leaves_of(tree), int(self.peaks[node])
             counters.count(NodeCounts(self.pattern.name, self.clause.index, names, candidates, passes, created, peak))
         counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
-        if not self.program.possible:
-            return
-        rows = self.stream.rows
-        if len(self.held_at_steps):
-            size = len(self._held.instances)
-            self._held.instances[rows[0] :] += np.repeat(self.held_at_steps, np.diff(rows, append=size))
-        self._held.events += self.stream.negated_held
+        if self.program.possible:
+            self._held.add(self.stream.rows, self.held_at_steps, self.stream.negated_held)
 
 
 class _State:
@@ -165,6 +189,7 @@ class _State:
         self.waiting = np.empty(self.waiting_room * self.waiting_stride + 1, np.int32)
         self.made = np.empty(self.waiting_room + 1, np.int32)
         self.due_heads = np.full(len(stream.rows) + 1 if self.waiting_room else 1, -1, np.int32)
+        self.due = stream.due if run.finality is Finality.LAST_INSTANT else np.empty(1, np.int32)
         self.found = FoundMatches(run.pattern, clause, run.events, run.owned, run.owned_by)
         self.fixed_words = [*stream.rules.kernel_words(), *run.program.kernel_words()]
 
@@ -177,7 +202,7 @@ class _State:
         cells = INPUTS + RULES_WORDS + CODE_WORDS
         numbers: list[int | Array] = [
             *(self.layout, len(run.clause.positive), len(run.assembly.nodes)),
-            *(len(stream.rows), stream.rows, stream.expires, stream.due, run.program.fits, len(run.events)),
+            *(len(stream.rows), stream.rows, stream.expires, self.due, run.program.fits, len(run.events)),
             *(stream.negated, self.store, self.bases, self.sizes, self.tails, self.marks),
             *(
                 self.newest,

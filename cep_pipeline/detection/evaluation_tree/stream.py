@@ -32,8 +32,8 @@ class TreeStream:
         Window, order and agreement by rows.
     rows
         int32: the row of each step.
-    expires, due
-        int32: the steps at which the window that begins with each has ended, and at which its timestamp has passed.
+    expires
+        int32: the step at which the window that begins with each has ended.
     different
         How many keys there are that events must agree on; 1 where they need not.
     """
@@ -52,6 +52,7 @@ class TreeStream:
 
     @cached_property
     def due(self) -> Array:
+        """int32: the step at which the timestamp of each has passed."""
         times = self.events.timestamps[self.rows]
         return np.searchsorted(times, times, "right").astype(np.int32)
 
@@ -78,8 +79,13 @@ class TreeStream:
         return np.array(words or [0], np.int64)
 
     @property
-    def negated_held(self) -> Array:
-        """int64: how many events of negated variables are held after each row: each for as long as its window."""
+    def negated_held(self) -> Array | None:
+        """int64: how many events of negated variables are held after each row: each for as long as its window.
+
+        None where there are no such variables.
+        """
+        if not self._negated:
+            return None
         change = np.zeros(len(self.events) + 1, np.int64)
         for rows, _ in self._negated:
             held = rows[rows >= self.first_row]
