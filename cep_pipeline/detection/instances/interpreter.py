@@ -98,7 +98,8 @@ def code_at(words: Any, at: int) -> Code:
     )
 
 
-@njit(error_model="numpy")
+# A call would pass both tuples word by word, for every instance that is tested.
+@njit(error_model="numpy", forceinline=True)
 def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> bool:
     """Whether all conjuncts of a group hold on the instance with the slots `slots[base:]`.
 
