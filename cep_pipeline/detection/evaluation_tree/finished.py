@@ -37,8 +37,16 @@ def last_of(machine: Machine, variable: int) -> int:
 
 
 @njit(error_model="numpy")
-def rejected(machine: Machine, negated: int, last: int) -> bool:
-    """Whether an event of a negated variable rejects the tuple under test, whose last row is given."""
+def rejected(machine: Machine, negated: int, last: int, begin_row: int, end_row: int) -> bool:
+    """Whether an event of a negated variable rejects the tuple under test.
+
+    Parameters
+    ----------
+    last
+        The last row of the tuple.
+    begin_row, end_row
+        The events that are asked.
+    """
     layout, stream, stores = machine.layout, machine.stream, machine.stores
     begin, end = layout.before_starts[negated], layout.before_starts[negated + 1]
     low = machine.rules.floor[last] if begin == end else 0
@@ -54,6 +62,7 @@ def rejected(machine: Machine, negated: int, last: int) -> bool:
         high = machine.rules.reach[first_of(machine, layout.behind[begin])]
         for place in range(begin + 1, end):
             high = min(high, machine.rules.reach[first_of(machine, layout.behind[place])])
+    low, high = max(low, begin_row), min(high, end_row)
     rows = int32_at(stream.negated[3 * negated])
     floor, number = 0, stream.negated[3 * negated + 1]
     if machine.rules.agreeing:
@@ -95,11 +104,14 @@ def is_bound(machine: Machine, negated: int, row: int) -> bool:
 
 @njit(error_model="numpy")
 def survives(machine: Machine, node: int, last: int) -> bool:
-    """Whether no event rejects the tuple under test that is new at a node; its last row is given."""
+    """Whether no event that has been rejects the tuple under test, new at a node; its last row is given.
+
+    Events of a negated variable that is late may still come; those that have been are asked here, those to come when
+    the match is final.
+    """
     layout = machine.layout
     for place in range(layout.rejecting_starts[node], layout.rejecting_starts[node + 1]):
-        negated = layout.rejecting[place]
-        if layout.late[negated] == 0 and rejected(machine, negated, last):
+        if rejected(machine, layout.rejecting[place], last, 0, last + 1):
             return False
     return True
 
@@ -159,10 +171,10 @@ def settle(machine: Machine, step: int) -> bool:
         at = place * (WAITING_SLOTS + layout.variables)
         for variable in range(layout.variables):
             stores.bound[variable] = waiting.matches[at + WAITING_SLOTS + variable]
-        tested = machine.code.counts[0]
+        last, tested = waiting.matches[at + LAST_ROW], machine.code.counts[0]
         survived = True
         for negated in range(layout.rejecting_starts[layout.nodes]):
-            if layout.late[negated] and rejected(machine, negated, waiting.matches[at + LAST_ROW]):
+            if layout.late[negated] and rejected(machine, negated, last, last + 1, machine.rules.size):
                 survived = False
                 break
         if survived and not emit(machine):

@@ -154,6 +154,17 @@ def test_matches_wait_for_what_may_still_reject_them() -> None:
     assert counted(text, stream("ACCBCCCCCC", "1002000000"))[0] == 1
 
 
+def test_what_has_been_rejected_does_not_wait() -> None:
+    text = "PATTERN AND(A a, C c, ~B n) WHERE n.x > a.x WITHIN 4 seconds"
+    matches, metrics, nodes = counted(text, stream("ABCCC", "12000"))
+    assert matches == 0
+    assert nodes["a", "c"].passes == 3
+    assert nodes["a", "c"].created == 0
+    assert metrics.condition_evaluations == 3
+    _, _, later = counted(text, stream("ACCBC", "10020"))
+    assert later["a", "c"].created == 2  # these are rejected when they are final
+
+
 def test_clauses_count_together() -> None:
     text = "PATTERN OR(AND(A a, B b), AND(A c, C d)) WITHIN 10 seconds"
     [pattern] = cep.parse_patterns(text, stream_schema())
