@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
+from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES, LONGEST_MANY
 from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner, one_core
 from cep_pipeline.benchmarks.peers import (
     REFERENCE_WORKLOADS,
@@ -38,8 +38,6 @@ SHORTEST_JUDGED = 1_000_000
 COUNTED = ("W4", "W4b")
 """Workloads whose matches are counted without being listed, too."""
 RUNS = ("W1", "W2", "W3", "W4", "W4b", "W6", "W7")
-LONGEST_MANY = 100_000
-"""DuckDB takes seconds for the hundred patterns of a longer stream."""
 
 
 @dataclass(frozen=True)

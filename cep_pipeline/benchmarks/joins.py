@@ -105,3 +105,5 @@ DUCKDB_QUERIES: dict[str, list[str]] = {
     "W7": [sequence_join(["TRUE"] * 3, "w > v", 900_000, "avg_speed", key="report_id")],
 }
 """Workload -> its queries, whose counts add up; DuckDB runs no other workloads."""
+LONGEST_MANY = 100_000
+"""Events of the longest stream over which W6's hundred queries are run: they take seconds."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from cep_pipeline.benchmarks.joins import LONGEST_MANY
 from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner, one_core
-from cep_pipeline.benchmarks.published import Peer, best_cep_engine
+from cep_pipeline.benchmarks.peers import DuckDBJoins, duckdb_joins
+from cep_pipeline.benchmarks.published import DUCKDB, EVENTS_PER_S, fastest_cep_engine, reference_of
 from cep_pipeline.benchmarks.report import Timing, count_per_s, format_seconds, markdown_table, times_as_fast
 from cep_pipeline.benchmarks.streams import Streams
 from cep_pipeline.benchmarks.workloads import SASE, TRAFFIC, WORKLOADS, Workload
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import Counters
-from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.errors import CepError, UnsupportedPattern
 
 COLUMNAR = "fused"
 """The mechanism that does not read event by event; its count is the reference where none is known."""
@@ -23,12 +28,14 @@ BARS: Mapping[tuple[str, str], float] = {("nfab", "W5"): 20.0, ("nfab", "W5n"): 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Events of the stock stream, of W5 and W5n, of the readings, and of the stock stream under W6's many patterns."""
+    """Events of the stock stream, of W5 and W5n, of the readings, of the stock stream under W6's many patterns, and of
+    the streams that DuckDB reads beside them (of the first 100,000 for the many patterns)."""
 
     stock: int = 100_000
     sase: int = 1_000_000
     traffic: int = 300_000
     many: int = 10_000
+    duckdb: int = 1_000_000
 
     def of(self, workload: Workload) -> int:
         """Events that a workload runs over."""
@@ -49,6 +56,9 @@ class MechanismResult:
         Seconds, preparation of the events included; its engine is the mechanism.
     peak_instances
         Most partial matches alive at a time.
+    times_duckdb
+        Its events a second over those of DuckDB's bucketed join of `published.reference_of` the workload: the median
+        over runs that followed each other; None without DuckDB.
     """
 
     workload: str
@@ -56,6 +66,7 @@ class MechanismResult:
     matches: int
     timing: Timing
     peak_instances: int
+    times_duckdb: float | None = None
 
     @property
     def per_s(self) -> float:
@@ -100,6 +111,7 @@ def measure_mechanisms(
     chosen = [name for name in MECHANISMS if name != COLUMNAR] if mechanisms is None else list(mechanisms)
     results: list[MechanismResult] = []
     refused: dict[tuple[str, str], str] = {}
+    joins = duckdb_joins()
     with one_core():
         for workload in map(WORKLOADS.__getitem__, workloads):
             patterns = workload.patterns()
@@ -112,18 +124,28 @@ def measure_mechanisms(
                     refused[name, workload.name] = reason
                     continue
                 counters[name] = Counters()
-                engines[name] = mechanism_runner(name, patterns, events, counters=counters[name])
+                engines[name] = mechanism_runner(
+                    name, patterns, events, counters=counters[name], clock=time.process_time
+                )
             if not engines:
                 continue
             known = workload.matches.get(events.num_rows)
             if known is None and _refusal(COLUMNAR, workload) is None:
                 known = mechanism_runner(COLUMNAR, patterns, events)().matches
+            if joins is not None and workload.name in EVENTS_PER_S:
+                duckdb_events = _load_reference(joins, workload, streams, lengths)
+                engines[DUCKDB] = partial(_run_reference, joins, workload, duckdb_events, known)
             what = f"{workload.name}, {events.num_rows:,} events"
             timings, matches = measure_in_turn(engines, repetitions, known, what, progress)
-            results += [
-                MechanismResult(workload.name, events.num_rows, matches, timing, counters[name].peak_instances)
-                for name, timing in timings.items()
-            ]
+            duckdb = timings.pop(DUCKDB, None)
+            for name, timing in timings.items():
+                times = None
+                if duckdb is not None:
+                    theirs = [seconds / duckdb_events for seconds in duckdb.seconds]
+                    ours = [seconds / events.num_rows for seconds in timing.seconds]
+                    times = statistics.median(one / other for one, other in zip(theirs, ours, strict=False))
+                peak = counters[name].peak_instances
+                results.append(MechanismResult(workload.name, events.num_rows, matches, timing, peak, times))
     return MechanismResults(tuple(results), refused)
 
 
@@ -137,24 +159,34 @@ def _refusal(mechanism: str, workload: Workload) -> str | None:
     return None
 
 
+def _load_reference(joins: DuckDBJoins, workload: Workload, streams: Streams, lengths: Lengths) -> int:
+    """Load what DuckDB reads beside a workload, and return the number of events."""
+    reference = WORKLOADS[reference_of(workload.name)]
+    length = min(lengths.duckdb, LONGEST_MANY) if reference.name == "W6" else lengths.duckdb
+    events = streams.table(reference.stream, length)
+    joins.load(events)
+    return int(events.num_rows)
+
+
+def _run_reference(joins: DuckDBJoins, workload: Workload, events: int, matches: int | None) -> Measurement:
+    """Run DuckDB's query beside a workload; as it may be another one's, its own count is checked here."""
+    reference = WORKLOADS[reference_of(workload.name)]
+    measured = joins.run(reference.name, time.process_time)
+    known = reference.matches.get(events, measured.matches)
+    if measured.matches != known:
+        raise CepError(f"{DUCKDB} finds {measured.matches:,} matches of {reference.name}, but there are {known:,}")
+    return Measurement(measured.seconds, measured.matches if matches is None else matches)
+
+
 def bar_of(mechanism: str, workload: str) -> float:
     """How many times as fast as the best engine a mechanism has to be."""
     return BARS.get((mechanism, workload), BAR)
 
 
-def mechanisms_table(measured: MechanismResults, duckdb_per_s: Mapping[str, float]) -> str:
-    """The results beside the fastest engine that gives the same matches, in Markdown.
-
-    Parameters
-    ----------
-    measured
-        What was measured.
-    duckdb_per_s
-        Workload -> events a second of DuckDB here, by which the engines' speeds are carried over.
-    """
+def mechanisms_table(measured: MechanismResults) -> str:
+    """The results beside the fastest engine that gives the same matches, in Markdown."""
     rows = []
     for result in measured.results:
-        peer = best_cep_engine(result.workload, duckdb_per_s)
         name = result.timing.engine
         rows.append(
             [
@@ -167,24 +199,29 @@ def mechanisms_table(measured: MechanismResults, duckdb_per_s: Mapping[str, floa
                 f"{result.timing.spread:.0%}",
                 count_per_s(result.per_s),
                 f"{result.peak_instances:,}",
-                *_beside(result, peer, bar_of(name, result.workload)),
+                "" if result.times_duckdb is None else times_as_fast(result.times_duckdb),
+                *_beside(result, bar_of(name, result.workload)),
             ]
         )
     header = ["workload", "events", "matches", "mechanism", "n", "median", "spread", "events/s", "peak instances"]
-    header += ["fastest CEP engine", "its events/s", "we are x as fast", "bar"]
+    header += ["x DuckDB", "fastest CEP engine", "x DuckDB there", "we are x as fast", "bar"]
     text = markdown_table(header, rows)
     if measured.refused:
         text += "\n\nNot run: " + "; ".join(_refusals(measured.refused)) + "."
     return text
 
 
-def _beside(result: MechanismResult, peer: Peer | None, bar: float) -> list[str]:
-    if peer is None:
+def _beside(result: MechanismResult, bar: float) -> list[str]:
+    engine = fastest_cep_engine(result.workload)
+    if engine is None:
         return ["", "", "", ""]
-    speed = peer.measured_per_s if peer.here_per_s is None else peer.here_per_s
-    ratio = result.per_s / speed
-    verdict = f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}"
-    return [peer.engine, count_per_s(speed), times_as_fast(ratio), verdict]
+    there = EVENTS_PER_S[result.workload][engine]
+    duckdb_there = EVENTS_PER_S[reference_of(result.workload)][DUCKDB]
+    theirs = times_as_fast(there / duckdb_there)
+    if result.times_duckdb is None:
+        return [engine, theirs, "", ""]
+    ratio = result.times_duckdb / (there / duckdb_there)
+    return [engine, theirs, times_as_fast(ratio), f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}"]
 
 
 def _refusals(refused: Mapping[tuple[str, str], str]) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
-from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn, one_core
+from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S, machine_gain, peers_of
 from cep_pipeline.benchmarks.report import Comparison, count_per_s, machine, markdown_table, times_as_fast
 from cep_pipeline.benchmarks.streams import TWIN_LOOKS, Streams
@@ -47,18 +46,11 @@ class Settings:
     master: str = "local[4]"
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Run:
     settings: Settings
     progress: Progress
     streams: Streams
-    duckdb_per_s: dict[str, float] = field(default_factory=dict)
-
-    def rates(self) -> dict[str, float]:
-        """Workload -> events a second of DuckDB: what detection has measured, or at least W1."""
-        if not self.duckdb_per_s:
-            self.duckdb_per_s = _measure_duckdb(self.settings.lengths[0], self.streams, self.progress)
-        return self.duckdb_per_s
 
 
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
@@ -92,20 +84,20 @@ def _detection(run: _Run) -> list[str]:
 
     settings = run.settings
     comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
-    run.duckdb_per_s = duckdb_rates(comparisons)
+    duckdb_per_s = duckdb_rates(comparisons)
     sections = [
         "## Detection: the columnar kernel on one core\n\n"
         "Preparation of the events (columns, split by type) is part of the time, making the plan is not. `fused` lists "
         "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, here one after "
         f"the other. {run.streams.traffic.description}\n\n{detection_table(comparisons)}"
     ]
-    if run.duckdb_per_s:
+    if duckdb_per_s:
         sections.append(
             "## Detection beside engines that are not installed here\n\n"
             "Their speeds were measured once on another machine, beside DuckDB (`cep_pipeline/benchmarks/"
             "published.py`); each is given what DuckDB gained since. Where DuckDB does not run a workload, its gain on "
             "W1 stands for the machine's. A query that is written better now counts in the engines' favour. SQL "
-            "engines count matches, the others build them.\n\n" + _others_table(comparisons, run.duckdb_per_s)
+            "engines count matches, the others build them.\n\n" + _others_table(comparisons, duckdb_per_s)
         )
     return sections
 
@@ -139,16 +131,16 @@ def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, 
 def _mechanisms(run: _Run) -> list[str]:
     from cep_pipeline.benchmarks.mechanisms import Lengths, measure_mechanisms, mechanisms_table
 
-    rates = run.rates()
     length = run.settings.mechanism_length
-    lengths = Lengths() if length is None else Lengths(length, length, length, length)
+    lengths = Lengths() if length is None else Lengths(length, length, length, length, length)
     measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress, lengths)
-    carried = "carried over as above" if rates else "as measured on another machine, for DuckDB is not installed here"
     return [
         "## The mechanisms that read event by event, on one core\n\n"
-        "Each lists all matches; preparation of the events is part of the time, making the plan is not. Beside each "
-        f"the fastest engine for complex event processing that gives the same matches, its speed {carried}. "
-        f"{run.streams.traffic.description}\n\n{mechanisms_table(measured, rates)}"
+        "Each lists all matches; preparation of the events is part of the time, making the plan is not. Seconds are "
+        "those of the processor. Beside each the fastest engine for complex event processing that gives the same "
+        "matches, through its ratio to DuckDB: how many times as many events a second each takes in as DuckDB's "
+        "bucketed join of the workload (of W1 for W4b, W5 and W5n), which runs in turn with the mechanisms. "
+        f"{run.streams.traffic.description}\n\n{mechanisms_table(measured)}"
     ]
 
 
@@ -158,7 +150,7 @@ def _strategies(run: _Run) -> list[str]:
     compared = measure_strategies(run.settings.lengths[0], run.settings.repetitions, run.streams, run.progress)
     return [
         "## Other selection strategies without Kleene variables, beside reading the columns\n\n"
-        "One core; the columns are read from a Parquet file that the system has in memory.\n\n"
+        "One core, seconds of the processor; the columns are read from a Parquet file that lies in memory.\n\n"
         + strategies_table(compared)
     ]
 
@@ -176,22 +168,3 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "strategies": _strategies,
     "ingestion": _ingestion,
 }
-
-
-def _measure_duckdb(length: int, streams: Streams, progress: Progress) -> dict[str, float]:
-    """Events a second of DuckDB on W1 to W4, which is what carries over the speeds of other engines."""
-    from cep_pipeline.benchmarks.peers import duckdb_joins
-    from cep_pipeline.benchmarks.workloads import STOCK, WORKLOADS
-
-    joins = duckdb_joins()
-    if joins is None:
-        return {}
-    rates = {}
-    with one_core():
-        joins.load(streams.table(STOCK, length))
-        for name in ("W1", "W2", "W3", "W4"):
-            known = WORKLOADS[name].matches.get(length)
-            runs: dict[str, Callable[[], Measurement]] = {DUCKDB: partial(joins.run, name)}
-            timings, _ = measure_in_turn(runs, 3, known, f"{name}, {length:,} events", progress)
-            rates[name] = length / timings[DUCKDB].median
-    return rates

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
-from cep_pipeline.benchmarks.measure import Measurement
+from cep_pipeline.benchmarks.measure import Clock, Measurement
 from cep_pipeline.benchmarks.workloads import MANY_WINDOW_MS, draw_types
 from cep_pipeline.errors import CepError
 
@@ -83,11 +83,11 @@ class DuckDBJoins:
         )
         self._connection.execute(f"CREATE OR REPLACE TABLE s AS SELECT {columns} FROM arrow_events")
 
-    def run(self, workload: str) -> Measurement:
+    def run(self, workload: str, clock: Clock = time.perf_counter) -> Measurement:
         """Count the matches of a workload."""
-        start = time.perf_counter()
+        start = clock()
         matches = sum(int(self._connection.execute(query).fetchall()[0][0]) for query in DUCKDB_QUERIES[workload])
-        return Measurement(time.perf_counter() - start, matches)
+        return Measurement(clock() - start, matches)
 
 
 def duckdb_joins(threads: int = 1) -> DuckDBJoins | None:

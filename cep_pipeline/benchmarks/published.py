@@ -84,9 +84,15 @@ def peers_of(workload: str, duckdb_per_s: Mapping[str, float]) -> list[Peer]:
     ]
 
 
-def best_cep_engine(workload: str, duckdb_per_s: Mapping[str, float]) -> Peer | None:
+def fastest_cep_engine(workload: str) -> str | None:
     """The fastest engine for complex event processing that was measured on a workload."""
-    return next((peer for peer in peers_of(workload, duckdb_per_s) if peer.engine in CEP_ENGINES), None)
+    engines = EVENTS_PER_S.get(workload, {})
+    return max((engine for engine in engines if engine in CEP_ENGINES), key=engines.__getitem__, default=None)
+
+
+def reference_of(workload: str) -> str:
+    """The workload by which engines that were measured on this one are compared with DuckDB: itself, or W1."""
+    return workload if DUCKDB in EVENTS_PER_S.get(workload, {}) else "W1"
 
 
 def machine_gain(workload: str, duckdb_per_s: Mapping[str, float]) -> float | None:
