@@ -5,9 +5,6 @@ What is left for the interpreter are comparisons of such columns, and terms over
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 
 from cep_pipeline.detection.columns import Array, Column
@@ -16,20 +13,18 @@ from cep_pipeline.detection.evaluate import atom_holds, expression_values
 from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact
 from cep_pipeline.detection.fused.views import ANY_EVENT
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Membership, expressions_of
+from cep_pipeline.patterns.conditions import Atom, Membership, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
-    Arithmetic,
-    Call,
     Element,
     Expression,
     Length,
     Literal,
-    Negative,
     Reference,
     ValueType,
     walk,
 )
+from cep_pipeline.patterns.rewriting import Node, rewritten
 
 EventOf = tuple[str, Element]
 """A variable, and which of its events."""
@@ -60,7 +55,7 @@ def events_of(*expressions: Expression) -> set[EventOf] | None:
 
 def column_of(events: PreparedEvents, expression: Expression) -> Column:
     """The value of an expression over one event for each event of the slice; of a constant, a column of one row."""
-    own = _of_any_event(expression)
+    own = of_any_event(expression)
     if isinstance(own, Reference):
         return events.column(own.attribute)
     if not any(isinstance(node, Reference) for node in walk(own)):
@@ -70,7 +65,7 @@ def column_of(events: PreparedEvents, expression: Expression) -> Column:
 
 def truths_of(events: PreparedEvents, atom: Atom) -> Array:
     """uint8: whether an atom over one event holds, for each event of the slice (or of one row for a constant)."""
-    own = atom_of_any_event(atom)
+    own = of_any_event(atom)
     if not any(isinstance(node, Reference) for side in expressions_of(own) for node in walk(side)):
         return atom_holds(own, events, {}).view(np.uint8)
     rows = all_rows(events)
@@ -79,7 +74,7 @@ def truths_of(events: PreparedEvents, atom: Atom) -> Array:
 
 def truths_as_reals(events: PreparedEvents, atom: Atom) -> Array:
     """float64: 1 where an atom over one event holds, NaN elsewhere, so that comparing it with itself tests it."""
-    key = ("truths as reals", atom_of_any_event(atom))
+    key = ("truths as reals", of_any_event(atom))
     return events.derive(key, lambda: np.where(truths_of(events, atom), 1.0, np.nan))
 
 
@@ -88,7 +83,7 @@ def comparable_columns(events: PreparedEvents, left: Expression, right: Expressi
     columns = [column_of(events, side) for side in (left, right)]
     if all(map(is_exact, columns)):
         return reals_of(events, left), reals_of(events, right)
-    key = ("comparable of all", _of_any_event(left), _of_any_event(right))
+    key = ("comparable of all", of_any_event(left), of_any_event(right))
     one, other = events.derive(key, lambda: tuple(comparable(columns)))
     return one, other
 
@@ -105,7 +100,7 @@ def reals_of(events: PreparedEvents, expression: Expression) -> Array:
             values[~column.valid] = np.nan
         return values
 
-    return events.derive(("reals of all", _of_any_event(expression)), make)
+    return events.derive(("reals of all", of_any_event(expression)), make)
 
 
 def lists_for_correlation(events: PreparedEvents, attribute: str) -> tuple[Array, Array, Array, Array]:
@@ -118,30 +113,15 @@ def all_rows(events: PreparedEvents) -> Array:
     return events.derive(("every row",), lambda: np.arange(len(events), dtype=np.int32))
 
 
-def _of_any_event(node: Expression) -> Any:
-    """The expression over `ANY_EVENT`, so that equal ones of different variables become equal."""
-    match node:
-        case Reference() | Aggregate():
-            return Reference(ANY_EVENT, node.attribute, Element.ONLY, node.type)
-        case Negative(operand):
-            return replace(node, operand=_of_any_event(operand))
-        case Arithmetic(_, left, right):
-            return replace(node, left=_of_any_event(left), right=_of_any_event(right))
-        case Call(_, arguments):
-            return replace(node, arguments=tuple(_of_any_event(argument) for argument in arguments))
-        case _:
-            return node
+def of_any_event(node: Node) -> Node:
+    """The expression or condition over `ANY_EVENT`, a single one, so that those over different events become equal."""
 
+    def renamed(leaf: Expression) -> Expression:
+        if isinstance(leaf, Reference | Aggregate):
+            return Reference(ANY_EVENT, leaf.attribute, Element.ONLY, leaf.type)
+        return leaf
 
-def atom_of_any_event(atom: Atom) -> Atom:
-    """The atom over `ANY_EVENT`, a variable that binds one event."""
-    match atom:
-        case Comparison(_, left, right):
-            return replace(atom, left=_of_any_event(left), right=_of_any_event(right))
-        case Membership(expression):
-            return replace(atom, expression=_of_any_event(expression))
-        case Between(expression, low, high):
-            return replace(atom, expression=_of_any_event(expression), low=_of_any_event(low), high=_of_any_event(high))
+    return rewritten(node, renamed)
 
 
 class StringRanks:

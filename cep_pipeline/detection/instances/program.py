@@ -18,7 +18,7 @@ from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
-from cep_pipeline.detection.instances.event_columns import EventOf, atom_of_any_event
+from cep_pipeline.detection.instances.event_columns import EventOf, of_any_event
 from cep_pipeline.detection.instances.term_writer import Accumulators
 from cep_pipeline.detection.kleene.lists import Uses
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -99,7 +99,7 @@ class Program:
         fits = np.zeros((len(self.variables), len(self.events)), np.uint8)
         for slot, variable in enumerate(self.variables):
             own = [c for c in self.clause.conjuncts if c.variables == {variable.name} and _is_decided_by_one_event(c)]
-            filters = tuple(Conjunct(tuple(map(atom_of_any_event, c.atoms))) for c in own)
+            filters = tuple(map(of_any_event, own))
             view = leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
             fits[slot, view.rows] = 1
             self.unary_evaluations += len(own) * len(self.events.leaf_rows(variable.event_type))

@@ -12,7 +12,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.views import ANY_EVENT
 from cep_pipeline.detection.instances.cell_ring import CellRing
-from cep_pipeline.detection.instances.event_columns import atom_of_any_event
+from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.detection.instances.program import Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.native import NativeKernel
@@ -113,7 +113,7 @@ class AutomatonRuns:
         for conjunct in self.clause.conjuncts:
             own = conjunct.variables == {first.name} and first.kleene
             if own and tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
-                condition = Conjunct(tuple(map(atom_of_any_event, conjunct.atoms)))
+                condition = Conjunct(tuple(map(of_any_event, conjunct.atoms)))
                 begins = begins & conjunct_holds(condition, self.events, {ANY_EVENT: rows})
         if self.first_row > 0:
             begins &= rows >= self.first_row
