@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.instances.program import Moment, Program
+from cep_pipeline.detection.instances import NOTHING, Moment, Program
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
@@ -96,11 +96,11 @@ class Assembly:
             else:
                 kleene = self.clause.by_name[own].kleene
                 found.append(program.group(known[node], (Moment(names[node]) if kleene else known[node],)))
-        lists = [Moment(frozenset((variable.name,))) for variable in self.clause.positive]
-        for variable, moment in zip(self.clause.positive, lists, strict=True):
-            found.append(program.element_group(variable.name, moment) if variable.kleene else -1)
-        for moment in lists:
-            found.append(program.group(moment))
+        for variable in self.clause.positive:
+            begun = Moment(frozenset((variable.name,)))
+            found.append(program.element_group(variable.name, begun) if variable.kleene else -1)
+        for variable in self.clause.positive:
+            found.append(program.first_group(variable.name, NOTHING) if variable.kleene else -1)
         return found + [program.rejecting_group(variable.name) for variable in self.clause.negated]
 
     def rejects_early(self, variable: Variable) -> bool:

@@ -26,12 +26,15 @@ from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
 from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Tree, leaves_of
 
 ROOM = 1 << 8
 """Instances that each store has room for at first."""
+MOST_WORDS = 1 << 31
+"""Words of the instances of one node: 8 GB."""
 INPUTS = 35
 """Words of `kernel.machine_at` before those of the rules, the conditions, the cells and the matches found."""
 
@@ -96,6 +99,11 @@ class TreeRun:
         When a match counts as final.
     held
         Where `count` adds what the tree held.
+
+    Raises
+    ------
+    DataError
+        While it is iterated over: a window has more instances than memory is there for.
     """
 
     def __init__(
@@ -240,6 +248,11 @@ class _State:
 
     def _enlarge_store(self, store: int) -> None:
         before, store_before = self.bases, self.store
+        if 2 * self.sizes[store] * self.strides[store] > MOST_WORDS:
+            raise DataError(
+                f"a node of the tree holds more than {self.sizes[store]:,} instances within a window: shorten the "
+                "window, add conditions, or use mechanism 'fused', which stores none of single events"
+            )
         self.sizes[store] *= 2
         self.bases = self._bases()
         self.store = np.empty(int((self.sizes * self.strides).sum()) + 1, np.int32)

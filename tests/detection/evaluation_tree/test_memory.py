@@ -13,6 +13,7 @@ from cep_pipeline.detection.evaluation_tree import run
 from cep_pipeline.detection.instances import CellRing
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.errors import DataError
 from tests.answers import comparable
 from tests.contracts.mechanisms import answer, parsed
 from tests.oracle import evaluate
@@ -74,3 +75,9 @@ def test_nothing_is_counted_twice(text: str, request: pytest.FixtureRequest) -> 
     assert before[0]
     request.getfixturevalue("cramped")
     assert counted(text) == before
+
+
+def test_more_instances_than_there_may_be_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "MOST_WORDS", 1 << 10)
+    with pytest.raises(DataError, match="a node of the tree holds more than 256 instances within a window: shorten"):
+        counted("PATTERN AND(Ev a, Ev b, Ev c) WHERE a.x < b.x WITHIN 1 minute")
