@@ -124,8 +124,12 @@ class KeptMatches:
         self._numbers = {key: number for number, key in enumerate(ends)}
         self._ends = np.array([end[0] for end in ends.values()], np.int64)
         self._end_instants = np.array([end[1] for end in ends.values()], np.int64)
-        consumed = np.array(state.get("consumed", []), np.int64).reshape(-1, 2)
-        self._consumed, self._consumed_instants = consumed[:, 0], consumed[:, 1]
+        consumed: Sequence[Sequence[Any]] = state.get("consumed", [])
+        self._consumed = np.array([event[0] for event in consumed], np.int64)
+        self._consumed_instants = np.array([event[1] for event in consumed], np.int64)
+        # Where a window counts the events of a partition, what may be forgotten depends on it.
+        self._by_partition = pattern.window.events is not None and bool(pattern.partition_by)
+        self._consumed_in = self._numbered([event[2] if self._by_partition else _ALONE for event in consumed])
 
     def keep(self, candidates: Candidates) -> Array:
         """Decide about the next candidates, which all come after those of earlier calls.
@@ -174,11 +178,13 @@ class KeptMatches:
         ends = np.maximum.reduceat(candidates.instants, offsets[:-1])
         self._end_instants[partitions[kept]] = ends[kept]  # in order: the last one stays
         if self._consume:
-            newly = used > before
-            self._consumed = np.concatenate((self._consumed, distinct[newly]))
-            self._consumed_instants = np.concatenate((self._consumed_instants, candidates.instants[where[newly]]))
+            newly = where[used > before]
+            self._consumed = np.concatenate((self._consumed, positions[newly]))
+            self._consumed_instants = np.concatenate((self._consumed_instants, candidates.instants[newly]))
+            match_of = np.searchsorted(offsets, newly, "right") - 1
+            self._consumed_in = np.concatenate((self._consumed_in, partitions[match_of]))
             if self._window_us is not None and self._in_order:
-                self._forget_consumed(int(ends[-1]) - self._window_us)
+                self._forget_consumed(self._consumed_instants >= int(ends[-1]) - self._window_us)
         return kept
 
     def rules_out(self, candidates: Candidates) -> Array:
@@ -199,16 +205,28 @@ class KeptMatches:
 
     def forget(self, before_us: int) -> None:
         """Forget what decides about no match whose events all lie at `before_us` or later."""
-        self._forget_consumed(before_us)
-        remembered = {key: n for key, n in self._numbers.items() if self._end_instants[n] >= before_us}
-        numbers = np.array([*remembered.values()], np.int64)
-        self._ends, self._end_instants = self._ends[numbers], self._end_instants[numbers]
-        self._numbers = {key: number for number, key in enumerate(remembered)}
+        self._forget_consumed(self._consumed_instants >= before_us)
+        self._ends[self._end_instants < before_us] = _BEFORE_ALL
+
+    def forget_partitions(self, reachable: Mapping[str | None, int]) -> None:
+        """Forget what decides about no match whose events, where they are in one of these partitions, are reachable.
+
+        Parameters
+        ----------
+        reachable
+            Partition (None: that of events which are alone) -> the position of its first event that a match may hold.
+            Of other partitions everything stays.
+        """
+        first = {key if key is not None else _ALONE: position for key, position in reachable.items()}
+        limits = np.array([first.get(key, _BEFORE_ALL) for key in self._numbers], np.int64)
+        self._forget_consumed(self._consumed >= limits[self._consumed_in])
+        self._ends[self._ends < limits] = _BEFORE_ALL
 
     def to_json(self) -> dict[str, Any]:
         """The state in JSON form, {} where nothing is remembered; equal states have equal forms.
 
-        `ends`: partition -> [position, instant] of its last kept event; `consumed`: the same of each consumed event.
+        `ends`: partition -> [position, instant] of its last kept event; `consumed`: the same of each consumed event,
+        with its partition where the window counts the events of one.
         """
         state: dict[str, Any] = {}
         if self._non_overlap:
@@ -221,23 +239,31 @@ class KeptMatches:
                 state["ends"] = ends
         if len(self._consumed):
             order = np.argsort(self._consumed)
-            state["consumed"] = np.stack((self._consumed[order], self._consumed_instants[order]), axis=1).tolist()
+            columns = [self._consumed[order].tolist(), self._consumed_instants[order].tolist()]
+            if self._by_partition:
+                keys = [*self._numbers]
+                columns.append([keys[number] for number in self._consumed_in[order]])
+            state["consumed"] = [list(event) for event in zip(*columns, strict=True)]
         return state
 
-    def _forget_consumed(self, before_us: int) -> None:
-        remembered = self._consumed_instants >= before_us
+    def _forget_consumed(self, remembered: Array) -> None:
         self._consumed, self._consumed_instants = self._consumed[remembered], self._consumed_instants[remembered]
+        self._consumed_in = self._consumed_in[remembered]
 
     def _partition_numbers(self, partitions: pa.DictionaryArray) -> Array:
         """The number of each candidate's partition; partitions that are new get the next numbers."""
         keys = partitions.dictionary.to_pylist()
         known = [*keys, _ALONE] if partitions.null_count else keys
-        numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in known], np.int64)
+        numbers = self._numbered(known)
+        chosen: Array = numbers[partitions.indices.fill_null(len(keys)).to_numpy().astype(np.int64)]
+        return chosen
+
+    def _numbered(self, keys: Sequence[str]) -> Array:
+        numbers = np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)
         new = len(self._numbers) - len(self._ends)
         self._ends = np.append(self._ends, np.full(new, _BEFORE_ALL))
         self._end_instants = np.append(self._end_instants, np.full(new, _BEFORE_ALL))
-        chosen: Array = numbers[partitions.indices.fill_null(len(keys)).to_numpy().astype(np.int64)]
-        return chosen
+        return numbers
 
 
 def partition_keys(pattern: Pattern, events: ColumnSource, rows: Array) -> pa.DictionaryArray:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions, look_back
+from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
@@ -117,6 +118,12 @@ def detect_day(
                 candidates=scratch,
                 carry_in=carry_in,
                 horizons_us={pattern.name: _horizon_us(work, pattern, events) for pattern in patterns},
+                reachable={
+                    pattern.name: earlier.reachable
+                    for source, earlier in gathered
+                    for pattern in patterns
+                    if counts_in_partitions(pattern) and pattern.partition_by == source.partition_by
+                },
                 partitioned=tuple(source for source, _ in gathered),
                 end_of_stream=end_of_stream,
             ),
@@ -205,6 +212,7 @@ def _partitioned(
             work.day,
             scratch,
             [key for pattern in members for key in carry_in.pending.get(pattern.name, ())],
+            any(map(has_output_policy, members)),
         )
         what = f"{work.stream.name}: events before {work.day} by {', '.join(partition_by)}"
         (earlier,) = run_tasks(spark, gathering.run, [number], what=what)

@@ -40,7 +40,7 @@ class DetectionJob:
 
     Attributes
     ----------
-    candidates, carry_in, horizons_us
+    candidates, carry_in, horizons_us, reachable
         For patterns with OUTPUT or CONSUME: a directory for what slices find of them, whose files the caller removes;
         the state of the latest earlier day; and what `CarryState.after` forgets by.
     partitioned
@@ -61,6 +61,7 @@ class DetectionJob:
     candidates: DataDirectory | None = None
     carry_in: CarryState | None = None
     horizons_us: Mapping[str, int | None] = field(default_factory=dict)
+    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     partitioned: tuple[PartitionedEvents, ...] = ()
     end_of_stream: bool = False
     code: Mapping[str, bytes] = field(default_factory=dict)
@@ -136,7 +137,7 @@ def detect_slices(
     job = replace(job, code=compiled_kernels(job) if tasks else {})
     results = run_tasks(
         spark,
-        partial(_detect, replace(job, carry_in=None)),  # only the pass needs it, and it may be large
+        partial(_detect, replace(job, carry_in=None, reachable={})),  # only the pass needs them, and they may be large
         tasks,
         what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
         progress=progress,
@@ -198,6 +199,7 @@ def _keep(
         points_us,
         pending,
         job.end_of_stream,
+        job.reachable,
     )
     if not candidates and pending is None:
         return deciding.run(())

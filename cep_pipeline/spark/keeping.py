@@ -34,6 +34,8 @@ from cep_pipeline.spark.undecided import (
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file, open_filesystem, storage_errors
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
+_NOTHING = 2**63 - 1
+"""No event that is alone in its partition can be in a match of a later day."""
 UNDECIDED = "undecided"
 """Key of the candidates that are not decided, beside the state of `KeptMatches`."""
 
@@ -87,6 +89,7 @@ class CarryState:
         kept: Mapping[str, KeptMatches],
         horizons_us: Mapping[str, int | None],
         undecided: Mapping[str, pa.Table] | None = None,
+        reachable: Mapping[str, Mapping[str, int]] | None = None,
     ) -> CarryState:
         """The state at the end of a day.
 
@@ -98,6 +101,8 @@ class CarryState:
             Pattern -> timestamp of the earliest event that a match after the day may hold; None: of any.
         undecided
             Pattern -> what `Deciding` holds at the end of the day.
+        reachable
+            Pattern whose window counts events of a partition -> `EarlierEvents.reachable`.
         """
         states = {}
         for name, matches in kept.items():
@@ -106,6 +111,11 @@ class CarryState:
             earliest_us = earliest_instant_us(held) if held is not None else None
             if horizon_us is not None:
                 matches.forget(horizon_us if earliest_us is None else min(horizon_us, earliest_us))
+            if reachable and name in reachable:
+                waiting = set(held["partition"].to_pylist()) if held is not None else set()
+                first: dict[str | None, int] = {} if None in waiting else {None: _NOTHING}
+                first.update((key, seq) for key, seq in reachable[name].items() if key not in waiting)
+                matches.forget_partitions(first)
             rows = {UNDECIDED: undecided_to_json(held)} if held is not None else {}
             if state := {key: value for key, value in {**matches.to_json(), **rows}.items() if value}:
                 states[name] = state
@@ -137,7 +147,7 @@ class KeepingPass:
         Under what matches are published.
     carry_in
         The state of the latest earlier day.
-    horizons_us
+    horizons_us, reachable
         As `CarryState.after` takes them.
     directory
         Where the kept matches are written.
@@ -159,6 +169,7 @@ class KeepingPass:
     points_us: Sequence[int] = ()
     pending: str | None = None
     end_of_stream: bool = False
+    reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[str | None], attempt: int = 0) -> Kept:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
@@ -173,7 +184,7 @@ class KeepingPass:
                     if name not in names:
                         write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
         undecided = {pattern.name: self._decide(pattern, kept[pattern.name], candidates, files) for pattern in waiting}
-        carry_out = self.carry_in.after(kept, self.horizons_us, undecided)
+        carry_out = self.carry_in.after(kept, self.horizons_us, undecided, self.reachable)
         if self.end_of_stream:
             with files.next_file() as write:
                 for name, held in undecided.items():

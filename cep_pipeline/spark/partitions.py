@@ -8,7 +8,7 @@ that is asked for has its positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -46,6 +46,10 @@ class Wanted:
     def satisfied(self) -> bool:
         """Whether no earlier event is wanted."""
         return not self._any and not self._missing.any()
+
+    def has_all(self, partition: str) -> bool:
+        """Whether a partition has had all that was wanted of it."""
+        return bool(self._missing[self._numbers[partition]] == 0)
 
     def take(self, partitions: pa.DictionaryArray) -> Array:
         """Which of these events, in stream order and all before those of earlier calls, are wanted: ascending rows."""
@@ -116,6 +120,23 @@ class PartitionedEvents:
         found += reader.read(self.earlier)
         return pa.concat_tables(found[::-1], promote_options="permissive").unify_dictionaries().combine_chunks()
 
+    def last_positions(self, earlier: Sequence[RowGroup]) -> dict[str, int]:
+        """Partition -> the seq of the first of its last `positions` events, up to the end of the range.
+
+        Partitions with fewer events, in the range and what was gathered before it, are left out.
+        """
+        wanted = Wanted(max(self.positions, 1), None)
+        reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
+        first: dict[str, int] = {}
+        for row_groups, since_us in ((self.row_groups, self.start_us), (earlier, None)):
+            for events in reader.read(row_groups, since_us=since_us):
+                partitions = _partitions(events, self.partition_by)
+                texts = partitions.dictionary.to_pylist()
+                places, rows = np.unique(partitions.indices.to_numpy(), return_index=True)
+                seqs = events["seq"].to_numpy()[rows]
+                first.update((texts[place], int(seq)) for place, seq in zip(places, seqs, strict=True))
+        return {text: seq for text, seq in first.items() if wanted.has_all(text)}
+
     def _own(self, start: Boundary, end: Boundary | None, names: Sequence[str]) -> pa.Table:
         parts = [
             _read(row_group, names)
@@ -147,7 +168,7 @@ class BackwardReader:
         As in `PartitionedEvents`.
     """
 
-    def __init__(self, partition_by: Sequence[str], wanted: Wanted, columns: Sequence[str], contiguous: bool) -> None:
+    def __init__(self, partition_by: Sequence[str], wanted: Wanted, columns: Iterable[str], contiguous: bool) -> None:
         self._partition_by, self._wanted = partition_by, wanted
         self._columns, self._contiguous = columns, contiguous
         self._place = 0  # of the first event read so far, counted from where reading began
@@ -203,10 +224,13 @@ class EarlierEvents:
         Of the file that holds them, in stream order; none where there are no such events.
     first_day
         The earliest day that was read; None where all earlier days were, and could still have had more.
+    reachable
+        Partition -> the seq of its first event that a match after the range may hold, where there are enough of them.
     """
 
     row_groups: tuple[RowGroup, ...]
     first_day: date | None
+    reachable: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -225,6 +249,8 @@ class Gathering:
         The files of earlier days with their days, in stream order.
     pending
         Texts of partitions that may not occur in the range and are wanted too.
+    forgets
+        Whether it is asked for which events are out of reach.
     day
         The day of the range.
     directory
@@ -238,6 +264,7 @@ class Gathering:
     day: date
     directory: DataDirectory
     pending: Sequence[str] = ()
+    forgets: bool = False
 
     def run(self, number: int, attempt: int = 0) -> EarlierEvents:
         """Read back until every partition has its positions."""
@@ -258,7 +285,8 @@ class Gathering:
                         writer = stack.enter_context(open_data_file(path, schema))
                     writer.write_table(events.cast(schema))
         row_groups = () if path is None else tuple(read_row_groups([path]))
-        return EarlierEvents(row_groups, first_day if wanted.satisfied else None)
+        reachable = self.range.last_positions(row_groups) if self.forgets else {}
+        return EarlierEvents(row_groups, first_day if wanted.satisfied else None, reachable)
 
     def _occurring(self) -> Iterator[str]:
         """The partitions of the range."""

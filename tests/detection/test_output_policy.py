@@ -137,7 +137,34 @@ def test_one_event_alone_in_its_partition_is_kept_once() -> None:
 def test_count_windows_forget_nothing_by_themselves() -> None:
     policy = KeptMatches(pattern_of("CONSUME MATCHED", "5 EVENTS"))
     policy.keep(candidates([("[1]", (1,)), ("[1]", (900,))]))
-    assert policy.to_json() == {"consumed": [[1, 10], [900, 9000]]}
+    assert policy.to_json() == {"consumed": [[1, 10, "[1]"], [900, 9000, "[1]"]]}
+
+
+def test_count_windows_forget_what_is_out_of_reach_in_its_partition() -> None:
+    pattern = pattern_of("OUTPUT NON_OVERLAP CONSUME MATCHED", "5 EVENTS")
+    policy = KeptMatches(pattern)
+    policy.keep(candidates([("[1]", (1, 4)), ("[2]", (2, 5)), ("[3]", (3, 6)), (None, (7,))]))
+    for state in (policy.to_json(), KeptMatches(pattern, policy.to_json()).to_json()):
+        again = KeptMatches(pattern, state)
+        again.forget_partitions({"[1]": 4, "[2]": 6, None: 100})
+        assert again.to_json() == {
+            "ends": {"[1]": [4, 40], "[3]": [6, 60]},
+            "consumed": [[3, 30, "[3]"], [4, 40, "[1]"], [6, 60, "[3]"]],
+        }
+        assert again.keep(candidates([("[1]", (4, 8)), ("[2]", (5, 9)), ("[3]", (6, 10))])).tolist() == [
+            False,
+            True,
+            False,
+        ]
+
+
+def test_what_is_ruled_out_is_never_kept() -> None:
+    policy = KeptMatches(pattern_of("OUTPUT NON_OVERLAP CONSUME MATCHED"))
+    assert policy.rules_out(candidates([("[1]", (1,))])).tolist() == [False]
+    policy.keep(candidates([("[1]", (3, 5))]))
+    later = candidates([("[1]", (4, 6)), ("[1]", (6, 7)), ("[2]", (4, 6)), ("[2]", (5, 8)), (None, (3,))])
+    assert policy.rules_out(later).tolist() == [True, False, False, True, True]
+    assert policy.rules_out(candidates([])).tolist() == []
 
 
 def test_which_patterns_have_a_policy() -> None:

@@ -10,6 +10,8 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +135,7 @@ def publish_and_detect(days: LocalDays, by_day: dict[date, pa.Table], *, empty_d
 
 
 def days_of(text: str, folder: Path, kinds: dict[str, str]) -> LocalDays:
-    """Days with an event an hour of the types given by letters; `id` is the letter's number."""
+    """Days with an event an hour of the types given by letters, none for `-`; `id` is the letter's number."""
     patterns = tuple(cep.parse_patterns(text, stream_schema()))
     days = LocalDays(stream_schema(), patterns, folder)
     for day, letters in kinds.items():
@@ -142,6 +144,7 @@ def days_of(text: str, folder: Path, kinds: dict[str, str]) -> LocalDays:
         events = [
             {"timestamp": (begin + 3600 * hour) * 1_000_000, "seq": seq + hour, "kind": letter, "id": ord(letter)}
             for hour, letter in enumerate(letters)
+            if letter != "-"
         ]
         days.publish_events(date.fromisoformat(day), stream_schema().table(events))
     return days
@@ -161,6 +164,45 @@ def test_partitions_are_read_back_as_far_as_each_takes_and_no_further(tmp_path: 
         8: 3,
         9: 5,
     }
+
+
+def test_what_is_left_out_between_two_events_ends_their_contiguity(tmp_path: Path) -> None:
+    kinds = {"2024-03-04": "ACAB", "2024-03-05": "BZ", "2024-03-06": "A", "2024-03-07": "AZ", "2024-03-08": "Z"}
+    days = days_of(
+        "PATTERN SEQ(Ev a, Ev b) WHERE strict_contiguity { 1 = 1 } WITHIN 4 EVENTS PARTITION BY id", tmp_path, kinds
+    )
+    for day in days.days:
+        days.detect(day)
+    assert {day.day: found.matches["pattern_1"] for day, found in days.detected.items()} == {
+        4: 0,
+        5: 1,
+        6: 0,
+        7: 1,
+        8: 1,
+    }
+
+
+@pytest.mark.parametrize(("next_day", "kept"), [("Z", [["a"], ["c", "d"]]), ("B", [["c", "d"]])])
+def test_a_final_match_waits_for_an_earlier_one_that_is_not(
+    tmp_path: Path, next_day: str, kept: list[list[str]]
+) -> None:
+    text = "PATTERN OR(SEQ(A a, ~B b), SEQ(Ev c, Ev d)) WITHIN 30 hours OUTPUT NON_OVERLAP"
+    days = days_of(text, tmp_path, {"2024-03-04": "AC", "2024-03-05": next_day})
+    first, second = (days.detect(day) for day in days.days)
+    assert (first.matches, first.pending) == ({"pattern_1": 0}, {"pattern_1": 2}), "(a) is not final, and (c, d) waits"
+    assert len(first.carry_out["patterns"]["pattern_1"]["undecided"]) == 1
+    found = [row for path in second.files for row in pq.read_table(path, partitioning=None)["bindings"].to_pylist()]
+    assert [[binding["variable"] for binding in row] for row in found] == kept
+    assert days.detect(date(2024, 3, 4), end_of_stream=True).matches == {"pattern_1": 1}
+
+
+def test_what_others_wait_for_is_remembered_however_far_another_partition_is(tmp_path: Path) -> None:
+    text = "PATTERN OR(SEQ(A a, ~B b), SEQ(Ev c, Ev d)) WITHIN 10 hours PARTITION BY id CONSUME MATCHED"
+    days = days_of(text, tmp_path, {"2024-03-04": "-------AA-------AA----CC"})
+    found = days.detect(date(2024, 3, 4))
+    assert found.matches == {"pattern_1": 3}, "the first two A, and both C"
+    [undecided] = found.carry_out["patterns"]["pattern_1"]["undecided"]
+    assert [seq & 0xFF for _, seq in undecided[3]] == [16, 17], "those with the first A are ruled out"
 
 
 def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:
@@ -184,7 +226,9 @@ def test_a_match_is_closed_days_later_in_its_partition(tmp_path: Path) -> None:
 def test_what_nothing_can_reach_any_more_is_forgotten(tmp_path: Path) -> None:
     kinds = {"2024-03-04": "AAAA", "2024-03-05": "AAA", "2024-03-06": ""}
     text = "NAME n PATTERN SEQ(A a, A b) WITHIN {} CONSUME MATCHED"
-    for window, consumed in (("2 EVENTS", 0), ("3 EVENTS", 1), ("1 hour", 0), ("60 hours", 2)):
+    reaches = {"2 EVENTS": 0, "3 EVENTS": 1, "1 hour": 0, "60 hours": 2}
+    reaches |= {f"{events} PARTITION BY id": number for events, number in reaches.items() if "EVENTS" in events}
+    for window, consumed in reaches.items():
         folder = tmp_path / window
         folder.mkdir()
         days = days_of(text.format(window), folder, kinds)
