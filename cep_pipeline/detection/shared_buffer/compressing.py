@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +46,10 @@ _collect_edges = NativeKernel(
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The matches of one group of clauses that end with one event; variables by their place in the pattern."""
+    """The matches of one group of clauses that end with the event `row`; variables by their place in the pattern."""
 
+    row: int
+    count: int
     edges: Edges
     ends: Edges
 
@@ -72,28 +77,32 @@ def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters
     NeedsLists
         A condition asks for the lists themselves.
     """
-    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-    parts: dict[int, list[_Part]] = {}
-    counts: dict[int, int] = {}
+    found = []
     for group in groups_of(pattern):
         graph = GraphBuilder()
         sequence = lanes.Sequence(pattern, group, events)
         runs = MergedRuns(sequence, graph)
         runs.run()
         counters.peak_instances = max(counters.peak_instances, runs.peak)
-        edges, ends, count = graph.finished()
-        places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
-        for row, first, last, found in _by_end(edges, ends, graph.size):
-            own = edges.take(found)
-            own = Edges(own.source, own.target, places[own.variable], own.row)
-            closing = ends.take(np.arange(first, last))
-            closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
-            parts.setdefault(row, []).append(_Part(own, closing))
-            counts[row] = counts.get(row, 0) + exact_sum(count[first:last])
+        found.append(_parts(pattern, sequence, graph))
     writer = _Writer(pattern, events)
-    for row in sorted(parts):
-        writer.add(row, counts[row], *_joined(parts[row]))
+    for row, alike in groupby(merge(*found, key=attrgetter("row")), key=attrgetter("row")):
+        parts = [*alike]
+        writer.add(row, sum(part.count for part in parts), *_joined(parts))
     return writer.table()
+
+
+def _parts(pattern: Pattern, sequence: lanes.Sequence, graph: GraphBuilder) -> Iterator[_Part]:
+    """The matches of one group of clauses by the event that they end with."""
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+    places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
+    edges, ends, count = graph.finished()
+    for row, first, last, found in _by_end(edges, ends, graph.size):
+        own = edges.take(found)
+        own = Edges(own.source, own.target, places[own.variable], own.row)
+        closing = ends.take(np.arange(first, last))
+        closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
+        yield _Part(row, exact_sum(count[first:last]), own, closing)
 
 
 def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:

@@ -260,11 +260,15 @@ def _negation(pattern: Pattern, analysis: _Analysis, clause: Clause, place: int,
 
 
 def _split(conjunct: Conjunct) -> Iterator[Conjunct]:
-    """BETWEEN as two comparisons, which are true together exactly where it is."""
+    """BETWEEN as two comparisons, which are true together exactly where it is.
+
+    Of a list of one there is no index i, and BETWEEN holds whatever it says besides: both comparisons must mention i.
+    """
     match conjunct.atoms:
         case (Between(expression, low, high, False),):
-            yield Conjunct((Comparison(Comparator.GE, expression, low),))
-            yield Conjunct((Comparison(Comparator.LE, expression, high),))
+            parts = [Comparison(Comparator.GE, expression, low), Comparison(Comparator.LE, expression, high)]
+            indexes = [{c for c in map(choice_of, _nodes((part,))) if c is not None and c.index} for part in parts]
+            yield from [Conjunct((part,)) for part in parts] if indexes[0] == indexes[1] else [conjunct]
         case _:
             yield conjunct
 
