@@ -31,6 +31,8 @@ from cep_pipeline.patterns.pattern import Pattern
 
 STATEMENTS = b"cep.statements"
 """Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
+_DENSE = 8
+"""Rows are found by a table of all between the first and the last, if there are no more than so many for each."""
 EDGES_AT_ONCE = 1 << 20
 """Edges of buffers that are collected at once."""
 
@@ -229,9 +231,12 @@ def _joined(parts: list[_Part]) -> tuple[Array, Paths]:
     nodes = 1
     closing = []
     for part in parts:
-        known = np.unique(part.edges.target)
+        target = part.edges.target  # ascending
+        begins = np.ones(len(target), dtype=bool)
+        begins[1:] = target[1:] != target[:-1]
+        known = target[begins]
         sources.append(_renumbered(part.edges.source, known, nodes))
-        targets.append(_renumbered(part.edges.target, known, nodes))
+        targets.append(np.cumsum(begins) + (nodes - 1))
         closing.append(_renumbered(part.ends.source, known, nodes))
         variables.append(part.edges.variable)
         rows.append(part.edges.row)
@@ -241,14 +246,26 @@ def _joined(parts: list[_Part]) -> tuple[Array, Paths]:
         targets.append(np.full(len(source), nodes, np.int64))
         variables.append(part.ends.variable)
         rows.append(part.ends.row)
-    distinct, event = np.unique(np.concatenate(rows), return_inverse=True)
+    distinct, event = _distinct(np.concatenate(rows))
     return distinct, Paths(
         nodes + 1,
         np.concatenate(sources).astype(np.int32),
         np.concatenate(targets).astype(np.int32),
-        event.reshape(-1).astype(np.int32),
+        event.astype(np.int32),
         np.concatenate(variables).astype(np.int16),
     )
+
+
+def _distinct(rows: Array) -> tuple[Array, Array]:
+    """The distinct rows, ascending, and the place of each among them."""
+    first = int(rows.min())
+    span = int(rows.max()) - first + 1
+    if span > _DENSE * len(rows):
+        distinct, place = np.unique(rows, return_inverse=True)
+        return distinct, place.reshape(-1)
+    present = np.zeros(span, dtype=bool)
+    present[rows - first] = True
+    return np.flatnonzero(present) + first, (np.cumsum(present) - 1)[rows - first]
 
 
 def _renumbered(nodes: Array, known: Array, first: int) -> Array:
