@@ -12,7 +12,7 @@ from numba import njit
 
 from cep_pipeline.detection.instances.cells import Cells
 from cep_pipeline.detection.instances.finished import found_at
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.detection.instances.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row
 from cep_pipeline.detection.lazy_nfa import codes as c
 
@@ -34,6 +34,9 @@ class Automaton(NamedTuple):
     states, children, scopes, counts
         Of each state its words; the state that each variable leads to, or -1; the scoping parameters (the number of
         variables that its newest one is after, these, the number of those that it is before, these); its counts.
+    shares, pairs
+        The shares of events that pass, `codes.SHARE_WORDS` words each; int32, of each two variables the share of those
+        conjuncts that are over these two, 0 if there are none.
     lists
         Of each variable and key the first stored instance that waits for it, and behind all these, the first one whose
         list of the variable may get longer; -1 for none.
@@ -41,8 +44,9 @@ class Automaton(NamedTuple):
         The stored instances.
     changes
         int32: how many instances are stored at each row, less those that take no event from it on.
-    frames, slots
-        The searches of the input buffer within each other, and the instance that is at hand.
+    frames, slots, expected
+        The searches of the input buffer within each other, the instance that is at hand, and float64, of each variable
+        how many events of it are expected; behind these, what the present root has cost too much.
     found
         Where matches are put.
     """
@@ -59,12 +63,15 @@ class Automaton(NamedTuple):
     children: Any
     scopes: Any
     counts: Any
+    shares: Any
+    pairs: Any
     lists: Any
     entries: Any
     entry_slots: Any
     changes: Any
     frames: Any
     slots: Any
+    expected: Any
     found: Any
 
 
@@ -84,12 +91,15 @@ def automaton_at(words: Any, at: int) -> Automaton:
         int32_at(words[at + 9]),
         int32_at(words[at + 10]),
         int64_at(words[at + 11]),
-        int32_at(words[at + 12]),
+        int64_at(words[at + 12]),
         int32_at(words[at + 13]),
         int32_at(words[at + 14]),
         int32_at(words[at + 15]),
-        int64_at(words[at + 16]),
+        int32_at(words[at + 16]),
         int32_at(words[at + 17]),
+        int64_at(words[at + 18]),
+        int32_at(words[at + 19]),
+        float64_at(words[at + 20]),
         found_at(words, at + c.AUTOMATON_WORDS),
     )
 
@@ -176,33 +186,6 @@ def store_event(a: Automaton, fits: int, key: int) -> None:
         if fits >> variable & 1:
             a.tails[variable * r[c.KEYS] + key] += 1
             a.amounts[variable] += 1
-
-
-@njit(error_model="numpy")
-def rarest(a: Automaton, state: int, key: int) -> int:
-    """The variable that a state of the tree automaton binds next: the one with the fewest events to try.
-
-    The counters of the input buffer say how many there are of each type, and the share of them that passed of late how
-    many instances that makes. Lists come last, because there are more of them than of events.
-    """
-    r = a.registers
-    bound, linked = a.states[state * c.STATE_WORDS + c.S_BOUND], a.states[state * c.STATE_WORDS + c.S_LINKED]
-    best, least, best_is_list = -1, 0.0, False
-    for variable in range(r[c.VARIABLES]):
-        if bound >> variable & 1:
-            continue
-        at = variable * r[c.KEYS] + key
-        expected = float(a.tails[at] - a.heads[at])
-        child = a.children[state * r[c.VARIABLES] + variable]
-        if child >= 0:
-            counts = child * c.COUNT_WORDS
-            expected *= (a.counts[counts + c.C_RECENT_PASSED] + 1) / (a.counts[counts + c.C_RECENT_TRIED] + 1)
-        elif linked >> variable & 1:
-            expected *= 0.5
-        is_list = r[c.KLEENE] >> variable & 1 != 0
-        if best < 0 or (best_is_list and not is_list) or (is_list == best_is_list and expected < least):
-            best, least, best_is_list = variable, expected, is_list
-    return best
 
 
 # --- stored instances ------------------------------------------------------------------------------------------------

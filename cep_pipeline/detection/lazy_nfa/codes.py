@@ -10,7 +10,7 @@ ARRIVAL, REPLAY, TAKING, WAITING, GROWING = range(5)
 """What is done with an event: it arrives; a new root variable searches the input buffer; and for each variable that the
 event fits, it begins an instance, is taken by those that wait for the variable, and by those with a list of it."""
 
-AUTOMATON_WORDS = 18
+AUTOMATON_WORDS = 21
 """Addresses by which the kernel finds an automaton (`automaton.automaton_at`)."""
 
 ENTRY_WORDS = 6
@@ -26,25 +26,29 @@ F_TARGET, F_PLACE, F_END, F_FIRST, F_LAST, F_TAIL, F_MARK, F_COUNTED = range(FRA
 last row of the instance that searches, the newest cell of the list that is made longer (-1: none is), the number of
 cells when the search began, and whether the instance lives by this search alone."""
 
-STATE_WORDS = 9
+STATE_WORDS = 10
 """int64 words of a state."""
-S_BOUND, S_NEWEST, S_FOLLOWING, S_BEGINS, S_GROWS, S_LEAVES, S_DISTINCT, S_LINKED, S_LISTS = range(STATE_WORDS)
-"""The set of bound variables; the one bound last; the one that is bound next (-1: the rarest); the groups of conjuncts
-for the first element of a list of the one bound last, for a later one, and for its event or its whole list; the bound
-variables whose events an event of it must be told from; the unbound variables that a conjunct joins to bound ones; and
-whether a bound one is a list."""
+S_BOUND, S_NEWEST, S_FOLLOWING, S_BEGINS, S_GROWS, S_LEAVES, S_DISTINCT, S_LINKED, S_LISTS, S_SHARE = range(STATE_WORDS)
+"""The set of bound variables; the one bound last; the one that is bound next (-1: the cheapest); the groups of
+conjuncts for the first element of a list of the one bound last, for a later one, and for its event or its whole list;
+the bound variables whose events an event of it must be told from; the unbound variables that a conjunct joins to bound
+ones; whether a bound one is a list; and where the share of events is counted that pass (0: no conjunct is tested)."""
+SHARE_WORDS = 2
+"""int64: tests of late and passes among them; the first share is that of all conjuncts together."""
 
-COUNT_WORDS = 7
+COUNT_WORDS = 5
 """int64 counts of a state."""
-C_TRIED, C_PASSED, C_CREATED, C_HELD, C_MOST_HELD, C_RECENT_TRIED, C_RECENT_PASSED = range(COUNT_WORDS)
-"""Tuples tested, and those that held; instances made, those stored now, and at most; tests and passes of late."""
+C_TRIED, C_PASSED, C_CREATED, C_HELD, C_MOST_HELD = range(COUNT_WORDS)
+"""Tuples tested, and those that held; instances made, those stored now, and at most."""
 
 RECENT = 4096
 """Tests after which those of late are halved, so that the share that passed follows the stream."""
 NO_ROW = 2**31 - 1
 """Greater than every row."""
 
-REGISTERS = 36
+PRIOR = 8.0
+"""So many tests with the share of all conjuncts are added to those of one, which may be few."""
+REGISTERS = 35
 (
     VARIABLES,
     KEYS,
@@ -66,7 +70,6 @@ REGISTERS = 36
     PENDING_STATE,
     PENDING_FIRST,
     PENDING_LAST,
-    WANTED,
     ROW,
     NOW,
     KEY,

@@ -28,6 +28,7 @@ from cep_pipeline.detection.lazy_nfa.automaton import (
     store_event,
     sweep,
 )
+from cep_pipeline.detection.lazy_nfa.choosing import changes_root
 from cep_pipeline.detection.lazy_nfa.steps import bind, enter, push_search, search
 
 
@@ -50,30 +51,6 @@ def begin_event(a: Automaton, rules: Rules, cells: Cells) -> None:
     if r[c.ADAPTIVE] and changes_root(a, a.fits[place]):
         give_up(a)
         r[c.PHASE], r[c.REPLAY_KEY], r[c.NOW] = c.REPLAY, 0, row - 1
-
-
-@njit(error_model="numpy")
-def changes_root(a: Automaton, fits: int) -> bool:
-    """Choose the root's variable by the counters of the input buffer, with an event that arrives.
-
-    There is none before all variables have events. Later the rarest takes over as soon as it is markedly rarer.
-    """
-    r = a.registers
-    root, rare, least, rare_is_list = r[c.ROOT], -1, 0, False
-    own = 0
-    for variable in range(r[c.VARIABLES]):
-        amount = a.amounts[variable] + (fits >> variable & 1)
-        if amount == 0 and root < 0:
-            return False
-        if variable == root:
-            own = amount
-        is_list = r[c.KLEENE] >> variable & 1 != 0
-        if rare < 0 or (rare_is_list and not is_list) or (is_list == rare_is_list and amount < least):
-            rare, least, rare_is_list = variable, amount, is_list
-    if rare == root or (root >= 0 and own <= 2 * least + 2):
-        return False
-    r[c.ROOT] = rare
-    return True
 
 
 @njit(error_model="numpy")

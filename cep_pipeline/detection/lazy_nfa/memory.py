@@ -53,6 +53,7 @@ class Memory:
         self._entry_slots = np.empty(INSTANCE_ROOM * width, np.int32)
         self._searches = np.empty(SEARCH_ROOM * c.FRAME_WORDS, np.int64)
         self._slots = np.zeros(len(program.variables), np.int32)
+        self._expected = np.zeros(width + 1, np.float64)
         root = states.root
         r = self.registers
         r[c.VARIABLES], r[c.KEYS], r[c.PLACES] = width, stream.groups, len(stream.rows)
@@ -70,8 +71,9 @@ class Memory:
             *(r, stream.rows, stream.keys, stream.fits),
             *(stream.buffer, self._heads, self._tails, self._amounts),
             *(self.states.words, self.states.children, self.states.scopes, self.states.counts),
+            *(self.states.shares, self.states.pairs),
             *(self._waiting, self._entries, self._entry_slots, self.lives.changes),
-            *(self._searches, self._slots),
+            *(self._searches, self._slots, self._expected),
         )
         own = [int(array.ctypes.data) for array in arrays]
         assert len(own) == c.AUTOMATON_WORDS
@@ -82,7 +84,7 @@ class Memory:
         """Make what the kernel has stopped for."""
         r = self.registers
         if reason == c.NEW_STATE:
-            self.states.add(int(r[c.PENDING_STATE]), int(r[c.WANTED]))
+            self.states.add_children(int(r[c.PENDING_STATE]))
         elif reason == c.POOL_FULL:
             self._entries, self._entry_slots = _doubled(self._entries), _doubled(self._entry_slots)
         elif reason == c.STACK_FULL:

@@ -28,7 +28,7 @@ _advance = NativeKernel(
     sources=(
         *KERNEL_SOURCES,
         *(f"cep_pipeline.detection.instances.{module}" for module in ("finished", "found", "program", "stream_rules")),
-        *(f"cep_pipeline.detection.lazy_nfa.{module}" for module in ("automaton", "codes", "steps")),
+        *(f"cep_pipeline.detection.lazy_nfa.{module}" for module in ("automaton", "choosing", "codes", "steps")),
     ),
 )
 

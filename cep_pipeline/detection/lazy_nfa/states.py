@@ -22,7 +22,7 @@ class States:
         The clause, compiled.
     order
         For a chain the slots of its positive variables in evaluation order, whose states are made at once. None for a
-        tree: then the root has its children, and all others are made by `add`.
+        tree: then the root has its children, and all others are made by `add_children`.
 
     Attributes
     ----------
@@ -30,17 +30,20 @@ class States:
         `codes.STATE_WORDS` words a state; the state after each variable, or -1; the scoping parameters: the number of
         bound variables that the newest one comes directly after, these, the number of those that it comes directly
         before, these; `codes.COUNT_WORDS` counts. They may be longer than the states that there are.
+    shares, pairs
+        int64: tests and passes of late of each set of conjuncts that is tested at once. int32: the place there of the
+        conjuncts over each two variables, 0 without any.
     """
 
     def __init__(self, program: Program, rules: StreamRules, order: Sequence[int] | None) -> None:
         self._program, self._rules, self._order = program, rules, order
         self._variables = program.clause.positive
         self._paths: list[tuple[int, ...]] = [()]
-        self._joined = [
-            frozenset(program.slots[name] for name in conjunct.variables)
-            for conjunct in program.clause.conjuncts
-            if conjunct.variables <= {variable.name for variable in self._variables}
-        ]
+        positive = {variable.name for variable in self._variables}
+        joint = [c for c in program.clause.conjuncts if len(c.variables) > 1 and c.variables <= positive]
+        self._joined = [frozenset(program.slots[name] for name in conjunct.variables) for conjunct in joint]
+        self._shares: dict[frozenset[int], int] = {frozenset(): 0}
+        self.shares: Array = np.zeros((1, c.SHARE_WORDS), np.int64)
         room = 16
         self.words: Array = np.zeros((room, c.STATE_WORDS), np.int64)
         self.children: Array = np.full((room, len(self._variables)), -1, np.int32)
@@ -48,9 +51,12 @@ class States:
         self.counts: Array = np.zeros((room, c.COUNT_WORDS), np.int64)
         self.words[0, c.S_FOLLOWING] = -1 if order is None else order[0]
         self.words[0, c.S_NEWEST] = -1
+        width = range(len(self._variables))
+        self.pairs: Array = np.array(
+            [[self._share((one,), other) if one != other else 0 for other in width] for one in width], np.int32
+        )
         if order is None:
-            for slot in range(len(self._variables)):
-                self.add(0, slot)
+            self.add_children(0)
         else:
             state = 0
             for slot in order:
@@ -67,6 +73,12 @@ class States:
     def path(self, state: int) -> tuple[str, ...]:
         """The names of the variables that a state has bound, in the order in which it has."""
         return tuple(self._variables[slot].name for slot in self._paths[state])
+
+    def add_children(self, parent: int) -> None:
+        """Make the states that bind one more variable after another one."""
+        for slot in range(len(self._variables)):
+            if slot not in self._paths[parent]:
+                self.add(parent, slot)
 
     def add(self, parent: int, slot: int) -> int:
         """Make the state that binds a variable after another one."""
@@ -94,6 +106,7 @@ class States:
             words[c.S_LEAVES] = self._program.first_group(variable.name, moment)
         words[c.S_DISTINCT] = sum(1 << other for other in before if self._may_coincide(other, slot))
         words[c.S_LINKED] = self._linked(path)
+        words[c.S_SHARE] = self._share(before, slot)
         words[c.S_LISTS] = any(self._variables[other].kleene for other in path)
         after, ahead = self._scoping(before, slot)
         self.scopes[state, : len(after) + len(ahead) + 2] = [len(after), *after, len(ahead), *ahead]
@@ -120,12 +133,26 @@ class States:
             return False
         return relation & 3 == rule_codes.UNRELATED or self._program.pattern.ties is Ties.ANY
 
+    def _share(self, before: tuple[int, ...], slot: int) -> int:
+        """Where it is counted how many events pass the conjuncts that binding a variable completes; 0 without any.
+
+        Equal conjuncts have one place, in whatever order their variables are bound.
+        """
+        bound = frozenset((*before, slot))
+        completed = frozenset(
+            number for number, joined in enumerate(self._joined) if slot in joined and joined <= bound
+        )
+        if completed not in self._shares:
+            self._shares[completed] = len(self._shares)
+            self.shares = np.concatenate((self.shares, np.zeros((1, c.SHARE_WORDS), np.int64)))
+        return self._shares[completed]
+
     def _linked(self, path: tuple[int, ...]) -> int:
         """The unbound variables each of which completes a conjunct."""
         bound = frozenset(path)
         found = 0
         for joined in self._joined:
-            if len(joined - bound) == 1 and len(joined) > 1:
+            if len(joined - bound) == 1:
                 found |= 1 << next(iter(joined - bound))
         return found
 

@@ -24,11 +24,11 @@ from cep_pipeline.detection.lazy_nfa.automaton import (
     Automaton,
     first_at_least,
     is_distinct,
-    rarest,
     scope_end,
     scope_start,
     store_instance,
 )
+from cep_pipeline.detection.lazy_nfa.choosing import next_variable, note_tests
 
 
 @njit(error_model="numpy")
@@ -106,11 +106,10 @@ def enter(a: Automaton, rules: Rules, code: Code, cells: Cells, state: int, firs
         return c.GOING_ON
     variable = a.states[state * c.STATE_WORDS + c.S_FOLLOWING]
     if variable < 0:
-        variable = rarest(a, state, r[c.KEY])
+        variable = next_variable(a, rules, cells, state, first, last)
+        if variable < 0:
+            return suspended(a, c.NEW_STATE, state, first, last)
     target = a.children[state * r[c.VARIABLES] + variable]
-    if target < 0:
-        r[c.WANTED] = variable
-        return suspended(a, c.NEW_STATE, state, first, last)
     if not rules.kleene[a.states[state * c.STATE_WORDS + c.S_NEWEST]]:
         a.counts[state * c.COUNT_WORDS + c.C_CREATED] += 1
     since = scope_start(a, rules, cells, target, last)
@@ -182,7 +181,7 @@ def bind(
     if not rules.kleene[variable]:
         a.slots[variable] = row
         holds = group_holds(code, cells, a.states[target * c.STATE_WORDS + c.S_LEAVES], a.slots, 0)
-        note_tests(a, target, 1, holds)
+        note_tests(a, target, 1, 1 if holds else 0)
         if not holds:
             return c.GOING_ON
         a.counts[tests + c.C_PASSED] += 1
@@ -193,17 +192,6 @@ def bind(
         drop_newest(cells)
         return c.GOING_ON
     return lengthen(a, rules, code, cells, target, min(first, row), row, 0, 0)
-
-
-@njit(error_model="numpy")
-def note_tests(a: Automaton, target: int, tried: int, passed: int) -> None:
-    """Count tests of late; they are halved now and then, so that their share follows the stream."""
-    at = target * c.COUNT_WORDS
-    a.counts[at + c.C_RECENT_TRIED] += tried
-    a.counts[at + c.C_RECENT_PASSED] += passed
-    if a.counts[at + c.C_RECENT_TRIED] > c.RECENT:
-        a.counts[at + c.C_RECENT_TRIED] >>= 1
-        a.counts[at + c.C_RECENT_PASSED] >>= 1
 
 
 @njit(error_model="numpy")
