@@ -14,29 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.lazy_nfa.support import refuse_for
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 
 MECHANISM = "lazy_chain_nfa"
 
 
 def refuse_unsupported(pattern: Pattern) -> None:
-    """Raise for a pattern that the mechanism does not run: one under another strategy than skip_till_any_match.
+    """Raise for a pattern that the mechanism does not run: see `lazy_nfa.support`.
 
     Raises
     ------
     UnsupportedPattern
-        It names the strategy.
+        It names the feature.
     """
-    refuse_other_strategies(MECHANISM, pattern)
-
-
-def refuse_other_strategies(mechanism: str, pattern: Pattern) -> None:
-    """Raise for a pattern that is not under skip_till_any_match, where no order of binding changes the answer."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        raise UnsupportedPattern(mechanism, f"the strategy {pattern.strategy.value}", pattern=pattern.name)
+    refuse_for(MECHANISM, pattern)
 
 
 def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters) -> Iterator[Block]:
