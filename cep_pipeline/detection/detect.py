@@ -91,7 +91,7 @@ def detect(
         Most matches of a pattern that may be listed: in rows, or to be counted or compressed where that needs the
         lists themselves (`outputs.listed_because` says why). None: no limit.
     options
-        Options of the mechanism: nfab knows `"merge"`. They change costs, never matches.
+        Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
 
     Returns
     -------

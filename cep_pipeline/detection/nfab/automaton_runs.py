@@ -9,10 +9,9 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.fused.views import ANY_EVENT
+from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.instances.cell_ring import CellRing
-from cep_pipeline.detection.instances.event_columns import of_any_event
+from cep_pipeline.detection.instances.event_columns import truths_of
 from cep_pipeline.detection.instances.program import Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.native import NativeKernel
@@ -30,9 +29,8 @@ _SOURCES = (
     *(f"cep_pipeline.detection.instances.{name}" for name in ("cells", "codes", "interpreter", "pointers", "rules")),
     *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "merging", "words", "simultaneous")),
 )
-_advance_all = NativeKernel(
-    "cep_pipeline.detection.nfab.simultaneous", "advance_all", ("int64*", "int64"), sources=_SOURCES
-)
+_advance_all = NativeKernel("cep_pipeline.detection.nfab.simultaneous", "advance_all", ("int64*",), sources=_SOURCES)
+_backtrack = NativeKernel("cep_pipeline.detection.nfab.backtrack", "backtrack", ("int64*",), sources=_SOURCES)
 
 
 class AutomatonRuns:
@@ -44,9 +42,12 @@ class AutomatonRuns:
         A pattern, one of its clauses, which is a chain, and the slice with the look-back before it.
     first_row, end_row
         Runs begin from the first of these rows on, and read events before the second.
-    merge
-        The option of the mechanism. Runs of a clause with negated variables are never merged: whether an event
-        rejects a match depends on all that it binds.
+    merge, backtrack
+        The options of the mechanism. One run at a time has none to merge with. Runs of a clause with negated variables
+        are never merged: whether an event rejects a match depends on all that it binds.
+
+    construct
+        Whether matches are constructed; if not, there are no blocks, and `control` says how often runs were finished.
 
     Attributes
     ----------
@@ -65,10 +66,13 @@ class AutomatonRuns:
         end_row: int,
         *,
         merge: bool = False,
+        backtrack: bool = False,
+        construct: bool = True,
     ) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
         self.first_row, self.end_row = first_row, end_row
-        self.merges = merge and not clause.negated
+        self.merges = merge and not backtrack and not clause.negated
+        self.backtracks, self.constructs = backtrack, construct
         self.program: Program = compile_program(pattern, clause, events)
         self.variables = len(clause.positive)
         self.control = np.zeros(at.CONTROL_WORDS, np.int64)
@@ -102,8 +106,8 @@ class AutomatonRuns:
 
     def rows_of_expired(self) -> Array:
         """The rows of the first events of runs that expired, once for each run."""
-        rows = self.sequence.view.rows[: len(self.expired)]  # none where nothing was run
-        return np.repeat(rows, self.expired)
+        places = np.flatnonzero(self.expired)
+        return np.repeat(self.sequence.view.rows[places], self.expired[places])
 
     def _starts(self) -> Array:
         """int32: the places of the events that can begin the pattern."""
@@ -113,8 +117,8 @@ class AutomatonRuns:
         for conjunct in self.clause.conjuncts:
             own = conjunct.variables == {first.name} and first.kleene
             if own and tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
-                condition = Conjunct(tuple(map(of_any_event, conjunct.atoms)))
-                begins = begins & conjunct_holds(condition, self.events, {ANY_EVENT: rows})
+                holds = np.bitwise_or.reduce([truths_of(self.events, atom) for atom in conjunct.atoms])
+                begins = begins & (np.broadcast_to(holds, len(self.events))[rows] != 0)
         if self.first_row > 0:
             begins &= rows >= self.first_row
         if self.end_row < len(self.events):
@@ -143,7 +147,7 @@ class AutomatonRuns:
         groups = self._groups()
         cells, buffer = CellRing(self.program), MatchBuffer()
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
-        pool = RunPool(self.variables, len(self.program.variables), vector.most, control)
+        pool = RunPool(self.variables, len(self.program.variables), 2 if self.backtracks else vector.most, control)
         found = FinishedMatches(control)
         kleene = np.array([variable.kleene for variable in self.clause.positive], np.uint8)
         self.expired = np.zeros(len(sequence.view), np.int32)
@@ -176,13 +180,14 @@ class AutomatonRuns:
             rules.prepare()
             words[at.RULES :] = rules.kernel_words()
         words[at.CODE : at.BUFFER] = self.program.kernel_words()
+        kernel = _backtrack if self.backtracks else _advance_all
         while True:
             pool.set_words(words)
             words[at.CELLS : at.CODE] = cells.kernel_words()
             words[at.REAL_BITS] = words[at.CELLS + 3]
             words[at.BUFFER : at.RULES] = buffer.words()
             found.set_words(words, buffer.size)
-            wanted = _advance_all(words, len(words))
+            wanted = kernel(words)
             self.most_entries = max(self.most_entries, int(buffer.ends[1] - buffer.ends[0]))
             if wanted in (at.DONE, at.OUTPUT_FULL):
                 offsets, rows, variables = found.drain()
@@ -218,6 +223,8 @@ class AutomatonRuns:
             options |= at.MERGING
         if self.clause.negated:
             options |= at.NEGATION
+        if not self.constructs:
+            options |= at.MATCHING_ONLY
         return options
 
     def _times(self) -> Array:
@@ -225,12 +232,12 @@ class AutomatonRuns:
         if self.pattern.ties is not Ties.STRICT:
             return np.empty(0, np.int64)
         view = self.sequence.view
-        return self.events.derive(("times of runs", view.identity), lambda: self.events.timestamps[view.rows])
+        return self.events.derive(("times", view.identity), lambda: gather(self.events.timestamps, view.rows))
 
     def _instants_of_places(self) -> Array:
         view = self.sequence.view
         key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
-        return self.events.derive(("instants of runs", key, view.identity), lambda: self.instants.of_row[view.rows])
+        return self.events.derive(("instants", key, view.identity), lambda: gather(self.instants.of_row, view.rows))
 
 
 def _reads_events(conjunct: Conjunct) -> bool:

@@ -45,7 +45,7 @@ def find_matches(
     Parameters
     ----------
     options
-        Of those that the mechanism knows: `merge`.
+        Of those that the mechanism knows: `merge` and `backtrack`.
 
     Raises
     ------
@@ -108,6 +108,7 @@ class OwnedRuns:
             earliest_row(pattern, events, owned),
             end_row,
             merge="merge" in options,
+            backtrack="backtrack" in options,
         )
 
     def __iter__(self) -> Iterator[Block]:

@@ -49,6 +49,7 @@ class Machine(NamedTuple):
     run_keys: Any
     firsts: Any
     places: Any
+    states: Any
     free: Any
     capacity: Any
     lists: Any
@@ -75,7 +76,7 @@ class Machine(NamedTuple):
     real_bits: Any
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def machine_at(words: Any) -> Machine:
     """The machine of the words."""
     return Machine(
@@ -104,6 +105,7 @@ def machine_at(words: Any) -> Machine:
         int32_at(words[at.RUN_KEYS]),
         int32_at(words[at.FIRSTS]),
         int64_at(words[at.PLACES]),
+        int32_at(words[at.STATES]),
         int32_at(words[at.FREE]),
         words[at.CAPACITY],
         int32_at(words[at.LISTS]),
@@ -131,7 +133,7 @@ def machine_at(words: Any) -> Machine:
     )
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Rules]:
     """The machine, the cells of its lists, its conditions, its match buffer, and the rules of negation."""
     return (
@@ -144,25 +146,28 @@ def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Rules]:
 
 
 @njit(error_model="numpy")
-def allocate(machine: Machine) -> int:
+def allocate(words: Any) -> int:
     """A run from the pool; there must be one."""
+    machine = machine_at(words)
     machine.control[at.FREE_RUNS] -= 1
     machine.control[at.ALIVE] += 1
     return machine.free[machine.control[at.FREE_RUNS]]
 
 
 @njit(error_model="numpy")
-def release(machine: Machine, run: int) -> None:
+def release(words: Any, run: int) -> None:
     """A run back to the pool."""
+    machine = machine_at(words)
     machine.free[machine.control[at.FREE_RUNS]] = run
     machine.control[at.FREE_RUNS] += 1
     machine.control[at.ALIVE] -= 1
 
 
 @njit(error_model="numpy")
-def copy_of(machine: Machine, run: int) -> int:
+def copy_of(words: Any, run: int) -> int:
     """A copy of a run."""
-    copy = allocate(machine)
+    machine = machine_at(words)
+    copy = allocate(words)
     for variable in range(machine.variables):
         machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
     machine.entries[copy] = machine.entries[run]
@@ -174,18 +179,18 @@ def copy_of(machine: Machine, run: int) -> int:
 
 
 @njit(error_model="numpy")
-def start(parts: Any, place: int) -> int:
+def start(words: Any, place: int) -> int:
     """A new run whose first event is at a place; -1 where the conditions on it alone do not hold."""
-    machine, cells, code, buffer, _ = parts
+    machine, cells, code, buffer, _ = parts_at(words)
     row = machine.rows[place]
-    run = allocate(machine)
+    run = allocate(words)
     base = run * machine.stride
     machine.slots[base] = append(cells, 0, -1, row, row) if machine.kleene[0] else row
     machine.counts[0] += 1
     if not group_holds(code, cells, machine.groups[0], machine.slots, base):
         if machine.kleene[0]:
             drop_newest(cells)
-        release(machine, run)
+        release(words, run)
         return -1
     machine.counts[1] += 1
     now = machine.instants[place]
@@ -201,8 +206,9 @@ def start(parts: Any, place: int) -> int:
 
 
 @njit(error_model="numpy")
-def agrees(machine: Machine, run: int, place: int) -> bool:
+def agrees(words: Any, run: int, place: int) -> bool:
     """Whether the event at a place agrees with those of a run where the order of events does not say so."""
+    machine = machine_at(words)
     if not machine.options & at.AGREEING:
         return True
     key = machine.run_keys[run]
@@ -210,9 +216,9 @@ def agrees(machine: Machine, run: int, place: int) -> bool:
 
 
 @njit(error_model="numpy")
-def begin(parts: Any, run: int, variable: int, place: int) -> int:
+def begin(words: Any, run: int, variable: int, place: int) -> int:
     """The begin edge: a copy of the run that has left its state with the event, or -1."""
-    machine, cells, code, buffer, _ = parts
+    machine, cells, code, _, _ = parts_at(words)
     if machine.options & at.STRICT and machine.times[place] <= machine.newest[run]:
         return -1
     row = machine.rows[place]
@@ -220,7 +226,7 @@ def begin(parts: Any, run: int, variable: int, place: int) -> int:
     left = machine.groups[3 * variable - 1]  # what is bound only now that the variable before is left
     if left >= 0 and not group_holds(code, cells, left, machine.slots, run * machine.stride):
         return -1
-    copy = copy_of(machine, run)
+    copy = copy_of(words, run)
     base = copy * machine.stride
     if machine.kleene[variable]:
         machine.slots[base + variable] = append(cells, variable, -1, row, row)
@@ -229,18 +235,18 @@ def begin(parts: Any, run: int, variable: int, place: int) -> int:
     if not group_holds(code, cells, machine.groups[3 * variable], machine.slots, base):
         if machine.kleene[variable]:
             drop_newest(cells)
-        release(machine, copy)
+        release(words, copy)
         return -1
     machine.counts[2 * variable + 1] += 1
-    _selected(machine, buffer, copy, variable, place, row)
+    _selected(words, copy, variable, place, row)
     machine.change[row] += 1
     return copy
 
 
 @njit(error_model="numpy")
-def take(parts: Any, run: int, variable: int, place: int) -> bool:
+def take(words: Any, run: int, variable: int, place: int) -> bool:
     """The take edge: the run with the event added to its list, if it may be."""
-    machine, cells, code, buffer, _ = parts
+    machine, cells, code, _, _ = parts_at(words)
     row = machine.rows[place]
     base = run * machine.stride
     machine.counts[2 * variable] += 1
@@ -251,12 +257,13 @@ def take(parts: Any, run: int, variable: int, place: int) -> bool:
         drop_newest(cells)
         return False
     machine.counts[2 * variable + 1] += 1
-    _selected(machine, buffer, run, variable, place, row)
+    _selected(words, run, variable, place, row)
     return True
 
 
 @njit(error_model="numpy")
-def _selected(machine: Machine, buffer: Buffer, run: int, variable: int, place: int, row: int) -> None:
+def _selected(words: Any, run: int, variable: int, place: int, row: int) -> None:
+    machine, _, _, buffer, _ = parts_at(words)
     machine.entries[run] = select(
         buffer, row, variable, machine.entries[run], machine.instants[place], machine.begun[run]
     )
@@ -266,9 +273,9 @@ def _selected(machine: Machine, buffer: Buffer, run: int, variable: int, place: 
 
 
 @njit(error_model="numpy")
-def finish(parts: Any, run: int) -> None:
+def finish(words: Any, run: int) -> None:
     """Note the matches of a run that has bound all variables, if what is bound at the end holds."""
-    machine, cells, code, _, rules = parts
+    machine, cells, code, _, rules = parts_at(words)
     left = machine.groups[3 * machine.variables - 1]
     if left >= 0 and not group_holds(code, cells, left, machine.slots, run * machine.stride):
         return
@@ -279,17 +286,20 @@ def finish(parts: Any, run: int) -> None:
     number = machine.control[at.FINISHED_RUNS]
     machine.finished[number] = machine.entries[run]
     machine.control[at.FINISHED_RUNS] = number + 1
+    machine.control[at.FINISHES] += 1
 
 
 @njit(error_model="numpy")
-def end(machine: Machine, run: int, row: int) -> None:
+def end(words: Any, run: int, row: int) -> None:
     """A run that ends with the event of a row."""
+    machine = machine_at(words)
     machine.change[row] -= 1
-    release(machine, run)
+    release(words, run)
 
 
 @njit(error_model="numpy")
-def expire(machine: Machine, run: int) -> None:
+def expire(words: Any, run: int) -> None:
     """A run whose window, or whose partition, has ended."""
+    machine = machine_at(words)
     machine.expired[machine.firsts[run]] += 1
-    release(machine, run)
+    release(words, run)

@@ -61,7 +61,7 @@ class RunPool:
         self.list_sizes = np.full(2 * variables, -1, np.int64)
         self.list_sizes[:variables] = 0
         self.slots = np.zeros(self.capacity * stride, np.int32)
-        self.entries, self.run_keys, self.firsts = (np.zeros(self.capacity, np.int32) for _ in range(3))
+        self.entries, self.run_keys, self.firsts, self.states = (np.zeros(self.capacity, np.int32) for _ in range(4))
         self.begun, self.newest, self.places, self.hashes = (np.zeros(self.capacity, np.int64) for _ in range(4))
         self.vectors = np.zeros(self.capacity * self.vector_words, np.int64)
         self.lists = np.zeros(self.capacity * variables, np.int32)
@@ -75,7 +75,7 @@ class RunPool:
             raise MemoryError(f"more than {self.capacity:,} runs live at a time: shorten the window")
         old = self.capacity
         self.capacity *= 2
-        for name in ("entries", "run_keys", "firsts", "begun", "newest", "places", "hashes"):
+        for name in ("entries", "run_keys", "firsts", "states", "begun", "newest", "places", "hashes"):
             setattr(self, name, _longer(getattr(self, name), self.capacity))
         self.slots = _longer(self.slots, self.capacity * self.stride)
         self.vectors = _longer(self.vectors, self.capacity * self.vector_words)
@@ -101,6 +101,7 @@ class RunPool:
             (at.RUN_KEYS, self.run_keys),
             (at.FIRSTS, self.firsts),
             (at.PLACES, self.places),
+            (at.STATES, self.states),
             (at.FREE, self.free),
             (at.LISTS, self.lists),
             (at.LIST_SIZES, self.list_sizes),

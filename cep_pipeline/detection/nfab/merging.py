@@ -12,17 +12,17 @@ from typing import Any
 
 from numba import njit
 
-from cep_pipeline.detection.instances.cells import Cells, first_row_of, length_of, row_of
+from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
 from cep_pipeline.detection.instances.pointers import int64_at
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import join
-from cep_pipeline.detection.nfab.machine import Machine, release
+from cep_pipeline.detection.nfab.machine import machine_at, parts_at, release
 
 
 @njit(error_model="numpy")
-def merge_state(parts: Any, variable: int, place: int) -> None:
+def merge_state(words: Any, variable: int, place: int) -> None:
     """Merge the runs in the state of a variable, after some of them have changed with the event at a place."""
-    machine, cells, _, buffer, _ = parts
+    machine, _, _, buffer, _ = parts_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     mask = 15
@@ -35,11 +35,11 @@ def merge_state(parts: Any, variable: int, place: int) -> None:
     for index in range(number):
         run = machine.lists[lists + index]
         if machine.places[run] >= 0:
-            instantiate(machine, cells, variable, run)
+            instantiate(words, variable, run)
             machine.places[run] = -1
         slot = machine.hashes[run] & mask
         other = machine.table[slot]
-        while other >= 0 and not equivalent(machine, variable, run, other):
+        while other >= 0 and not equivalent(words, variable, run, other):
             slot = (slot + 1) & mask
             other = machine.table[slot]
         if other < 0:
@@ -55,13 +55,14 @@ def merge_state(parts: Any, variable: int, place: int) -> None:
             machine.firsts[other] = machine.firsts[run]
         machine.change[machine.rows[place]] -= 1
         machine.control[at.MERGED] += 1
-        release(machine, run)
+        release(words, run)
     machine.list_sizes[variable] = kept
 
 
 @njit(error_model="numpy")
-def equivalent(machine: Machine, variable: int, one: int, other: int) -> bool:
+def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
     """Whether two runs in the state of a variable agree on all values that its mask selects."""
+    machine = machine_at(words)
     if machine.hashes[one] != machine.hashes[other] or machine.run_keys[one] != machine.run_keys[other]:
         return False
     for number in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable]):
@@ -72,8 +73,9 @@ def equivalent(machine: Machine, variable: int, one: int, other: int) -> bool:
 
 
 @njit(error_model="numpy")
-def instantiate(machine: Machine, cells: Cells, variable: int, run: int) -> None:
+def instantiate(words: Any, variable: int, run: int) -> None:
     """Compute the value vector of a run in the state of a variable, and its hash."""
+    machine, cells, _, _, _ = parts_at(words)
     hashed = machine.run_keys[run]
     first = machine.vector_starts[variable]
     for number in range(first, machine.vector_starts[variable + 1]):

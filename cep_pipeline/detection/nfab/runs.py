@@ -175,8 +175,7 @@ class ClauseRuns:
         ended = np.array(rows[np.minimum(cursors, size - 1)], np.int64)
         expired = np.flatnonzero(states == codes.EXPIRED)
         ended[expired] = np.minimum(self._instants.end_row_within(rows[starts[expired]]), self.end_row)
-        self.lives.begun.append(rows[starts])
-        self.lives.ended.append(np.maximum(ended, rows[starts]))
+        self.lives.add(rows[starts], np.maximum(ended, rows[starts]))
         found: Array = rows[places[states == codes.MATCHED].T]
         return found
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import carray, njit
+from numba import njit
 
-from cep_pipeline.detection.instances.cells import Cells
 from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
 from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import forget_all, prune, retrieve, room
 from cep_pipeline.detection.nfab.machine import (
-    Machine,
     agrees,
     begin,
     copy_of,
     end,
     expire,
     finish,
+    machine_at,
     parts_at,
     release,
     start,
@@ -33,18 +32,16 @@ from cep_pipeline.detection.nfab.machine import (
 from cep_pipeline.detection.nfab.merging import merge_state
 
 
-def advance_all(words_at: Any, number: int) -> int:
+def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    words = carray(words_at, (number,))
-    parts = parts_at(words)
-    machine, cells, _, buffer, _ = parts
+    machine, cells, _, buffer, _ = parts_at(words)
     control = machine.control
     while True:
-        if not write_finished(parts):
+        if not write_finished(words):
             return at.OUTPUT_FULL
         place = control[at.PLACE]
         if control[at.ALIVE] > 0 and (place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row):
-            drop_all(machine)
+            drop_all(words)
         if control[at.ALIVE] == 0:
             if control[at.NEXT_START] >= machine.number_of_starts:
                 return at.DONE
@@ -53,17 +50,17 @@ def advance_all(words_at: Any, number: int) -> int:
             control[at.GROUP_END] = machine.ends[place]
             forget_all(buffer)
             cells.ends[0] = cells.ends[1]
-        wanted = wanted_room(parts, 2 * control[at.ALIVE] + 2, machine.instants[place] - machine.width)
+        wanted = wanted_room(words, 2 * control[at.ALIVE] + 2, machine.instants[place] - machine.width)
         if wanted != at.DONE:
             return wanted
-        read(parts, place)
+        read(words, place)
         control[at.PLACE] = place + 1
 
 
 @njit(error_model="numpy")
-def wanted_room(parts: Any, most: int, earliest: int) -> int:
+def wanted_room(words: Any, most: int, earliest: int) -> int:
     """What there is too little room of to make so many runs, their cells, entries and junctions; DONE: of nothing."""
-    machine, cells, _, buffer, _ = parts
+    machine, cells, _, buffer, _ = parts_at(words)
     if machine.control[at.FREE_RUNS] < most:
         return at.RUNS_FULL
     if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
@@ -73,15 +70,16 @@ def wanted_room(parts: Any, most: int, earliest: int) -> int:
         if room(buffer) < 2 * most:
             return at.BUFFER_FULL
     if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
-        prune_cells(machine, cells, earliest)
+        prune_cells(words, earliest)
         if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
             return at.CELLS_FULL
     return at.DONE
 
 
 @njit(error_model="numpy")
-def prune_cells(machine: Machine, cells: Cells, earliest: int) -> None:
+def prune_cells(words: Any, earliest: int) -> None:
     """Let go of the cells of events before an instant."""
+    machine, cells, _, _, _ = parts_at(words)
     head, tail = cells.ends[0], cells.ends[1]
     while head < tail:
         row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
@@ -92,10 +90,12 @@ def prune_cells(machine: Machine, cells: Cells, earliest: int) -> None:
 
 
 @njit(error_model="numpy")
-def write_finished(parts: Any) -> bool:
+def write_finished(words: Any) -> bool:
     """Write the matches of the finished runs; False where the output is full before all are written."""
-    machine, _, _, buffer, _ = parts
+    machine, _, _, buffer, _ = parts_at(words)
     control = machine.control
+    if machine.options & at.MATCHING_ONLY:
+        control[at.FINISHED_RUNS] = 0
     while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
         if control[at.TOP] == 0:
             machine.pending[0] = machine.finished[control[at.WRITTEN_RUNS]]
@@ -127,18 +127,19 @@ def write_finished(parts: Any) -> bool:
 
 
 @njit(error_model="numpy")
-def drop_all(machine: Machine) -> None:
+def drop_all(words: Any) -> None:
     """End all runs: their partition, or what there is to read, has ended."""
+    machine = machine_at(words)
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
-            expire(machine, machine.lists[variable * machine.capacity + index])
+            expire(words, machine.lists[variable * machine.capacity + index])
         machine.list_sizes[variable] = 0
 
 
 @njit(error_model="numpy")
-def read(parts: Any, place: int) -> None:
+def read(words: Any, place: int) -> None:
     """Show an event to all runs, and start one with it."""
-    machine = parts[0]
+    machine = machine_at(words)
     control, size = machine.control, machine.size
     last = machine.variables - 1
     for variable in range(last, -1, -1):
@@ -147,22 +148,22 @@ def read(parts: Any, place: int) -> None:
         takes = machine.kleene[variable] and machine.fits[variable * size + place] != 0
         begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
         if takes or begins or machine.options & at.CONTIGUOUS:
-            _show(parts, variable, place, takes, begins)
+            _show(words, variable, place, takes, begins)
     if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
         control[at.NEXT_START] += 1
-        run = start(parts, place)
+        run = start(words, place)
         if run >= 0:
-            _arrive(parts, run, 0, place)
+            _arrive(words, run, 0, place)
     if machine.options & at.MERGING:
         for variable in range(machine.variables):
             if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
-                merge_state(parts, variable, place)
+                merge_state(words, variable, place)
 
 
 @njit(error_model="numpy")
-def _show(parts: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
+def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
     """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
-    machine = parts[0]
+    machine = machine_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     earliest = machine.instants[place] - machine.width
@@ -176,52 +177,52 @@ def _show(parts: Any, variable: int, place: int, takes: bool, begins: bool) -> N
     for index in range(number):
         run = machine.lists[lists + index]
         if machine.begun[run] < earliest:
-            expire(machine, run)
+            expire(words, run)
             continue
-        agreeing = agrees(machine, run, place)
+        agreeing = agrees(words, run, place)
         left = False
         if begins and agreeing:
-            copy = begin(parts, run, variable + 1, place)
+            copy = begin(words, run, variable + 1, place)
             if copy >= 0:
                 left = True
-                _arrive(parts, copy, variable + 1, place)
+                _arrive(words, copy, variable + 1, place)
         bound = False
         if takes and agreeing:
             if any_match:
-                copy = copy_of(machine, run)
-                if take(parts, copy, variable, place):
+                copy = copy_of(words, run)
+                if take(words, copy, variable, place):
                     machine.change[row] += 1
                     machine.list_sizes[machine.variables + variable] = place
                     if variable == machine.variables - 1:
-                        finish(parts, copy)
+                        finish(words, copy)
                     machine.lists[lists + number + made] = copy
                     made += 1
                 else:
-                    release(machine, copy)
+                    release(words, copy)
             else:
-                bound = take(parts, run, variable, place)
+                bound = take(words, run, variable, place)
                 if bound:
                     machine.list_sizes[machine.variables + variable] = place
                     if variable == machine.variables - 1:
-                        finish(parts, run)
+                        finish(words, run)
         if bound or (not contiguous and (stays_behind or not left)):
             machine.lists[lists + kept] = run
             kept += 1
         else:
-            end(machine, run, row)
+            end(words, run, row)
     for index in range(made):
         machine.lists[lists + kept + index] = machine.lists[lists + number + index]
     machine.list_sizes[variable] = kept + made
 
 
 @njit(error_model="numpy")
-def _arrive(parts: Any, run: int, variable: int, place: int) -> None:
+def _arrive(words: Any, run: int, variable: int, place: int) -> None:
     """A run has begun a variable: it joins the list of that state, or is finished."""
-    machine = parts[0]
+    machine = machine_at(words)
     if variable == machine.variables - 1:
-        finish(parts, run)
+        finish(words, run)
         if not machine.kleene[variable]:
-            end(machine, run, machine.rows[place])
+            end(words, run, machine.rows[place])
             return
     size = machine.list_sizes[variable]
     machine.lists[variable * machine.capacity + size] = run

@@ -206,7 +206,8 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
     skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
     grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
     view = everything(events)
-    if skipping and not fits.all(axis=1).any():
+    full = fits.all(axis=1)
+    if skipping and not full.any():
         rows = padded_copy(np.flatnonzero(fits.any(axis=0)).astype(np.int32))
         conditions = frozenset(c for c in clause.conjuncts if len(c.variables) == 1)
         identity = ("fitting", tuple(variable for variable in clause.positive), conditions)
@@ -218,8 +219,12 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
             view = _with_lonely_events(view, read)
     ends = events.derive(("ends", view.identity), lambda: np.repeat(view.starts[1:], np.diff(view.starts)))
     keys = np.empty(0, np.int32) if grouped or not clause.agree_on else codes_of(pattern, clause, events)[view.rows]
-    of_places = fits if view.identity == everything(events).identity else fits[:, view.rows]
-    return Sequence(view, np.ascontiguousarray(of_places), np.empty((len(fits), 0), np.int32), ends, keys)
+    if len(view) < len(events) or grouped:
+        of_places = np.ones((len(fits), len(view)), np.uint8)
+        for place in np.flatnonzero(~full):
+            np.take(fits[place], view.rows, out=of_places[place])
+        fits = of_places
+    return Sequence(view, np.ascontiguousarray(fits), np.empty((len(fits), 0), np.int32), ends, keys)
 
 
 def _with_lonely_events(view: View, read: View) -> View:

@@ -28,6 +28,7 @@ from __future__ import annotations
     RUN_KEYS,
     FIRSTS,
     PLACES,
+    STATES,
     FREE,
     CAPACITY,
     LISTS,
@@ -52,7 +53,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(49)
+) = range(50)
 """Of the machine.
 
 CONTROL
@@ -76,20 +77,21 @@ KLEENE
     uint8: whether a variable is a Kleene variable.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
-SLOTS, ENTRIES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES
+SLOTS, ENTRIES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
     The pool of runs: what each variable binds, the newest entry of the buffer, the instant of the first event, the
     timestamp of the newest, the code that events agree on, the place of the first event, and the place of the newest
-    (-1 once the value vector has been computed with it).
+    (-1 once the value vector has been computed with it), and for backtracking the variable bound last.
 FREE, CAPACITY
     int32: the runs that are free; how many runs the pool has.
 LISTS, LIST_SIZES
     int32 [variables, capacity]: the runs in the state of each variable; how many there are, then the place at which
-    each list changed last.
+    each list changed last. For backtracking: the stack of postponed runs.
 VECTOR, VECTOR_STARTS, VECTOR_WORDS
     The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each, where
     those of each variable begin, and the most that one has.
 VECTORS, HASHES, TABLE, TABLE_MASK
-    The value vectors of the runs, their hashes, and a table of runs by hash.
+    The value vectors of the runs, their hashes, and a table of runs by hash. For backtracking: the sizes of both rings
+    when a run was postponed, and twice the place from which it goes on, plus 1 where it only stays.
 FINISHED, FINISHED_CAPACITY
     int32: the entries that finished matches end with.
 PENDING, PATH
@@ -103,7 +105,7 @@ CHANGE, EXPIRED
 REAL_BITS
     The float64 words of the cells, as int64.
 """
-CELLS = 49
+CELLS = 50
 CODE = CELLS + 9
 BUFFER = CODE + 11
 RULES = BUFFER + 4
@@ -111,9 +113,9 @@ NUMBER = RULES + 15
 """Where the words of the lists' cells, of the conditions, of the match buffer and of negation begin, and how
 many there are."""
 
-CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION = 1, 2, 4, 8, 16, 32
+CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY = 1, 2, 4, 8, 16, 32, 64
 """Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
-merged, and finished matches may be rejected."""
+merged, finished matches may be rejected, and matches are not constructed."""
 
 (
     NEXT_START,
@@ -130,11 +132,18 @@ merged, and finished matches may be rejected."""
     MERGED,
     READ,
     READ_AGAIN,
+    SINGLE_RUN,
+    POSTPONED,
+    LEFT_TO_DO,
+    FURTHEST,
+    FINISHES,
     CONTROL_WORDS,
-) = range(15)
+) = range(20)
 """Of CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
-then the runs started and merged, and the events read by runs and read again by runs that were postponed."""
+then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
+backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
+place that no run has read yet. Last, how often a run was finished."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL = range(6)
 """Why a kernel returns."""
