@@ -18,6 +18,13 @@ from cep_pipeline.errors import InputError
 @click.command()
 @pattern_file_options(required=True)
 @click.option("--mechanism", metavar="NAME", help="Evaluation mechanism; the fastest that runs a pattern if not given.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME",
+    help="Option of the mechanism, of nfab: merge, backtrack. It changes the cost, never the matches.",
+)
 @click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
 @click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model of the planner.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
@@ -41,6 +48,7 @@ def detect(
     events: tuple[Path, ...],
     parameters: tuple[str, ...],
     mechanism: str | None,
+    options: tuple[str, ...],
     planner: str,
     cost: str,
     plan_file: Path | None,
@@ -102,7 +110,9 @@ def detect(
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()
-        tables = find(parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit)
+        tables = find(
+            parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
+        )
         detect_s = time.perf_counter() - begin
     if output == "verbose" and len(tables) > 1:
         written = pa.concat_tables([_with_json_returns(table) for table in tables.values()])

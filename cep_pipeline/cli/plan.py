@@ -114,6 +114,8 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
     """
     from cep_pipeline.detection.choice import explained_choice
+    from cep_pipeline.detection.detect import choose_mechanisms
+    from cep_pipeline.detection.nfab.automaton import describe
     from cep_pipeline.planning import plan_by_strategy
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
@@ -122,6 +124,9 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
     patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
     made = plan_by_strategy(patterns, snapshot, planner, cost)
     click.echo(made.explain(explained_choice(patterns)))
+    for pattern in patterns:
+        if choose_mechanisms([pattern])[pattern.name] == "nfab":
+            click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
         try:
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")

@@ -1,11 +1,17 @@
-"""NFA^b: runs over the stream under the selection strategies of the language page's section 4 (SIGMOD'08 section 3).
+"""NFA^b: runs over the stream under the selection strategies of the language page (SIGMOD'08 sections 3 to 5).
 
-A run starts at each event that can begin the pattern. Without Kleene variables it is deterministic: an event that the
-run can take is taken, so a run is its start event and the events bound so far, and gives one match at most. Runs do not
-see each other. So each is followed on its own from its start event to its end, over columns, and never forks; what the
-automaton would test on an event at one state (type and conditions on the event alone) is known of all beforehand.
+A run starts at each event that can begin the pattern, and selects events until it is finished, cannot go on, or its
+window ends. Runs are followed in one of two ways:
 
-Modules: `support` (what is run), `stream` (the events that runs read, and the states that each of them fits), `program`
-(conditions over several events, for the kernel), `kernel` and `codes` (the loop, in Numba), `runs` (its driver),
-`negation` (rule 5 on finished matches).
+- A clause of single events under a strategy of section 4 is deterministic: an event that a run can take is taken. Each
+  run is followed on its own over columns, from its start to its end, and never forks (`runs`, `kernel`, `codes`,
+  `program`, `negation`).
+- Chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge` or `backtrack` run
+  as an automaton with a shared match buffer: `automaton` (states and edges, by the six steps of section 3.2), `buffer`
+  (5.1), `computation_state` and `vector_words` (value vector and bit masks, 5.2), `simultaneous` (the
+  basic algorithm, 5.2.1), `merging` (5.2.2), `backtrack` (5.2.3), `memory` (pools and pruning, 5.3), `advance`,
+  `machine` and `words` (the kernel and what it works on), `automaton_runs` (its driver).
+
+Both read the events by partition (`stream`); `finding` brings the clauses of a pattern together, `support` says what is
+run, `lives` counts the runs alive.
 """

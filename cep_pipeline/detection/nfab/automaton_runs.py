@@ -10,6 +10,7 @@ import numpy as np
 from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.routines import gather
+from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import truths_of
 from cep_pipeline.detection.instances.program import Moment, Program, compile_program
@@ -25,12 +26,18 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 
-_SOURCES = (
-    *(f"cep_pipeline.detection.instances.{name}" for name in ("cells", "codes", "interpreter", "pointers", "rules")),
-    *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "merging", "words", "simultaneous")),
+_advance = NativeKernel(
+    "cep_pipeline.detection.nfab.advance",
+    "advance",
+    ("int64*",),
+    sources=(
+        *KERNEL_SOURCES,
+        *(
+            f"cep_pipeline.detection.nfab.{name}"
+            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "words")
+        ),
+    ),
 )
-_advance_all = NativeKernel("cep_pipeline.detection.nfab.simultaneous", "advance_all", ("int64*",), sources=_SOURCES)
-_backtrack = NativeKernel("cep_pipeline.detection.nfab.backtrack", "backtrack", ("int64*",), sources=_SOURCES)
 
 
 class AutomatonRuns:
@@ -180,14 +187,13 @@ class AutomatonRuns:
             rules.prepare()
             words[at.RULES :] = rules.kernel_words()
         words[at.CODE : at.BUFFER] = self.program.kernel_words()
-        kernel = _backtrack if self.backtracks else _advance_all
         while True:
             pool.set_words(words)
             words[at.CELLS : at.CODE] = cells.kernel_words()
             words[at.REAL_BITS] = words[at.CELLS + 3]
             words[at.BUFFER : at.RULES] = buffer.words()
             found.set_words(words, buffer.size)
-            wanted = kernel(words)
+            wanted = _advance(words)
             self.most_entries = max(self.most_entries, int(buffer.ends[1] - buffer.ends[0]))
             if wanted in (at.DONE, at.OUTPUT_FULL):
                 offsets, rows, variables = found.drain()
@@ -223,6 +229,8 @@ class AutomatonRuns:
             options |= at.MERGING
         if self.clause.negated:
             options |= at.NEGATION
+        if self.backtracks:
+            options |= at.BACKTRACKING
         if not self.constructs:
             options |= at.MATCHING_ONLY
         return options

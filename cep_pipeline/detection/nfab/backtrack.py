@@ -34,6 +34,7 @@ WHOLE, STAYING = 0, 1
 """What is left of a postponed run: all it may do with its event, or all but beginning the next variable."""
 
 
+@njit(error_model="numpy")
 def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
     machine, cells, _, buffer, _ = parts_at(words)

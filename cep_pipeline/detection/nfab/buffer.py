@@ -3,7 +3,7 @@
 An entry is an event that some run selected at a state, with its predecessor pointer; all runs that come from the one
 that made it share it. The paper tells the pointers of an event apart by version numbers, and looks on the way
 back for the one compatible with the run's; here a pointer names its compatible predecessor itself, so that the way back
-needs no search: what `versions.py` writes as dewey numbers is the path of splits that leads to a pointer.
+needs no search: the version number is the path of splits that leads to the pointer.
 
 A junction stands for two runs that were merged (section 5.2.2): it has two predecessors, each with the start of its
 youngest run. Entries live in a ring that is pruned by the window (section 5.3): what is older is overwritten.

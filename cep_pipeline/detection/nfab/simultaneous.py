@@ -32,6 +32,7 @@ from cep_pipeline.detection.nfab.machine import (
 from cep_pipeline.detection.nfab.merging import merge_state
 
 
+@njit(error_model="numpy")
 def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
     machine, cells, _, buffer, _ = parts_at(words)

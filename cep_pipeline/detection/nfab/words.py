@@ -113,9 +113,9 @@ NUMBER = RULES + 15
 """Where the words of the lists' cells, of the conditions, of the match buffer and of negation begin, and how
 many there are."""
 
-CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY = 1, 2, 4, 8, 16, 32, 64
+CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING = 1, 2, 4, 8, 16, 32, 64, 128
 """Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
-merged, finished matches may be rejected, and matches are not constructed."""
+merged, finished matches may be rejected, matches are not constructed, and runs are followed one at a time."""
 
 (
     NEXT_START,
