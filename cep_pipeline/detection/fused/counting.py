@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
 from cep_pipeline.detection.fused.ir_text import WIDTH
-from cep_pipeline.detection.fused.shape import Search, Shape
+from cep_pipeline.detection.fused.shape import Search, Shape, Term
 from cep_pipeline.detection.fused.words import CAPACITY, OUTER, SCRATCH
 
 TOO_MANY = -1
 """What is written where the lists are more than the argument words allow."""
+MOST_FOLLOWERS = 64
+"""Candidates whose followers are a word each."""
 _LONGS = f"<{WIDTH} x i64>"
 _BITS = f"<{WIDTH} x i1>"
 
 
 def generate_counting(shape: Shape) -> str:
-    """The IR of a shape that counts: how many candidates pass, or how many lists they make."""
-    function = _Sizes(shape) if shape.search is Search.SIZES else _Lists(shape)
-    return function.text()
+    """The IR of a shape that counts: how many candidates pass, or how many lists they make, or who follows whom."""
+    kinds: dict[Search, type[_Counting]] = {Search.SIZES: _Sizes, Search.FOLLOWERS: _Followers}
+    assert shape.search is not None
+    return kinds.get(shape.search, _Lists)(shape).text()
 
 
 class _Counting(ComparingText):
@@ -52,7 +55,6 @@ class _Counting(ComparingText):
     def _build(self) -> None:
         """A loop over the rows of the prefix; what is counted of each is `self.count`."""
         outer = self.word(OUTER)
-        out = self.pointer(self.places["out"])
         prefix = [self.pointer(self.places["prefix"] + level) for level in range(self.shape.prefix)]
         self.scratch, self.most = self.pointer(SCRATCH), self.word(CAPACITY)
         self.load_data()
@@ -65,10 +67,11 @@ class _Counting(ComparingText):
         self.begin("bind")
         self.index = [self.value(f"sext i32 {self.int32_at(array, row)} to i64") for array in prefix]
         start, end = self.range_of(self.shape.prefix)
+        self.row_of_prefix = row
         self.set(self.counted, "0")
         self.count(start, end, "write")
         self.begin("write")
-        self.emit(f"store i64 {self.get(self.counted)}, ptr {self.at(out, row, 'i64')}, align 8")
+        self.write(self.at(self.pointer(self.places["out"]), row, "i64"))
         self.set(number, self.value(f"add i64 {row}, 1"))
         self.jump("row")
         self.begin("over")
@@ -77,6 +80,10 @@ class _Counting(ComparingText):
     def count(self, start: str, end: str, leave: str) -> None:
         """Set `self.counted` for the candidates in [start, end), and go on at `leave`."""
         raise NotImplementedError
+
+    def write(self, at: str) -> None:
+        """Write what was counted."""
+        self.emit(f"store i64 {self.get(self.counted)}, ptr {at}, align 8")
 
     def loop(self, hint: str, first: str, end: str, step: str) -> tuple[str, str, str]:
         """Begin the body of a loop: its place, and the labels of its head and of what follows."""
@@ -89,6 +96,17 @@ class _Counting(ComparingText):
         self.begin(body)
         self.set(place, self.value(f"add i64 {here}, {step}"))
         return here, head, over
+
+    def after(self, here: str, start: str, end: str, splats: dict[Term, str]) -> tuple[str, str, str, str]:
+        """Begin a loop over chunks of the last level behind a place: the mask of those that pass, the chunk, labels."""
+        following = self.value(f"add i64 {here}, 1")
+        on_grid = self.value(f"and i64 {self.value(f'sub i64 {following}, {start}')}, {-WIDTH}")
+        chunk, head, over = self.loop("after", self.value(f"add i64 {start}, {on_grid}"), end, str(WIDTH))
+        mask = self.mask(self.last, chunk, end, splats)
+        skipped = self.value(f"sub i64 {following}, {chunk}")
+        skipped = self.value(f"call i64 @llvm.smax.i64(i64 {skipped}, i64 0)")
+        behind = self.value(f"shl i32 -1, {self.value(f'trunc i64 {skipped} to i32')}")
+        return self.value(f"and i32 {mask}, {behind}"), chunk, head, over
 
     def as_bits(self, mask: str) -> str:
         """An i32 mask as a vector of bits."""
@@ -151,15 +169,8 @@ class _Lists(_Counting):
         self.index.append(here)
         splats = self.splats(earlier + 1)
         handed_on = self.splat(lists, "i64", WIDTH)
-        following = self.value(f"add i64 {here}, 1")
-        on_grid = self.value(f"and i64 {self.value(f'sub i64 {following}, {start}')}, {-WIDTH}")
-        first = self.value(f"add i64 {start}, {on_grid}")
-        chunk, next_chunk, done = self.loop("after", first, end, str(WIDTH))
-        mask = self.mask(earlier + 1, chunk, end, splats)
-        skipped = self.value(f"sub i64 {following}, {chunk}")
-        skipped = self.value(f"call i64 @llvm.smax.i64(i64 {skipped}, i64 0)")
-        behind = self.value(f"shl i32 -1, {self.value(f'trunc i64 {skipped} to i32')}")
-        bits = self.as_bits(self.value(f"and i32 {mask}, {behind}"))
+        mask, chunk, next_chunk, done = self.after(here, start, end, splats)
+        bits = self.as_bits(mask)
         at = self._ending(chunk, start)
         ending = self.value(f"load {_LONGS}, ptr {at}, align 8")
         fits = self.value(f"icmp sge {_LONGS} {ending}, zeroinitializer")
@@ -177,3 +188,55 @@ class _Lists(_Counting):
     def _ending(self, place: str, start: str) -> str:
         """The address of the number of lists that end with a candidate."""
         return self.at(self.scratch, self.value(f"sub i64 {place}, {start}"), "i64")
+
+
+class _Followers(_Counting):
+    """Which candidates may follow which: words of 64 bits from the offset of each row on that its second array gives.
+
+    The first word are the candidates that can be elements, the others those that may follow each candidate. Nothing is
+    written for a range of more than 64.
+    """
+
+    def count(self, start: str, end: str, leave: str) -> None:
+        earlier = self.shape.prefix
+        width = self.value(f"sub i64 {end}, {start}")
+        some = self.value(f"icmp sgt i64 {width}, 0")
+        few = self.value(f"icmp sle i64 {width}, {MOST_FOLLOWERS}")
+        listed = self.label("listed")
+        self.branch(self.value(f"and i1 {some}, {few}"), listed, leave)
+        self.begin(listed)
+        offset = self.at(self.pointer(self.places["out"] + 1), self.row_of_prefix, "i64")
+        offset = self.value(f"load i64, ptr {offset}, align 8")
+        words = self.at(self.pointer(self.places["out"]), offset, "i64")
+        splats = self.splats(earlier)
+        here, head, over = self.loop("chunk", start, end, str(WIDTH))
+        self._add(self.counted, self.mask(earlier, here, end, splats), here, start)
+        self.jump(head)
+        self.begin(over)
+        fitting = self.get(self.counted)
+        self.emit(f"store i64 {fitting}, ptr {words}, align 8")
+        word = self.variable("0")
+        here, head, over = self.loop("element", start, end, "1")
+        place = self.value(f"sub i64 {here}, {start}")
+        self.set(word, "0")
+        self.index.append(here)
+        splats = self.splats(earlier + 1)
+        mask, chunk, next_chunk, done = self.after(here, start, end, splats)
+        self._add(word, mask, chunk, start)
+        self.jump(next_chunk)
+        self.index.pop()
+        self.begin(done)
+        followers = self.value(f"and i64 {self.get(word)}, {fitting}")
+        at = self.at(words, self.value(f"add i64 {place}, 1"), "i64")
+        self.emit(f"store i64 {followers}, ptr {at}, align 8")
+        self.jump(head)
+        self.begin(over)
+        self.jump(leave)
+
+    def write(self, at: str) -> None:
+        """Nothing more."""
+
+    def _add(self, word: str, mask: str, chunk: str, start: str) -> None:
+        bits = self.value(f"zext i32 {mask} to i64")
+        shifted = self.value(f"shl i64 {bits}, {self.value(f'sub i64 {chunk}, {start}')}")
+        self.set(word, self.value(f"or i64 {self.get(word)}, {shifted}"))

@@ -173,17 +173,37 @@ def count_lists(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
     return counted
 
 
-def _search(shape: Shape, arguments: Arguments, prefix: Array, found: Array) -> None:
-    if not len(found) or arguments.sizes[-1] == 0:
+def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array, size: int) -> Array:
+    """Which candidates may follow which in a list, for each row of the prefix that has 1 to 64 of them.
+
+    Parameters
+    ----------
+    prefix
+        int32, shape (shape.prefix, n): places in the views.
+    offsets, size
+        int64, shape (n,): where the words of each row begin, one more than candidates; and the number of all words.
+
+    Returns
+    -------
+    Array
+        uint64, shape (size,): for each row the candidates that can be elements, then those that may follow each.
+    """
+    words = np.zeros(size, np.uint64)
+    _search(shape, arguments, prefix, words, np.ascontiguousarray(offsets, np.int64))
+    return words
+
+
+def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) -> None:
+    if not prefix.shape[1] or arguments.sizes[-1] == 0:
         return
     prefix = np.ascontiguousarray(prefix, np.int32)
     places = argument_places(shape)
     words = _data_words(shape, arguments)
     ending = np.empty(arguments.sizes[-1] + WIDTH, np.int64)  # the lists that end with each candidate
-    words[OUTER] = len(found)
+    words[OUTER] = prefix.shape[1]
     words[CAPACITY] = MOST_LISTS
     words[SCRATCH] = ending.ctypes.data
-    words[places["out"]] = found.ctypes.data
+    _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
     load_shape(shape)(words.ctypes.data)
 

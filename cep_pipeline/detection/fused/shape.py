@@ -85,6 +85,8 @@ class Search(Enum):
     LISTS, LISTS_FROM_FIRST
         How many lists those that pass make, where adjacent elements pass the tests of one more level, the element
         after. From the first: those that begin with the first event of the range, which passes.
+    FOLLOWERS
+        Not a number but a word of bits for each of at most 64 events, which ones may follow it in such a list.
     """
 
     FIRST = "first"
@@ -92,16 +94,17 @@ class Search(Enum):
     SIZES = "sizes"
     LISTS = "lists"
     LISTS_FROM_FIRST = "lists from first"
+    FOLLOWERS = "followers"
 
     @property
     def counts(self) -> bool:
-        """Whether a number is found, not a place."""
+        """Whether numbers or bits are found, not a place."""
         return self not in (Search.FIRST, Search.LAST)
 
     @property
     def levels(self) -> int:
         """How many levels stand behind the prefix."""
-        return 2 if self in (Search.LISTS, Search.LISTS_FROM_FIRST) else 1
+        return 2 if self in (Search.LISTS, Search.LISTS_FROM_FIRST, Search.FOLLOWERS) else 1
 
 
 @dataclass(frozen=True, slots=True)

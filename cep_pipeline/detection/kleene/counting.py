@@ -12,8 +12,8 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.bindings import Bindings
-from cep_pipeline.detection.kleene.counted_lists import CountedLists
-from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Conditions, Extension
+from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
+from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Extension
 from cep_pipeline.detection.kleene.lists import pieces, ranges
 from cep_pipeline.detection.kleene.run import KleeneRun
 
@@ -23,16 +23,13 @@ INT64_ELEMENTS = 62
 
 def counts_at_once(run: KleeneRun) -> bool:
     """Whether the matches of a run can be counted without listing them."""
-    if run.clause.negated or len(run.lists) != 1 or run.owned != (None, None):
-        return False
-    conditions = Conditions.of(run.clause, run.lists[0], frozenset(run.singles))
-    return not conditions.growing and not conditions.whole
+    return run.owned == (None, None) and lists_at_once(run.clause)
 
 
 def count_matches(run: KleeneRun) -> int:
     """The number of matches of a run that `counts_at_once` lets pass."""
     [extension] = run.extensions
-    counted = run.counted_lists()
+    counted = run.compiled_lists()
     if counted is not None:
         total = _compiled(extension, counted)
     else:
@@ -41,7 +38,7 @@ def count_matches(run: KleeneRun) -> int:
     return total
 
 
-def _compiled(extension: Extension, counted: CountedLists) -> int:
+def _compiled(extension: Extension, counted: CompiledLists) -> int:
     total = 0
     for places, found in counted.counted():
         if not counted.conditions.adjacent:

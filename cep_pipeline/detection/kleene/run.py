@@ -15,7 +15,7 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.trees import TreeRun, order_of, pruned, start_run
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
-from cep_pipeline.detection.kleene.counted_lists import CountedLists
+from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
@@ -71,7 +71,7 @@ class KleeneRun:
         self._plan_of_singles: OrderOrTree | str = self.singles
         if isinstance(plan, Join) and self.singles:
             self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
-        self._counted: CountedLists | None = None
+        self._compiled: CompiledLists | None = None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         self.rules = Rules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
@@ -88,7 +88,7 @@ class KleeneRun:
         """What was tried and passed for each variable in that order, once the run is over."""
         found: list[LevelCount] = []
         if self.singles:
-            found += self._skeleton.counts if self._counted is None else self._counted.counts
+            found += self._skeleton.counts if self._compiled is None else self._compiled.counts
         bound = self.singles
         for extension in self.extensions:
             bound = (*bound, extension.name)
@@ -96,11 +96,36 @@ class KleeneRun:
         return tuple(found)
 
     def __iter__(self) -> Iterator[ListBlock]:
-        for bindings, anchors in self.skeletons():
-            for complete in _extended(bindings, anchors, self.extensions):
-                found = unrejected(self.rules, self._owned(complete))
-                if len(found):
-                    yield found.block(self.clause)
+        lists = self.compiled_lists()
+        if lists is None:
+            for bindings, anchors in self.skeletons():
+                yield from self._behind(bindings, anchors)
+            return
+        [extension] = self.extensions
+        for found in lists.listed():
+            if not isinstance(found, ListBlock):
+                yield from self._behind(*lists.bindings(found))
+                continue
+            extension.tested += len(found)
+            extension.passed += len(found)
+            yield from self._owned_lists(found)
+        extension.evaluations += lists.evaluations
+
+    def _behind(self, bindings: Bindings, anchors: Array | None) -> Iterator[ListBlock]:
+        """The owned matches behind partial matches of the single variables, by vectors over many of them."""
+        for complete in _extended(bindings, anchors, self.extensions):
+            found = unrejected(self.rules, self._owned(complete))
+            if len(found):
+                yield found.block(self.clause)
+
+    def _owned_lists(self, block: ListBlock) -> Iterator[ListBlock]:
+        if self.owned == (None, None):
+            yield block
+            return
+        first, last = (end.reduceat(block.rows, block.offsets[:-1]) for end in (np.minimum, np.maximum))
+        kept = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+        if kept.any():
+            yield block.take(kept)
 
     @cached_property
     def extensions(self) -> list[Extension]:
@@ -113,14 +138,15 @@ class KleeneRun:
             bound |= {name}
         return extensions
 
-    def counted_lists(self) -> CountedLists | None:
-        """What counts the lists of the only Kleene variable in compiled code, if the plan and the conditions allow."""
+    def compiled_lists(self) -> CompiledLists | None:
+        """What counts and lists the matches in compiled code, if clause, plan and conditions allow that."""
         order = order_of(self._plan_of_singles)
-        if order is None:
+        if order is None or not lists_at_once(self.clause):
             return None
-        counted = CountedLists(self.pattern, self.clause, order, self.events)
-        self._counted = counted if counted.compiled else None
-        return self._counted
+        read = reading(self.pattern, self.events, self.owned)
+        lists = CompiledLists(self.pattern, self.clause, order, self.events, read)
+        self._compiled = lists if lists.compiled else None
+        return self._compiled
 
     def skeletons(self) -> Iterator[tuple[Bindings, Array | None]]:
         """Partial matches of the single variables; without any, each event that may begin the first list."""

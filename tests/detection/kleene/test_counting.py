@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.benchmarks.workloads import stock_schema
+from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.kleene import counting
+from cep_pipeline.detection.kleene import compiled_lists, counting
 from cep_pipeline.detection.kleene.extension import Extension
+from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
 
@@ -48,18 +51,24 @@ def counted(text: str, table: object) -> int:
     return int(row["count"])
 
 
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    structure = draw(st.sampled_from(STRUCTURES)).format(draw(st.sampled_from(["A", "B", "Ev"])))
+    usable = [text for text in CONDITIONS if "a." not in text or " a" in structure]
+    condition = " AND ".join(draw(st.lists(st.sampled_from(usable), max_size=2)))
+    window = draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day", "3 EVENTS", "6 EVENTS"]))
+    text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window}"
+    text += draw(st.sampled_from(["", " PARTITION BY s"]))
+    text += f" TIES {draw(st.sampled_from(['ARRIVAL', 'STRICT', 'ANY']))}"
+    return text
+
+
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=12))
 def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
     """By compiled code, and by vectors where the numbers are large or a condition cannot be compiled."""
-    structure = data.draw(st.sampled_from(STRUCTURES)).format(data.draw(st.sampled_from(["A", "B", "Ev"])))
-    usable = [text for text in CONDITIONS if "a." not in text or " a" in structure]
-    condition = " AND ".join(data.draw(st.lists(st.sampled_from(usable), max_size=2)))
-    window = data.draw(st.sampled_from(["1 second", "2 seconds", "3 seconds", "1 day", "3 EVENTS", "6 EVENTS"]))
-    text = f"PATTERN {structure} {condition and f'WHERE {condition}'} WITHIN {window}"
-    text += data.draw(st.sampled_from(["", " PARTITION BY s"]))
-    text += f" TIES {data.draw(st.sampled_from(['ARRIVAL', 'STRICT', 'ANY']))}"
+    text = data.draw(texts())
     table = events_table(stream_rows)
     with (
         patch.object(counting, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
@@ -69,6 +78,50 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     ):
         found = counted(text, table)
     assert found == len(evaluate(cep.parse_patterns(text, stream_schema()), table))
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=60, deadline=None)
+@given(text=texts(), stream_rows=rows(max_size=12), at_once=st.sampled_from([1 << 18, 2]), data=st.data())
+def test_lists_written_by_compiled_code_are_the_oracles(
+    text: str, stream_rows: list[Row], at_once: int, data: st.DataObject
+) -> None:
+    """In blocks of any size, and of a stream that is cut in two."""
+    patterns, table = cep.parse_patterns(text, stream_schema()), events_table(stream_rows)
+    with patch.object(compiled_lists, "ELEMENTS_AT_ONCE", at_once):
+        tables = cep.detect(patterns, table, mechanism="fused")
+        assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+        cut = data.draw(st.integers(0, len(stream_rows)))
+        point = (stream_rows[cut]["timestamp"], stream_rows[cut]["seq"]) if cut < len(stream_rows) else None
+        plan = cep.plan(patterns, cep.estimate_statistics(patterns, table))
+        found: list[str] = []
+        for owned, read in (((None, point), stream_rows[:cut]), ((point, None), stream_rows)):
+            if point is not None or owned == (None, None):
+                detect_slice(
+                    patterns, plan, events_table(read), owned, lambda _, batch: found.extend(ids_of(batch)), "fused"
+                )
+    if point is not None:
+        assert sorted(found) == sorted(ids_of(tables[patterns[0].name]))
+
+
+def ids_of(rows: pa.Table | pa.RecordBatch) -> list[str]:
+    ids: list[str] = rows.column("match_id").to_pylist()
+    return ids
+
+
+def test_more_candidates_than_bits_of_a_word_are_listed_too() -> None:
+    """One list of 65 and one of 64 rising elements, and all their shorter ones that skip none."""
+    text = "PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x = v[i-1].x + 1 WITHIN 1 day"
+    for size in (64, 65):
+        middle = [{"timestamp": place, "kind": "B", "x": place} for place in range(1, size + 1)]
+        events = [{"timestamp": 0, "kind": "A"}, *middle, {"timestamp": size + 1, "kind": "C"}]
+        patterns = cep.parse_patterns(text, stream_schema())
+        table = stream_schema().table(events)
+        lengths = sorted(
+            len(bindings) - 2
+            for bindings in cep.detect(patterns, table, mechanism="fused")["pattern_1"].column("bindings").to_pylist()
+        )
+        assert lengths == sorted(length for length in range(1, size + 1) for _ in range(size + 1 - length))
 
 
 def fibonacci(n: int) -> int:

@@ -1,4 +1,4 @@
-"""The lists of a Kleene variable counted by compiled code behind each partial match of the single variables.
+"""The lists of a Kleene variable counted, or written out, by compiled code behind partial matches of single variables.
 
 The candidates of a list are an index range, as those of a single variable are. Where a single variable stands before
 or after the list in every match, all candidates of one partial match lie in one window, and any of them make a list.
@@ -13,12 +13,14 @@ from functools import partial
 
 import numpy as np
 
+from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.counting import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.kernel import Arguments, count_lists
+from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.keys import keyed_leaf
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
@@ -27,7 +29,8 @@ from cep_pipeline.detection.fused.views import View, leaf_view, row_values_of, w
 from cep_pipeline.detection.kleene.bindings import Bindings
 from cep_pipeline.detection.kleene.extension import Conditions
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import EVERYTHING
+from cep_pipeline.detection.mechanism import EVERYTHING, Owned
+from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
@@ -35,30 +38,79 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 
+ELEMENTS_AT_ONCE = 1 << 18
+"""Room for the elements of the lists of a block."""
+STATE_WORDS = 66
+"""Words of the kernel's state for each of two stacks: lists of up to 64 elements, and a word more."""
+_write_lists = NativeKernel(
+    "cep_pipeline.detection.kleene.listing_kernel",
+    "write_lists",
+    (
+        "int64",
+        "int32*",
+        "uint64*",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+        "int64",
+        "int64*",
+        "int64",
+        "int64*",
+        "int64",
+        "int64",
+        "int64*",
+        "int32*",
+        "int32*",
+    ),
+)
 
-class CountedLists:
-    """The lists of the one Kleene variable of a clause, counted.
+
+def lists_at_once(clause: Clause) -> bool:
+    """Whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
+    singles = frozenset(variable.name for variable in clause.positive if not variable.kleene)
+    if clause.negated or len(singles) != len(clause.positive) - 1:
+        return False
+    (name,) = (variable.name for variable in clause.positive if variable.kleene)
+    conditions = Conditions.of(clause, name, singles)
+    return not conditions.growing and not conditions.whole
+
+
+class CompiledLists:
+    """The lists of the one Kleene variable of a clause, whose conditions are on elements and adjacent elements.
 
     Parameters
     ----------
     order
         The clause's single variables in plan order.
+    owned
+        Where the events of the matches lie, as `ownership.reading` says; which of them a slice owns is not looked at.
 
     Attributes
     ----------
     compiled
-        Whether all conditions could be compiled; if not, nothing is counted.
+        Whether all conditions could be compiled; if not, there is nothing to be had here.
+    evaluations
+        Tests of a conjunct on a candidate, or on a pair of them, before lists were written.
     anchored
         Whether the first element of each list is bound with the single variables, as the last level.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause, order: tuple[str, ...], events: PreparedEvents) -> None:
-        self.pattern, self.clause, self.singles, self.events = pattern, clause, order, events
+    def __init__(
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        order: tuple[str, ...],
+        events: PreparedEvents,
+        owned: Owned = EVERYTHING,
+    ) -> None:
+        self.pattern, self.clause, self.singles, self.events, self.owned = pattern, clause, order, events, owned
         (self.variable,) = (variable for variable in clause.positive if variable.kleene)
         self.conditions = Conditions.of(clause, self.variable.name, frozenset(order))
         self.anchored = not self._one_window()
-        self._run = ClauseRun(pattern, *self._prefix(), events, EVERYTHING, BLOCK_ROWS, as_places=True)
+        self._run = ClauseRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
+        self.evaluations = 0
         levels = self._run.levels
         if levels is not None:
             self._compile(levels)
@@ -102,6 +154,75 @@ class CountedLists:
                 found[self._first_places[places[-1]] < 0] = 1  # in no partition: a list of one
             yield places, found
 
+    def listed(self) -> Iterator[ListBlock | Array]:
+        """Blocks of the matches; and the places of partial matches with so many candidates that it leaves them."""
+        if self._run.levels is None:
+            return
+        views = self._run.levels.views
+        for places in self._run.places():
+            lows, widths = self._ranges(places)
+            self.evaluations += int(widths.sum()) * len(self.conditions.elements)
+            self.evaluations += int((widths * (widths - 1) // 2).sum()) * len(self.conditions.adjacent)
+            if self.anchored and not self.singles:
+                alone = views[-1].rows[places[-1]][self._first_places[places[-1]] < 0]
+                if len(alone):  # in no partition: lists of one
+                    yield ListBlock(self.clause, np.arange(len(alone) + 1), alone, np.zeros(len(alone), np.int32))
+            yield from self._written(places, lows, widths)
+            large = np.flatnonzero(widths > MOST_FOLLOWERS)
+            if len(large):
+                yield places[:, large]
+
+    def _ranges(self, places: Array) -> tuple[Array, Array]:
+        """int32: the first candidate of each partial match as a place in its view, and how many there are."""
+        sides = []
+        for arrays, choose in ((self._arguments.lows, np.maximum), (self._arguments.highs, np.minimum)):
+            ends = [array[places[earlier]] for (_, earlier), array in arrays.items()]
+            sides.append(choose.reduce(ends))
+        return sides[0], np.maximum(sides[1] - sides[0], 0).astype(np.int64)
+
+    def _written(self, places: Array, lows: Array, widths: Array) -> Iterator[ListBlock]:
+        few = (widths > 0) & (widths <= MOST_FOLLOWERS)
+        sizes = np.where(few, widths + 1, 0).astype(np.int64)
+        ends = np.cumsum(sizes)
+        if not len(ends) or not ends[-1]:
+            return
+        offsets = np.where(few, ends - sizes, -1)
+        words = followers(self._listing, self._arguments, places, offsets, int(ends[-1]))
+        if self.anchored:
+            words[offsets[few]] = 1
+        views = self._levels_views
+        count, width = places.shape[1], len(self.clause.positive)
+        singles = np.empty((max(width - 1, 1), count), np.int32)
+        for level in range(width - 1):
+            singles[level] = views[level].rows[places[level]]
+        names = [variable.name for variable in self.clause.positive]
+        slots = np.array([self.singles.index(name) if name in self.singles else -1 for name in names], np.int64)
+        state = np.zeros(3 + 2 * STATE_WORDS, np.int64)
+        while state[0] < count:
+            out = np.empty(max(ELEMENTS_AT_ONCE // width, 1) + 1, np.int64)
+            rows, variables = np.empty((2, ELEMENTS_AT_ONCE + MOST_FOLLOWERS + width), np.int32)
+            found = _write_lists(
+                count,
+                singles,
+                words,
+                len(words),
+                offsets,
+                np.ascontiguousarray(lows, np.int32),
+                self._candidates,
+                len(self._candidates),
+                slots,
+                width,
+                state,
+                len(out) - 1,
+                len(rows),
+                out,
+                rows,
+                variables,
+            )
+            if found:
+                elements = int(out[found])
+                yield ListBlock(self.clause, out[: found + 1], rows[:elements], variables[:elements])
+
     def bindings(self, places: Array) -> tuple[Bindings, Array | None]:
         """The partial matches at some places, and their first elements where they are bound."""
         assert self._run.levels is not None
@@ -117,7 +238,12 @@ class CountedLists:
             without_name(_over_elements(conjunct, name, {Element.EACH: name}), name)
             for conjunct in self.conditions.leaf
         )
-        leaf = leaf_view(events, self.variable.event_type, filters, 0, len(events))
+        if self.anchored:
+            leaf = levels.leaves[-1]
+        else:
+            first = 0 if self.owned[0] is None else events.rows_before(self.owned[0])
+            end = len(events) if self.owned[1] is None else events.rows_before(self.owned[1])
+            leaf = leaf_view(events, self.variable.event_type, filters, first, end)
         around = replace(levels.around, clause=clause)
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
         key = agreement_key(around, (*self.singles, name))
@@ -155,7 +281,9 @@ class CountedLists:
             as_rows=False,
             search=search if adjacent else Search.SIZES,
         )
-        all_views = (*levels.views, *[view] * len(behind))
+        self._listing = replace(self._shape, levels=(*[Level()] * last, *levels_of_list), search=Search.FOLLOWERS)
+        self._candidates, self._levels_views = view.rows, levels.views
+        all_views = (*levels.views, view, view)
         self._arguments = Arguments(
             sizes=tuple(map(len, all_views)),
             rows=tuple(each.rows for each in all_views),
