@@ -160,7 +160,7 @@ def advance(words: Any) -> int:
     code = code_at(words, at + RULES_WORDS)
     cells = cells_at(words, at + RULES_WORDS + CODE_WORDS)
     r = a.registers
-    while True:
+    for _ in range(c.STEPS_A_CALL):
         if r[c.USED] + 2 > r[c.POOL_ROOM]:
             return c.POOL_FULL
         if r[c.DEPTH] + 2 > r[c.STACK_ROOM]:
@@ -176,3 +176,4 @@ def advance(words: Any) -> int:
             status = deliver(a, rules, code, cells)
         if status != c.GOING_ON:
             return int(status)
+    return c.PAUSED
