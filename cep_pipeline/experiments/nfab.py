@@ -16,6 +16,8 @@ from cep_pipeline.benchmarks.sase_stream import generate_sase_stream, sase_schem
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+from cep_pipeline.detection.nfab import words
+from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.experiments.cells import Cell, Figure, Row
@@ -38,8 +40,8 @@ LONGER = "*"
 """Behind the name of a predicate: the pattern goes on with an event c, which most runs fail to find (experiment 4)."""
 BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"
 ALL, NON_OVERLAP = "ALL", "NON_OVERLAP"
-MERGING, BACKTRACKING, NON_OVERLAPPING = "merging", "backtracking", "non-overlapping"
-"""Parts of the experiment: 1, 2, 5 and 6; 3; 4."""
+MERGING, MATCHING, BACKTRACKING, NON_OVERLAPPING = "merging", "matching", "backtracking", "non-overlapping"
+"""Parts: experiments 1, 2 and 5; 6; 3; 4."""
 ALGORITHMS = (BASIC, MERGE, BACKTRACK)
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 3, 9, 0.5, 4.0
 """Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
@@ -196,7 +198,43 @@ class _NonOverlapping:
         return {"seconds": time.process_time() - begin, "matches": found[pattern.name].num_rows}
 
 
-def _in_turn(runs: Mapping[str, _Listing | _NonOverlapping]) -> dict[str, Figure]:
+def measure_matching(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
+    """The same for matching alone: runs are followed over prepared events, and no match is made (experiment 6)."""
+    pattern = pattern_of(query)
+    prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    runs = {algorithm: _Matching(query, algorithm, prepared) for algorithm in algorithms}
+    for run in runs.values():
+        run()  # what is derived of the events is kept with them
+    return _in_turn(runs)
+
+
+@dataclass(frozen=True)
+class _Matching:
+    """Follows the runs of a query without making matches of them."""
+
+    query: Query
+    algorithm: str
+    events: PreparedEvents
+
+    def __call__(self) -> dict[str, Figure]:
+        pattern = pattern_of(self.query)
+        (clause,) = pattern.clauses
+        begin = time.process_time()
+        runs = AutomatonRuns(
+            pattern, clause, self.events, 0, len(self.events), merge=self.algorithm == MERGE, construct=False
+        )
+        made = sum(len(block) for block in runs)
+        seconds = time.process_time() - begin
+        control = runs.control.tolist()
+        return {
+            "seconds": seconds,
+            "matches": made,
+            "runs_started": control[words.STARTED],
+            "runs_merged": control[words.MERGED],
+        }
+
+
+def _in_turn(runs: Mapping[str, _Listing | _NonOverlapping | _Matching]) -> dict[str, Figure]:
     figures: dict[str, Mapping[str, Figure]] = {}
     seconds: dict[str, list[float]] = {algorithm: [] for algorithm in runs}
     for run in runs.values():
@@ -289,6 +327,8 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
     for window in sizes.windows:
         for query in (Query(*name, window) for name in names):
             yield cell(MERGING, query, measure, (BASIC, MERGE), sizes.events)
+            if query.strategy == "s3":
+                yield cell(MATCHING, query, measure_matching, (BASIC, MERGE), sizes.events)
     if not is_there(BACKTRACK):
         return
     for query in (Query(*name, first) for name in names):
