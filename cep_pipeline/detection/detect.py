@@ -14,7 +14,7 @@ from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import matches_schema, write_matches
-from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned
+from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import Detection, count_blocks, first_matches
 from cep_pipeline.detection.parts import matches_in_parts
@@ -187,6 +187,9 @@ def _detections(
     prepared = _prepare(patterns, table)
     for pattern in patterns:
         orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
+        if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
+            for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
+                refuse_other_orders(chosen[pattern.name], pattern, clause, order)
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
         yield Detection(
             pattern, MECHANISMS[chosen[pattern.name]].with_options(options), orders, of_stream, counters, limit

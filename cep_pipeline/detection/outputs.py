@@ -83,23 +83,24 @@ class Detection:
                 self.pattern, self.mechanism, self.orders, self.events, EVERYTHING, self.counters
             )
             return
-        # A binding that several clauses match comes from each of them.
-        guard = self.limit * len(self.pattern.clauses)
-        guarded = replace(self.mechanism, find=lambda *asked: self._guarded(asked, guard))
-        yield from matches_in_parts(self.pattern, guarded, self.orders, self.events, EVERYTHING, self.counters)
+        limit, found = self.limit, 0
+        guarded = replace(self.mechanism, find=lambda *asked: self._guarded(asked, limit))
+        for blocks in matches_in_parts(self.pattern, guarded, self.orders, self.events, EVERYTHING, self.counters):
+            found += count_blocks(blocks, self.events)
+            if found > limit:
+                raise TooManyMatches(self.pattern.name, limit)
+            yield blocks
 
-    def _guarded(self, asked: tuple[Pattern, Orders, PreparedEvents, Owned, Counters], guard: int) -> Iterator[Block]:
+    def _guarded(self, asked: tuple[Pattern, Orders, PreparedEvents, Owned, Counters], limit: int) -> Iterator[Block]:
+        """The blocks of one part of the events; one part may have more matches than anybody can list."""
         found = 0
         for block in self.mechanism.find(*asked):
             found += len(block)
-            if found > guard:
-                raise TooManyMatches(self.pattern.name, self._at_most)
+            if found > limit * len(
+                self.pattern.clauses
+            ):  # a binding that several clauses match comes from each of them
+                raise TooManyMatches(self.pattern.name, limit)
             yield block
-
-    @property
-    def _at_most(self) -> int:
-        assert self.limit is not None
-        return self.limit
 
     def count(self) -> int:
         """The number of matches.
@@ -112,12 +113,9 @@ class Detection:
         counted = self._counted_at_once()
         if counted is not None:
             return counted
-        count = 0
-        for blocks in self.parts():
-            count += count_blocks(blocks, self.events)
-            if self.limit is not None and count > self.limit and _binds_lists(self.pattern):
-                raise TooManyMatches(self.pattern.name, self.limit)
-        return count
+        limit = self.limit if _binds_lists(self.pattern) else None
+        detection = Detection(self.pattern, self.mechanism, self.orders, self.events, self.counters, limit)
+        return sum(count_blocks(blocks, self.events) for blocks in detection.parts())
 
     def _counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""

@@ -18,7 +18,7 @@ from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.detection.shared_buffer import compressing, expansion
 from cep_pipeline.detection.shared_buffer.stream_order import StreamOrderedPaths
-from cep_pipeline.errors import InputError, TooManyMatches, UnsupportedPattern
+from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
@@ -159,6 +159,19 @@ def test_a_limit_tells_the_count() -> None:
     assert cep.detect(patterns, stream(3), limit=7)["sixty"].num_rows == 7
     with pytest.raises(InputError, match="limit is -1"):
         cep.detect(patterns, stream(3), limit=-1)
+
+
+def test_single_events_are_counted_whatever_the_limit_and_by_the_plan() -> None:
+    patterns = cep.parse_patterns("NAME pairs PATTERN SEQ(B a, B b) WITHIN 1 day", stream_schema())
+    assert cep.detect(patterns, stream(9), output="count", limit=3)["pairs"].column("count").to_pylist() == ["36"]
+    with pytest.raises(TooManyMatches) as caught:
+        cep.detect(patterns, stream(9), limit=3)
+    assert caught.value.count == 36
+    patterns = cep.parse_patterns(SIXTY, stream_schema())
+    other = cep.plan(patterns, cep.estimate_statistics(patterns, stream(60)), "dp_left_deep")
+    for output in ("count", "compressed"):
+        with pytest.raises(PlanError, match="in the pattern's order"):
+            cep.detect(patterns, stream(60), plan=other, mechanism="eager_nfa", output=output)
 
 
 def test_policies_are_refused() -> None:
