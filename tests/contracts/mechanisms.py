@@ -38,10 +38,10 @@ def is_of_any_match_without_ties(pattern: Pattern) -> bool:
 
 
 def is_read_in_order(pattern: Pattern) -> bool:
-    """All that the strategies of section 4 run; under skip_till_any_match, chains without TIES ANY."""
+    """All that the strategies of section 4 run; under skip_till_any_match, chains."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return True
-    return pattern.ties is not Ties.ANY and all(map(is_chain, pattern.clauses))
+    return all(map(is_chain, pattern.clauses))
 
 
 MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
@@ -73,7 +73,7 @@ DRAWN: Mapping[str, Sequence[Features]] = {
     "nfab": (
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False),
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], max_operands=3),
-        replace(ANY_MATCH_LANGUAGE, chains=True, ties=("ARRIVAL", "STRICT"), max_operands=3),
+        replace(ANY_MATCH_LANGUAGE, chains=True, max_operands=3),
     ),
 }
 """What random statements that a mechanism must run may use: one of these."""

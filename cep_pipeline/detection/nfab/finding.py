@@ -10,6 +10,7 @@ from cep_pipeline.detection.blocks import Block, MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 from cep_pipeline.detection.mechanism import (
     EVERYTHING,
     Counters,
@@ -29,7 +30,7 @@ from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
 from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 
 
 def find_matches(
@@ -51,10 +52,19 @@ def find_matches(
     ------
     UnsupportedPattern, PlanError
         The mechanism does not run the pattern, or not in this order.
+
+    Notes
+    -----
+    Under TIES ANY an event may have to be bound after one that comes later in the stream. No automaton that reads each
+    event once can do that; then the runs of a chain take their events from an input buffer, as those of the lazy chain
+    automaton in the pattern's order do (DEBS'15 section 4), and the options change nothing.
     """
     refuse_unsupported(pattern)
     for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
         refuse_other_orders(MECHANISM, pattern, clause, order)
+    if pattern.ties is Ties.ANY:
+        yield from find_lazily(MECHANISM, pattern, orders, events, owned, counters)
+        return
     lives = Lives()
     for clause in pattern.clauses:
         finality = finality_of(pattern, clause)

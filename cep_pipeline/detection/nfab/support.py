@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 
 MECHANISM = "nfab"
 
@@ -13,8 +13,6 @@ def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return None  # what section 4 of the page does not allow was refused by the parser
-    if pattern.ties is Ties.ANY:
-        return "TIES ANY"
     if not all(map(is_chain, pattern.clauses)):
         return "a clause that is no chain"
     return None

@@ -128,8 +128,6 @@ def test_what_is_not_run_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedPattern, match="no chain") as unordered:
         choose_mechanisms([parsed("PATTERN AND(A a, B b) WITHIN 1 second")], "nfab")
     assert unordered.value.mechanism == "nfab"
-    with pytest.raises(UnsupportedPattern, match="TIES ANY"):
-        choose_mechanisms([parsed("PATTERN SEQ(A a, B b) WITHIN 1 second TIES ANY")], "nfab")
 
 
 def test_another_order_than_the_patterns_is_refused() -> None:
