@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-FINISHED, FOUND_FULL, STORE_FULL, CELLS_FULL, WAITING_FULL = range(5)
-"""Why the kernel returns: all steps are done, or there is no room for what the current event makes."""
+FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, WAITING_FULL = range(6)
+"""Why the kernel returns: all steps are done, it has worked a while, or there is no room for what an event makes."""
+TESTS_A_CALL = 1 << 27
+"""Conjuncts tested before a call returns, so that a run can be interrupted."""
 
 EXPIRES, LAST, KEY, OLDER, SLOTS = range(5)
 """int32 words of a stored instance: the step at which its window has ended, its newest row, its key, the older instance

@@ -22,6 +22,7 @@ from cep_pipeline.detection.evaluation_tree.codes import (
     EXPIRES,
     FINISHED,
     FOUND_FULL,
+    GO_ON,
     KEY,
     LAST,
     MADE,
@@ -31,6 +32,7 @@ from cep_pipeline.detection.evaluation_tree.codes import (
     SLOTS,
     STEP,
     STORE_FULL,
+    TESTS_A_CALL,
     WAITING,
     WAITING_FULL,
 )
@@ -272,6 +274,7 @@ def grow_trees(words: Any) -> int:
     layout, stream, stores, waiting = machine.layout, machine.stream, machine.stores, machine.waiting
     progress = waiting.progress
     stores_in_all = layout.nodes + layout.variables
+    tested = machine.code.counts[0]
     while True:
         step = progress[STEP]
         if waiting.finality != AT_ONCE and not settle(machine, step):
@@ -299,6 +302,8 @@ def grow_trees(words: Any) -> int:
         if code == FINISHED:
             keep(machine)
             progress[STEP] = step + 1
+            if machine.code.counts[0] - tested > TESTS_A_CALL:
+                return GO_ON
             continue
         if machine.found.lists:
             take_back(machine, cells_made, matches, elements)

@@ -243,7 +243,7 @@ class _State:
             self.waiting_room *= 2
             self.waiting = np.resize(self.waiting, self.waiting_room * self.waiting_stride + 1)
             self.made = np.empty(self.waiting_room + 1, np.int32)
-        elif empty:  # one event makes more matches than there is room for
+        elif code == codes.FOUND_FULL and empty:  # one event makes more matches than there is room for
             self.found.grow()
 
     def _enlarge_store(self, store: int) -> None:
