@@ -173,7 +173,10 @@ def test_what_cannot_be_run_is_refused_before_anything_is_read(project: Project)
     (project.folder / "all.sase").write_text(
         "NAME n PATTERN SEQ(A+ a[], B b) WHERE strict_contiguity { a[1].diff < b.diff } WITHIN 1 hour"
     )
-    with pytest.raises(UnsupportedPattern):
+    (project.folder / "pipeline.yaml").write_text(
+        PIPELINE.replace("file: all.sase", "file: all.sase, mechanism: fused")
+    )
+    with pytest.raises(UnsupportedPattern, match="mechanism 'fused' does not run"):
         project.run().run_days([MONDAY])
     assert project.tables().days() == []
 
