@@ -27,7 +27,7 @@ def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) 
     >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
     >>> text = "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.kind < b.kind } WITHIN 1 second"
     >>> explained_choice(cep.parse_patterns(text, schema))["pattern_1"]
-    'nfab, the fastest that runs it: fused does not run the strategy skip_till_next_match'
+    'nfab, the fastest that runs it: no faster one runs the strategy skip_till_next_match'
     """
     chosen = choose_mechanisms(patterns, mechanism)
     if mechanism is not None:
@@ -48,12 +48,20 @@ def _on_lists(pattern: Pattern) -> str:
 
 
 def _reason(pattern: Pattern, chosen: str) -> str:
-    refusals = []
+    refusals: dict[str, list[str]] = {}
     for faster in MECHANISMS:  # from fast to slow
         if faster == chosen:
             break
         try:
             MECHANISMS[faster].check(pattern)
         except UnsupportedPattern as refusal:
-            refusals.append(f"{faster} does not run {refusal.feature}")
-    return f"the fastest that runs it: {'; '.join(refusals)}" if refusals else "the fastest mechanism"
+            refusals.setdefault(refusal.feature, []).append(faster)
+    if not refusals:
+        return "the fastest mechanism"
+    if len(refusals) == 1 and len(next(iter(refusals.values()))) > 1:
+        return f"the fastest that runs it: no faster one runs {next(iter(refusals))}"
+    told = (
+        f"{', '.join(names)} {'do' if len(names) > 1 else 'does'} not run {feature}"
+        for feature, names in refusals.items()
+    )
+    return f"the fastest that runs it: {'; '.join(told)}"
