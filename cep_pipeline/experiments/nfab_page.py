@@ -122,8 +122,7 @@ def _sections(rows: Sequence[Row], sizes: Sizes, suffix: str, mark: str) -> list
 def _charts(rows: Sequence[Row], suffix: str) -> dict[str, tuple[str, str]]:
     basic = _of(rows, part=MERGING, algorithm=BASIC)
     rate = Axis("per_s", "events/s", log=True)
-    merging = [row for row in _of(rows, part=MERGING) if row["window"] == basic[0]["window"]] if basic else []
-    side_by_side = [*merging, *_of(rows, part=BACKTRACKING, algorithm=BACKTRACK)]
+    side_by_side = _of(rows, part=BACKTRACKING) or _of(basic, window=basic[0]["window"] if basic else None)
     return {
         f"windows{suffix}": (
             "Throughput against the partition window",
