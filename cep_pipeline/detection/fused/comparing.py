@@ -51,6 +51,28 @@ class ComparingText(FunctionText):
         self.low: dict[tuple[int, int], str] = {}
         self.high: dict[tuple[int, int], str] = {}
 
+    def module_text(self, name: str, *declarations: str) -> str:
+        """The module of the one function `name`, whose argument is the address of its words."""
+        return "\n".join(
+            (
+                *declarations,
+                "declare i64 @llvm.smax.i64(i64, i64)",
+                "declare i64 @llvm.smin.i64(i64, i64)",
+                "declare double @llvm.fabs.f64(double)",
+                "declare double @llvm.sqrt.f64(double)",
+                f"declare {DOUBLES} @llvm.fabs.v{WIDTH}f64({DOUBLES})",
+                f"declare {DOUBLES} @llvm.sqrt.v{WIDTH}f64({DOUBLES})",
+                f"define i64 @{name}(ptr noalias %words) {{",
+                "entry:",
+                *self.allocas,
+                "  br label %start",
+                "start:",
+                *self.lines,
+                "}",
+                "",
+            )
+        )
+
     def word(self, place: int) -> str:
         return self.value(f"load i64, ptr {self.at('%words', str(place), 'i64')}")
 

@@ -7,7 +7,7 @@ it may follow: each element adds to 16 later ones at a time.
 
 from __future__ import annotations
 
-from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
+from cep_pipeline.detection.fused.comparing import ComparingText
 from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import Search, Shape, Term
 from cep_pipeline.detection.fused.words import CAPACITY, OUTER, SCRATCH
@@ -32,24 +32,9 @@ class _Counting(ComparingText):
 
     def text(self) -> str:
         self._build()
-        return "\n".join(
-            (
-                "declare i64 @llvm.smax.i64(i64, i64)",
-                "declare i64 @llvm.smin.i64(i64, i64)",
-                "declare i32 @llvm.ctpop.i32(i32)",
-                "declare double @llvm.fabs.f64(double)",
-                "declare double @llvm.sqrt.f64(double)",
-                f"declare {DOUBLES} @llvm.fabs.v{WIDTH}f64({DOUBLES})",
-                f"declare {DOUBLES} @llvm.sqrt.v{WIDTH}f64({DOUBLES})",
-                "define i64 @run(ptr noalias %words) {",
-                "entry:",
-                *self.allocas,
-                "  br label %start",
-                "start:",
-                *self.lines,
-                "}",
-                "",
-            )
+        return self.module_text(
+            "run",
+            "declare i32 @llvm.ctpop.i32(i32)",
         )
 
     def _build(self) -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from cep_pipeline.detection.fused.comparing import DOUBLES, ComparingText
+from cep_pipeline.detection.fused.comparing import ComparingText
 from cep_pipeline.detection.fused.counting import generate_counting
 from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.searching import generate_search
@@ -57,26 +57,11 @@ class _Function(ComparingText):
 
     def text(self) -> str:
         self._build()
-        return "\n".join(
-            (
-                offsets_table(),
-                "declare i32 @llvm.ctpop.i32(i32)",
-                "declare i64 @llvm.smax.i64(i64, i64)",
-                "declare i64 @llvm.smin.i64(i64, i64)",
-                "declare i32 @llvm.smax.i32(i32, i32)",
-                "declare double @llvm.fabs.f64(double)",
-                "declare double @llvm.sqrt.f64(double)",
-                f"declare {DOUBLES} @llvm.fabs.v{WIDTH}f64({DOUBLES})",
-                f"declare {DOUBLES} @llvm.sqrt.v{WIDTH}f64({DOUBLES})",
-                f"define i64 @{ENTRY}(ptr noalias %words) {{",
-                "entry:",
-                *self.allocas,
-                "  br label %start",
-                "start:",
-                *self.lines,
-                "}",
-                "",
-            )
+        return self.module_text(
+            ENTRY,
+            offsets_table(),
+            "declare i32 @llvm.ctpop.i32(i32)",
+            "declare i32 @llvm.smax.i32(i32, i32)",
         )
 
     # -- the loops --------------------------------------------------------------------------------------------------
