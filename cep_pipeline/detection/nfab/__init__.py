@@ -12,7 +12,7 @@ window ends. Runs are followed in one of two ways:
   basic algorithm, 5.2.1), `merging` (5.2.2), `backtrack` (5.2.3), `memory` (pools and pruning, 5.3), `advance`,
   `machine` and `words` (the kernel and what it works on), `automaton_runs` (its driver).
 
-Chains under TIES ANY, which skip_till_any_match alone has, take their events from an input buffer, like the lazy chain
+Chains under skip_till_any_match with TIES ANY take their events from an input buffer, like the lazy chain
 automaton (`finding`). All others read the events by partition (`stream`); `finding` brings the clauses of a pattern
 together, `support` says what is run, `lives` counts the runs alive.
 """

@@ -62,7 +62,7 @@ def find_matches(
     refuse_unsupported(pattern)
     for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
         refuse_other_orders(MECHANISM, pattern, clause, order)
-    if pattern.ties is Ties.ANY:
+    if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
         yield from find_lazily(MECHANISM, pattern, orders, events, owned, counters)
         return
     lives = Lives()
