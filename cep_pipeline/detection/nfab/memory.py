@@ -124,8 +124,8 @@ class FinishedMatches:
         self.pending = self.path = np.zeros(0, np.int32)
 
     def _make_room(self) -> None:
-        self.rows = np.zeros(self.elements, np.int32)
-        self.variables = np.zeros(self.elements, np.int32)
+        self.rows = np.empty(self.elements, np.int32)
+        self.variables = np.empty(self.elements, np.int32)
 
     def set_words(self, words: Array, entries: int) -> None:
         """Write the addresses; the way back passes at most so many entries of the buffer."""
@@ -153,10 +153,15 @@ class FinishedMatches:
         If not even one match was written, there was too little room for it, and there is more then.
         """
         matches, written = int(self.control[at.MATCHES]), int(self.control[at.WRITTEN])
-        found = self.offsets[: matches + 1].copy(), self.rows[:written].copy(), self.variables[:written].copy()
+        rows, variables = self.rows[:written], self.variables[:written]
         if not matches:
             self.elements *= 2
             self._make_room()
+        elif 2 * written < self.elements:  # few are copied, many are handed on as they are
+            rows, variables = rows.copy(), variables.copy()
+        else:
+            self._make_room()
+        found = self.offsets[: matches + 1].copy(), rows, variables
         self.control[at.MATCHES] = self.control[at.WRITTEN] = 0
         return found
 
