@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +24,7 @@ from cep_pipeline.detection.fused.machine import (
     read_cached,
     write_cached,
 )
+from cep_pipeline.detection.numba_ir import numba_ir
 
 _loading = threading.Lock()
 _RAISING = re.compile(r"^declare ((?:[^@\n]*)@(?:NRT_|Py|numba_)\w+\([^)\n]*\)).*$", re.MULTILINE)
@@ -76,7 +76,7 @@ class NativeKernel:
             with compiling(key):  # it takes seconds: another process may be at it, or have done it
                 code = read_cached(key)
                 if code is None:
-                    code = compile_ir(self._numba_ir())
+                    code = compile_ir(_without_interpreter(numba_ir(self.module, self.name, self.arguments)))
                     write_cached(key, code)
         self._library = load(code)
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
@@ -85,18 +85,6 @@ class NativeKernel:
     def _key(self) -> str:
         sources = [_source_of(module) for module in (self.module, *self.sources)]
         return code_key("\0".join((*sources, _source_of(__name__), self.name, *self.arguments, version("numba"))))
-
-    def _numba_ir(self) -> str:
-        from numba import cfunc, types
-
-        source = getattr(import_module(self.module), self.name)
-        signature = [
-            types.CPointer(getattr(types, kind[:-1])) if kind.endswith("*") else getattr(types, kind)
-            for kind in self.arguments
-        ]
-        compiled = cfunc(types.int64(*signature), error_model="numpy")(source)
-        ir: str = compiled.inspect_llvm().replace(compiled.native_name, self.name)
-        return _without_interpreter(ir)
 
 
 def _without_interpreter(ir: str) -> str:
