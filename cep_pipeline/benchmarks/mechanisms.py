@@ -225,8 +225,10 @@ def _beside(result: MechanismResult, bar: float) -> list[str]:
 
 
 def _refusals(refused: Mapping[tuple[str, str], str]) -> list[str]:
-    """One clause of a sentence for each mechanism and reason."""
-    together: dict[tuple[str, str], list[str]] = {}
+    """One clause of a sentence for each reason."""
+    mechanisms: dict[str, dict[str, None]] = {}
+    workloads: dict[str, dict[str, None]] = {}
     for (mechanism, workload), reason in refused.items():
-        together.setdefault((mechanism, reason), []).append(workload)
-    return [f"`{mechanism}` on {', '.join(names)} ({reason})" for (mechanism, reason), names in together.items()]
+        mechanisms.setdefault(reason, {})[f"`{mechanism}`"] = None
+        workloads.setdefault(reason, {})[workload] = None
+    return [f"{', '.join(mechanisms[reason])} on {', '.join(workloads[reason])} ({reason})" for reason in mechanisms]
