@@ -225,10 +225,11 @@ def _beside(result: MechanismResult, bar: float) -> list[str]:
 
 
 def _refusals(refused: Mapping[tuple[str, str], str]) -> list[str]:
-    """One clause of a sentence for each reason."""
-    mechanisms: dict[str, dict[str, None]] = {}
-    workloads: dict[str, dict[str, None]] = {}
+    """One clause of a sentence for all mechanisms that do not run the same workloads for the same reason."""
+    workloads: dict[tuple[str, str], list[str]] = {}
     for (mechanism, workload), reason in refused.items():
-        mechanisms.setdefault(reason, {})[f"`{mechanism}`"] = None
-        workloads.setdefault(reason, {})[workload] = None
-    return [f"{', '.join(mechanisms[reason])} on {', '.join(workloads[reason])} ({reason})" for reason in mechanisms]
+        workloads.setdefault((mechanism, reason), []).append(workload)
+    mechanisms: dict[tuple[str, str], list[str]] = {}
+    for (mechanism, reason), names in workloads.items():
+        mechanisms.setdefault((", ".join(names), reason), []).append(f"`{mechanism}`")
+    return [f"{', '.join(names)} on {on} ({reason})" for (on, reason), names in mechanisms.items()]

@@ -126,14 +126,17 @@ def test_mechanisms_are_beside_the_fastest_engine_of_their_semantics() -> None:
             MechanismResult("W1", 100_000, 163_430, Timing("eager", (1.0,)), 5_000, 0.5 * 0.55e6 / duckdb),
             MechanismResult("W1", 100_000, 163_430, Timing("other", (1.0,)), 5_000),
         ),
-        {("nfab", "W1"): "the strategy", ("nfab", "W2"): "the strategy"},
+        {
+            **{(name, workload): "the strategy" for name in ("nfab", "other") for workload in ("W1", "W2")},
+            ("eager", "W1"): "the strategy",
+        },
     )
     table = mechanisms_table(measured)
     w5, w1, unknown = cells(table)
     assert (w5["fastest CEP engine"], w5["we are x as fast"], w5["bar"]) == ("UMass SASE", "22.0", "20: met")
     assert (w1["fastest CEP engine"], w1["we are x as fast"], w1["bar"]) == ("Esper", "0.500", "1: MISSED")
     assert (unknown["x DuckDB"], unknown["bar"]) == ("", "")
-    assert "Not run: `nfab` on W1, W2 (the strategy)." in table
+    assert "Not run: `nfab`, `other` on W1, W2 (the strategy); `eager` on W1 (the strategy)." in table
 
 
 def test_every_mechanism_that_reads_event_by_event_is_in_the_table_or_named() -> None:
