@@ -22,11 +22,14 @@ class Finding:
         What our figures are, as a clause.
     holds
         Whether they bear the claim out; None where nothing was measured that could.
+    otherwise
+        Where ours differs, why: a sentence that is shown only where the claim does not hold.
     """
 
     expected: str
     measured: str
     holds: bool | None
+    otherwise: str = ""
 
     @property
     def verdict(self) -> str:
@@ -36,7 +39,8 @@ class Finding:
     @property
     def text(self) -> str:
         """The finding as a Markdown list item."""
-        return f"- **{self.verdict}**: {self.expected}. Measured: {self.measured}."
+        text = f"- **{self.verdict}**: {self.expected}. Measured: {self.measured}."
+        return f"{text} {self.otherwise}" if self.otherwise and self.holds is False else text
 
 
 def findings_text(findings: Sequence[Finding]) -> str:

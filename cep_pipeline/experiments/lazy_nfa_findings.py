@@ -156,7 +156,7 @@ def tree_needs_as_few_instances(rows: Sequence[Row]) -> Finding:
     if not ratios:
         return _missing(expected)
     measured = f"its peak of instances is {ratio_range(ratios)} times that of the chain with the lowest"
-    return Finding(expected, measured, max(ratios) <= NEARLY_EQUAL)
+    return Finding(expected, measured, max(ratios) <= NEARLY_EQUAL, CHANGING_ROOT)
 
 
 def tree_is_flat(rows: Sequence[Row]) -> Finding:
@@ -221,3 +221,9 @@ def _grouped(rows: Iterable[Row], by: str, figure: str) -> dict[float, Figures]:
     for row in rows:
         grouped.setdefault(cast(float, row[by]), {})[str(row["contender"])] = max(cast(float, row[figure]), 1)
     return grouped
+
+
+CHANGING_ROOT = (
+    "The chain that starts with the rare event holds next to none at a time; most likely the tree NFA holds more because "
+    "it changes its root for moments in which another type looks cheaper to start with."
+)
