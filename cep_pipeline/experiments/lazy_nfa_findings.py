@@ -224,6 +224,6 @@ def _grouped(rows: Iterable[Row], by: str, figure: str) -> dict[float, Figures]:
 
 
 CHANGING_ROOT = (
-    "The chain that starts with the rare event holds next to none at a time; most likely the tree NFA holds more because "
-    "it changes its root for moments in which another type looks cheaper to start with."
+    "The chain that starts with the rare event holds next to none at a time; most likely the tree NFA holds more "
+    "because it changes its root for moments in which another type looks cheaper to start with."
 )
