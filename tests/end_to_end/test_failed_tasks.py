@@ -33,8 +33,8 @@ def failing_after(task: Callable[..., Any], number: int) -> Callable[..., Any]:
 
     def work_and_fail(*arguments: Any) -> Any:
         result = task(*arguments)
-        *_, (of_task, _), _ = arguments
-        if of_task == number:
+        task_of_job = arguments[-2]
+        if (task_of_job[0] if isinstance(task_of_job, tuple) else task_of_job.number) == number:
             raise OSError("the worker is lost")
         return result
 
