@@ -121,7 +121,7 @@ def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[s
 
         def codes_of_rows() -> tuple[Array, int]:
             codes, groups = agreement_codes(events, attributes)
-            return codes[view.rows], groups
+            return codes if len(view) == len(events) else codes[view.rows], groups
 
         return keyed_view(events, view, attributes, codes_of_rows)
     terms = tuple(
@@ -196,14 +196,17 @@ def _column_codes(column: Column) -> tuple[Array, int]:
 
 def dense_codes(values: Array, missing: Array) -> tuple[Array, int]:
     """Equal codes for equal values, -1 where missing, and the number of codes (at least 1)."""
-    if missing.all():
+    some_missing = bool(missing.any())
+    if (some_missing and missing.all()) or not len(values):
         return np.full(len(values), -1, np.int32), 1
     if values.dtype == np.bool_:
         return np.where(missing, -1, values).astype(np.int32), 2
     if values.dtype == np.int64:
-        present = values[~missing] if missing.any() else values
+        present = values[~missing] if some_missing else values
         low, high = int(present.min()), int(present.max())
         if high - low < DENSE_SPAN * len(values) + 1024:
+            if not some_missing:
+                return np.subtract(values, low).astype(np.int32), high - low + 1
             codes = np.where(missing, low - 1, values) - low if low > -(2**63) else values - low
             return np.where(missing, -1, codes).astype(np.int32), high - low + 1
     else:

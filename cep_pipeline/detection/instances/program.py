@@ -101,7 +101,7 @@ class Program:
             own = [c for c in self.clause.conjuncts if c.variables == {variable.name} and _is_decided_by_one_event(c)]
             filters = tuple(map(of_any_event, own))
             view = leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
-            fits[slot, view.rows] = 1
+            fits[slot, view.rows if len(view) < len(self.events) else slice(None)] = 1
             self.unary_evaluations += len(own) * len(self.events.leaf_rows(variable.event_type))
         return fits
 

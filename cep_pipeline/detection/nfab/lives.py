@@ -18,32 +18,46 @@ class Lives:
 
     Attributes
     ----------
+    begun, ended
+        Rows with which runs begin, and with which they end.
     rows, changes
         Rows, and how many more runs there are from each on.
     """
 
+    begun: list[Array] = field(default_factory=list)
+    ended: list[Array] = field(default_factory=list)
     rows: list[Array] = field(default_factory=list)
     changes: list[Array] = field(default_factory=list)
 
     def add(self, begun: Array, ended: Array) -> None:
         """Add runs by the rows of their first events and of their ends."""
-        self.rows += [begun, ended]
-        self.changes += [np.ones(len(begun), np.int32), np.full(len(ended), -1, np.int32)]
+        self.begun.append(begun)
+        self.ended.append(ended)
 
     def add_changes(self, change: Array, ended: Array) -> None:
         """Add runs by how their number changes with each event, and the ends of those that do not end with an event."""
         rows = np.flatnonzero(change)
-        self.rows += [rows, ended]
-        self.changes += [change[rows], np.full(len(ended), -1, np.int32)]
+        self.rows.append(rows)
+        self.changes.append(change[rows])
+        self.ended.append(ended)
 
     def peak(self, events: int) -> int:
         """The most runs that are alive between two events."""
-        if not self.rows:
-            return 0
-        rows, changes = np.concatenate(self.rows), np.concatenate(self.changes)
-        if len(rows) * SPARSE < events:
+        size = sum(map(len, (*self.begun, *self.ended, *self.rows)))
+        if size * SPARSE < events:
+            parts = [(rows, np.ones(len(rows), np.int32)) for rows in self.begun]
+            parts += [(rows, np.full(len(rows), -1, np.int32)) for rows in self.ended]
+            parts += zip(self.rows, self.changes, strict=True)
+            if not parts:
+                return 0
+            rows, changes = (np.concatenate(part) for part in zip(*parts, strict=True))
             order = np.argsort(rows, kind="stable")
             alive = np.cumsum(changes[order])
             last = np.append(rows[order][1:] != rows[order][:-1], True)[: len(rows)]
             return int(alive[last].max(initial=0))
-        return int(np.cumsum(np.bincount(rows, changes, minlength=events + 1)).max(initial=0))
+        none = np.zeros(0, np.int32)
+        change = np.bincount(np.concatenate((none, *self.begun)), minlength=events + 1)
+        change -= np.bincount(np.concatenate((none, *self.ended)), minlength=events + 1)
+        for rows, changes in zip(self.rows, self.changes, strict=True):
+            change[rows] += changes  # of one call rows are distinct
+        return int(np.cumsum(change).max(initial=0))

@@ -126,14 +126,19 @@ class ClauseRuns:
         clause, sequence, program = self.clause, self._sequence, self._program
         variables, size = sequence.fits.shape
         runs = len(starts)
-        ends = sequence.ends[starts].astype(np.int32)
-        first = np.zeros(runs, np.int32) if self.chain else sequence.fits[:, starts].argmax(axis=0).astype(np.int32)
+        together = int(starts[-1]) - int(starts[0]) + 1 == runs  # all places: a slice, which costs less than a choice
+        chosen = slice(int(starts[0]), int(starts[-1]) + 1) if together else starts
+        ends = sequence.ends[chosen].astype(np.int32)
         places = np.full((runs, variables), -1, np.int32)
-        places[np.arange(runs), first] = starts
-        nodes = first if self.chain else 1 << first.astype(np.int64)
-        began = np.bincount(nodes, minlength=self._nodes) if self._nodes > 1 or variables == 1 else np.array([runs])
-        self._counts[0:-1:2] += began
-        self._counts[1:-1:2] += began
+        if self.chain:
+            places[:, 0] = starts
+            self._counts[:2] += runs
+        else:
+            first = sequence.fits[:, starts].argmax(axis=0)
+            places[np.arange(runs), first] = starts
+            began = np.bincount(1 << first, minlength=self._nodes) if self._nodes > 1 else np.array([runs])
+            self._counts[0:-1:2] += began
+            self._counts[1:-1:2] += began
         states = np.full(runs, codes.MATCHED if variables == 1 else codes.RUNNING, np.uint8)
         cursors, tried = starts.copy(), np.zeros(runs, np.int32)
         residual = np.array([any(v.name in c.variables for c in program.residual) for v in clause.positive], np.uint8)
@@ -172,10 +177,11 @@ class ClauseRuns:
                 break
             self._decide(places, cursors, tried, states)
         rows = sequence.view.rows
-        ended = np.array(rows[np.minimum(cursors, size - 1)], np.int64)
+        begun = rows[chosen]
+        ended = rows[np.minimum(cursors, size - 1)]
         expired = np.flatnonzero(states == codes.EXPIRED)
-        ended[expired] = np.minimum(self._instants.end_row_within(rows[starts[expired]]), self.end_row)
-        self.lives.add(rows[starts], np.maximum(ended, rows[starts]))
+        ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
+        self.lives.add(begun, np.maximum(ended, begun))
         found: Array = rows[places[states == codes.MATCHED].T]
         return found
 
