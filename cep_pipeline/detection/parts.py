@@ -65,6 +65,9 @@ def matches_in_parts(
         if found is None:
             size = (stop - first + 1) // 2
             continue
+        if stop - first == end - begin:  # nothing else is held: what tells the peak can stay until somebody asks
+            counters.peaks += counted.peaks
+            counted.peaks.clear()
         counters.add(counted)
         yield found
         first = stop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def find_matches(
         ]
         yield from without_earlier(run, earlier)
         run.count(counters)
-    counters.peak_instances = max(counters.peak_instances, lives.peak(len(events)))
+    counters.peaks.append(partial(lives.peak, len(events)))
 
 
 def _run(
