@@ -6,7 +6,7 @@ match. What a value means (three-valued logic, int64 overflow, division by zero)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -69,6 +69,15 @@ def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
         case Between(expression, low, high, negated):
             operand = _evaluate(expression, source, rows)
             return between(operand, _evaluate(low, source, rows), _evaluate(high, source, rows), negated=negated)
+
+
+def constants_hold(conjuncts: Iterable[Conjunct], source: ColumnSource) -> bool:
+    """Whether those of the conjuncts that mention no variable hold."""
+    return all(
+        any(bool(atom_holds(atom, source, {}).all()) for atom in conjunct.atoms)
+        for conjunct in conjuncts
+        if not conjunct.variables
+    )
 
 
 def expression_values(expression: Expression, source: ColumnSource, rows: Rows) -> Column:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.evaluate import constants_hold
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.counts import LevelCount
@@ -153,7 +153,7 @@ class KleeneRun:
         if any(not len(extension.leaf) for extension in self.extensions):
             return
         if not self.singles:
-            if not self._constants_hold():
+            if not constants_hold(self.clause.conjuncts, self.events):
                 return
             leaf = self.extensions[0].leaf
             for start in range(0, len(leaf), BLOCK_ROWS):
@@ -169,14 +169,6 @@ class KleeneRun:
         """The kernel's run over the single variables: their events may all lie before the slice."""
         owned = reading(self.pattern, self.events, self.owned)
         return start_run(self.pattern, skeleton_of(self.clause), self._plan_of_singles, self.events, owned)
-
-    def _constants_hold(self) -> bool:
-        """Whether the conditions without variables hold."""
-        return all(
-            any(atom_holds(atom, self.events, {}).all() for atom in conjunct.atoms)
-            for conjunct in self.clause.conjuncts
-            if not conjunct.variables
-        )
 
     def _owned(self, bindings: Bindings) -> Bindings:
         """The complete matches that become final in the slice."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import atom_holds, conjunct_holds
+from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
@@ -87,7 +87,7 @@ class ClauseRuns:
         self._counts = np.zeros(2 * self._nodes + 1, np.int64)
 
     def __iter__(self) -> Iterator[MatchBlock]:
-        if self.end_row == 0 or not self._constants_hold():
+        if self.end_row == 0 or not constants_hold(self.clause.conjuncts, self.events):
             return
         sequence, instants = self._sequence, self._instants
         rows = sequence.view.rows
@@ -207,13 +207,6 @@ class ClauseRuns:
         first, last = found.min(axis=0), found.max(axis=0)
         final = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
         return np.asarray(final & (last < self.end_row))
-
-    def _constants_hold(self) -> bool:
-        return all(
-            any(bool(atom_holds(atom, self.events, {}).all()) for atom in conjunct.atoms)
-            for conjunct in self.clause.conjuncts
-            if not conjunct.variables
-        )
 
     @cached_property
     def _sequence(self) -> Sequence:
