@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.list_ordering import OrderedLists
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ordering import OrderedMatches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.expressions import ValueType

@@ -1,7 +1,7 @@
 """SHA-256 (FIPS 180-4) of many short texts, one in each of sixteen vector lanes.
 
 The compression function is straight-line LLVM IR over `<16 x i32>` values, which LLVM fits to whatever vectors the
-processor has; it is compiled once and kept as object code (`fused/machine.py`).
+processor has; it is compiled once and kept as object code (`compiled/object_code.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
+from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused import machine
 
 LANES = 16
 BLOCK_BYTES = 64
@@ -64,7 +64,7 @@ def _hash(text: Array, stride: int, blocks: Array, value: Array) -> Array:
     groups = len(blocks) // LANES
     words = np.empty((groups, 8, LANES), np.uint32)
     arguments = (text.ctypes.data, stride, blocks.ctypes.data, value.ctypes.data, words.ctypes.data)
-    machine.library(compression_ir()).function("hash_groups", 6)(groups, *arguments)
+    object_code.library(compression_ir()).function("hash_groups", 6)(groups, *arguments)
     return np.ascontiguousarray(words.transpose(0, 2, 1)).reshape(-1, 8)
 
 

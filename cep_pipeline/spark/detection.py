@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
 from cep_pipeline.detection.fused import compile_shapes
-from cep_pipeline.detection.fused.machine import adopt
 from cep_pipeline.detection.fused.running import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanism import Counters, NodeCounts

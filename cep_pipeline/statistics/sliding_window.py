@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cep_pipeline.detection.native import NativeKernel
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import InputError
 from cep_pipeline.statistics.snapshot import check_version
 

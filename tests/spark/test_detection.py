@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.extent import look_back
-from cep_pipeline.detection.fused import machine
 from cep_pipeline.errors import CepError
 from cep_pipeline.spark.detection import DetectionJob, compiled_kernels, detect_slices
 from cep_pipeline.spark.slicing import cut, read_row_groups
@@ -72,12 +72,12 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
     assert code
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "empty"))
     compiled: list[str] = []
-    compile_ir = machine.compile_ir
-    monkeypatch.setattr(machine, "compile_ir", lambda ir: compiled.append(ir) or compile_ir(ir))
-    machine.library.cache_clear()
-    machine.adopt(code)
+    compile_ir = object_code.compile_ir
+    monkeypatch.setattr(object_code, "compile_ir", lambda ir: compiled.append(ir) or compile_ir(ir))
+    object_code.library.cache_clear()
+    object_code.adopt(code)
     cep.detect(PATTERNS[:1], table, plan=job.plan)
-    assert all(machine.code_key(ir) not in code for ir in compiled)
+    assert all(object_code.code_key(ir) not in code for ir in compiled)
 
 
 def test_an_error_of_a_task_arrives_as_it_is_and_an_unforeseen_one_is_explained(spark: SparkSession) -> None:

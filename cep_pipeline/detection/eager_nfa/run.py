@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.eager_nfa import codes
@@ -17,7 +18,6 @@ from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, S
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, refuse_other_orders
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.normal_form import Clause

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluation_tree import codes
@@ -23,7 +24,6 @@ from cep_pipeline.detection.instances import (
 )
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError

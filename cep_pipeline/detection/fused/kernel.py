@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused import machine
 from cep_pipeline.detection.fused.generator import ENTRY, OUTPUT_PADDING, generate
 from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.searching import NOT_FOUND
@@ -66,13 +66,13 @@ class Arguments:
 
 
 def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:
-    """Object code of plan shapes for this CPU by its key, for tasks to `machine.adopt`."""
-    return machine.codes_of(generate(shape) for shape in shapes)
+    """Object code of plan shapes for this CPU by its key, for tasks to `object_code.adopt`."""
+    return object_code.codes_of(generate(shape) for shape in shapes)
 
 
 def load_shape(shape: Shape) -> Any:
     """The function of a shape, compiled if no process of the user has done so before."""
-    return machine.library(generate(shape)).function(ENTRY, 1)
+    return object_code.library(generate(shape)).function(ENTRY, 1)
 
 
 def run_shape(

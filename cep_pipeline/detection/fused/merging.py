@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused import machine
 from cep_pipeline.detection.fused.workspace import uninitialized
 
 LANES = 4
@@ -80,7 +80,7 @@ def _function(name: str, arguments: int) -> Any:
             *(function for bits in (32, 64) for function in (_merge_ir(bits), _groups_ir(bits))),
         )
     )
-    return machine.library(ir).function(name, arguments)
+    return object_code.library(ir).function(name, arguments)
 
 
 def _merge_ir(bits: int) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused import machine
 from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.workspace import uninitialized
 
@@ -114,7 +114,7 @@ def gather(values: Array, rows: Array) -> Array:
 
 @cache
 def _function(name: str, arguments: int) -> Any:
-    return machine.library(_IR).function(name, arguments)
+    return object_code.library(_IR).function(name, arguments)
 
 
 _SELECT = f"""

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
@@ -30,7 +31,6 @@ from cep_pipeline.detection.kleene.bindings import Bindings
 from cep_pipeline.detection.kleene.extension import Conditions
 from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanism import EVERYTHING, Owned
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference

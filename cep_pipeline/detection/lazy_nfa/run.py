@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
@@ -14,7 +15,6 @@ from cep_pipeline.detection.lazy_nfa.memory import Memory
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import PlanError

@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.routines import gather
@@ -15,7 +16,6 @@ from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import truths_of
 from cep_pipeline.detection.instances.program import Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
 from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, address

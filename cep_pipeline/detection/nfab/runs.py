@@ -7,13 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.lives import Lives

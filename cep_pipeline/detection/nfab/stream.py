@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf
 from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.views import ANY_EVENT, View, clock_of, leaf_view, without_name
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.expressions import Element, Reference
 from cep_pipeline.patterns.normal_form import Clause

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.extent import attributes_returned
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanism import Counters
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer import lanes

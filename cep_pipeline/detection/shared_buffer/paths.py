@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.lists import ranges
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.shared_buffer.buffers import Listed, Paths
 
 _useful_edges = NativeKernel(

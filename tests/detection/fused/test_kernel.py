@@ -102,7 +102,7 @@ def test_a_call_without_matches_returns_for_an_interrupt(monkeypatch: pytest.Mon
     table = events_table(long_ranges(20))
     answer = expected(pattern, table)
     calls = []
-    function = kernel.machine.Library.function
+    function = kernel.object_code.Library.function
 
     def counted(library: Any, name: str, arguments: int) -> Any:
         compiled = function(library, name, arguments)
@@ -111,7 +111,7 @@ def test_a_call_without_matches_returns_for_an_interrupt(monkeypatch: pytest.Mon
     for budget in (0, 1, 100):
         calls.clear()
         monkeypatch.setattr(kernel, "CANDIDATES_A_CALL", budget)
-        monkeypatch.setattr(kernel.machine.Library, "function", counted)
+        monkeypatch.setattr(kernel.object_code.Library, "function", counted)
         assert found(pattern, prepare(pattern, table)) == answer
         assert calls.count(kernel.ENTRY) > 20
 

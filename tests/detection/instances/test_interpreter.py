@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, CellRing, Moment, compile_program
 from cep_pipeline.detection.kleene.lists import Lists, holds_over_lists
-from cep_pipeline.detection.native import NativeKernel
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

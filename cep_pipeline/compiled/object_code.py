@@ -218,7 +218,7 @@ def _llvm() -> Any:
     try:
         import llvmlite.binding as llvm
     except ImportError as error:
-        raise InputError("the fused mechanism needs llvmlite: install the package with its dependencies") from error
+        raise InputError("compiled kernels need llvmlite: install the package with its dependencies") from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     process = ctypes.CDLL(None)

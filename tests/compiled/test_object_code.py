@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from cep_pipeline.detection.fused import compile_shapes, machine, run_clause, shapes_of
+from cep_pipeline.compiled import object_code
+from cep_pipeline.detection.fused import compile_shapes, run_clause, shapes_of
 from cep_pipeline.detection.fused.generator import generate
 from tests.detection.fused.running import pattern_of, prepare
 from tests.streams import events_table
@@ -24,10 +25,10 @@ ANSWER = "define i64 @answer(i64 %x) {\n  %y = add i64 %x, 41\n  ret i64 %y\n}\n
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder of the test's own, and no library loaded before."""
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(machine, "_adopted", {})
-    machine.library.cache_clear()
+    monkeypatch.setattr(object_code, "_adopted", {})
+    object_code.library.cache_clear()
     yield tmp_path / "cep_pipeline" / "kernels"
-    machine.library.cache_clear()
+    object_code.library.cache_clear()
 
 
 def no_compiler(_ir: str) -> bytes:
@@ -35,22 +36,22 @@ def no_compiler(_ir: str) -> bytes:
 
 
 def test_code_is_compiled_once_and_kept_for_the_user_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert machine.library(ANSWER).function("answer", 1)(1) == 42
+    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert [file.name for file in folder.iterdir()] == [f"{machine.code_key(ANSWER)}.o"]
-    machine.library.cache_clear()
-    monkeypatch.setattr(machine, "compile_ir", no_compiler)
-    assert machine.library(ANSWER).function("answer", 1)(2) == 43
+    assert [file.name for file in folder.iterdir()] == [f"{object_code.code_key(ANSWER)}.o"]
+    object_code.library.cache_clear()
+    monkeypatch.setattr(object_code, "compile_ir", no_compiler)
+    assert object_code.library(ANSWER).function("answer", 1)(2) == 43
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:100], lambda data: data[:-1] + b"\x00\x01", lambda _: b""])
 def test_a_damaged_file_is_compiled_anew(folder: Path, damage: Any) -> None:
-    machine.library(ANSWER)
+    object_code.library(ANSWER)
     (file,) = folder.iterdir()
     whole = file.read_bytes()
     file.write_bytes(damage(whole))
-    machine.library.cache_clear()
-    assert machine.library(ANSWER).function("answer", 1)(1) == 42
+    object_code.library.cache_clear()
+    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
     assert len(file.read_bytes()) == len(whole)
 
 
@@ -60,35 +61,38 @@ def test_without_a_usable_folder_code_stays_in_memory(
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
     monkeypatch.setenv("CEP_CACHE_DIR", str(blocked))
-    assert machine.cache_folder() is None
-    assert machine.library(ANSWER).function("answer", 1)(1) == 42
+    assert object_code.cache_folder() is None
+    assert object_code.library(ANSWER).function("answer", 1)(1) == 42
 
 
 def test_a_folder_that_others_may_write_is_closed_to_them(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o777)
-    assert machine.cache_folder() == folder
+    assert object_code.cache_folder() == folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_the_folder_does_not_grow_for_ever(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "MOST_FILES", 4)
+    monkeypatch.setattr(object_code, "MOST_FILES", 4)
     for place in range(5):
-        machine.write_cached(f"key{place}", b"code")
+        object_code.write_cached(f"key{place}", b"code")
         os.utime(folder / f"key{place}.o", (place, place))
     assert sorted(file.stem for file in folder.iterdir()) == ["key2", "key3", "key4"]
-    assert machine.read_cached("key4") == b"code"
+    assert object_code.read_cached("key4") == b"code"
 
 
 def test_the_key_tells_code_and_target_apart() -> None:
-    host = machine.host_target()
-    other = machine.Target(host.package, host.llvm, host.triple, "another-cpu", host.features)
-    assert len({machine.code_key(ANSWER), machine.code_key(ANSWER + "\n"), machine.code_key(ANSWER, other)}) == 3
+    host = object_code.host_target()
+    other = object_code.Target(host.package, host.llvm, host.triple, "another-cpu", host.features)
+    assert (
+        len({object_code.code_key(ANSWER), object_code.code_key(ANSWER + "\n"), object_code.code_key(ANSWER, other)})
+        == 3
+    )
 
 
 def test_an_unknown_function_is_an_error() -> None:
     with pytest.raises(KeyError):
-        machine.library(ANSWER).function("question", 1)
+        object_code.library(ANSWER).function("question", 1)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +114,11 @@ def test_a_task_runs_the_code_that_the_driver_compiled(
     events = prepare(pattern, events_table(rows))
     list(run_clause(pattern, clause, "abc", events))  # the routines of the preparation, too
     codes = compile_shapes(shapes_of(pattern, clause, "abc"))
-    machine.library.cache_clear()
+    object_code.library.cache_clear()
     generate.cache_clear()
-    monkeypatch.setattr(machine, "read_cached", lambda key: None)
-    monkeypatch.setattr(machine, "compile_ir", no_compiler)
-    machine.adopt(codes)
+    monkeypatch.setattr(object_code, "read_cached", lambda key: None)
+    monkeypatch.setattr(object_code, "compile_ir", no_compiler)
+    object_code.adopt(codes)
     for owned in ((None, None), ((10, 0), None)):
         assert sum(len(block) for block in run_clause(pattern, clause, "abc", events, owned)) > 0
 
@@ -132,6 +136,6 @@ def test_loaded_code_finds_functions_of_the_c_library() -> None:
       ret double %result
     }
     """
-    loaded = machine.load(machine.compile_ir(ir))
+    loaded = object_code.load(object_code.compile_ir(ir))
     function = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_double)(loaded.engine.get_function_address("natural"))
     assert function(math.e) == 1.0

@@ -13,7 +13,7 @@ import pytest
 from cep_pipeline.detection.match_ids import MatchIdentity, _write_bindings
 
 WATCHED = """
-from cep_pipeline.detection import native
+from cep_pipeline.compiled import native
 compiled, make = [], native.numba_ir
 native.numba_ir = lambda *kernel: compiled.append(kernel) or make(*kernel)
 import numpy as np
@@ -26,8 +26,8 @@ print(ids[0].as_py(), bool(compiled))
 
 
 LIBRARY_PROGRAM = f"""{WATCHED}
-from cep_pipeline.detection.native import NativeKernel
-kernel = NativeKernel("tests.detection.library_kernel", "logarithms", ("int64", "float64*", "int32*"))
+from cep_pipeline.compiled.native import NativeKernel
+kernel = NativeKernel("tests.compiled.library_kernel", "logarithms", ("int64", "float64*", "int32*"))
 values, flags = np.full(1000, np.e), np.zeros(1000, np.int32)
 kernel(1000, values, flags)
 print(values[999], flags.sum(), bool(compiled))
