@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.ordering import DecidingComparison, named, positions_of
 from cep_pipeline.planning.plans import Alternative, ClausePlan, PatternPlan, Plan, PlanStep
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
 from cep_pipeline.statistics.snapshot import Selectivity, Source
@@ -156,11 +156,15 @@ def _margin(comparison: DecidingComparison) -> float:
 
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
+    if comparison.measure == "tree":
+        chosen, rejected = (named(side, names) for side in (comparison.chosen, comparison.rejected))
+        return f"join {comparison.step + 1}: {chosen} rather than {rejected}: cost below it {sides}"
+    of_chosen, of_rejected = positions_of(comparison.chosen), positions_of(comparison.rejected)
     if comparison.measure == "cost":
-        chosen, rejected = (", ".join(names[p] for p in order) for order in (comparison.chosen, comparison.rejected))
+        chosen, rejected = (", ".join(names[p] for p in order) for order in (of_chosen, of_rejected))
         text = f"{chosen} rather than {rejected}: cost before it {sides}"
     else:
-        chosen, rejected = names[comparison.chosen[-1]], names[comparison.rejected[-1]]
+        chosen, rejected = names[of_chosen[-1]], names[of_rejected[-1]]
         what = "instances in a window" if comparison.measure == "instances" else "partial matches after it"
         text = f"{chosen} rather than {rejected}: {sides} {what}"
     tie = " (a tie: the pattern's order decides)" if _margin(comparison) == 0 else ""

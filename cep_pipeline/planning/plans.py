@@ -10,7 +10,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
 from cep_pipeline.planning.trees import Join, OrderOrTree, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source, check_version, digest_of
 
@@ -355,10 +355,7 @@ def _clause_to_json(plan: ClausePlan) -> dict[str, Any]:
             for step in plan.steps
         ],
         "alternatives": [asdict(other) | {"order": list(other.order)} for other in plan.alternatives],
-        "comparisons": [
-            asdict(comparison) | {"chosen": list(comparison.chosen), "rejected": list(comparison.rejected)}
-            for comparison in plan.comparisons
-        ],
+        "comparisons": [comparison_to_json(comparison) for comparison in plan.comparisons],
         "note": plan.note,
     }
     # A plan without a tree is written as it was before there were any, so that it keeps its id.
@@ -377,10 +374,7 @@ def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
         ),
         ln_cost=content["ln_cost"],
         alternatives=tuple(Alternative(**{**a, "order": tuple(a["order"])}) for a in content["alternatives"]),
-        comparisons=tuple(
-            DecidingComparison(**{**c, "chosen": tuple(c["chosen"]), "rejected": tuple(c["rejected"])})
-            for c in content["comparisons"]
-        ),
+        comparisons=tuple(comparison_from_json(comparison) for comparison in content["comparisons"]),
         note=content["note"],
         tree=tree,
     )
