@@ -227,7 +227,7 @@ def _print_summary(
 
 def _print_plan(console: Console, name: str, record: object) -> None:
     from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.plans import from_ln
+    from cep_pipeline.planning.logarithms import from_ln
     from cep_pipeline.warehouse.records import PlanRecord
 
     assert isinstance(record, PlanRecord)

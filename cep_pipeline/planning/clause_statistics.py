@@ -59,6 +59,8 @@ class ClauseStatistics:
     sequences
         The temporal order as series-parallel groups: each member is one SEQ, given as the groups of positions that
         follow one another.
+    last
+        The variable whose event is mostly the last of a match; None where neither the order nor a profile says so.
     """
 
     names: tuple[str, ...]
@@ -66,6 +68,7 @@ class ClauseStatistics:
     conditions: tuple[PlanCondition, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     sequences: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    last: int | None = None
 
     def __post_init__(self) -> None:
         size = len(self.names)
@@ -80,6 +83,11 @@ class ClauseStatistics:
     def size(self) -> int:
         """Number of variables."""
         return len(self.names)
+
+    @property
+    def last_variable(self) -> int:
+        """The variable whose event counts as the last of a match; if nothing is known, the pattern's last one."""
+        return self.size - 1 if self.last is None else self.last
 
 
 def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.trees import PositionTree
 
-PositionTree: TypeAlias = "int | tuple[PositionTree, PositionTree]"
-"""A tree plan over positions: one variable, or the join of two trees."""
 Side: TypeAlias = "tuple[int, ...] | PositionTree"
 """One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
 

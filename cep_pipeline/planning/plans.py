@@ -10,6 +10,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.logarithms import from_ln, ln_sum
 from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
 from cep_pipeline.planning.trees import Join, OrderOrTree, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source, check_version, digest_of
@@ -310,26 +311,6 @@ def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
                     f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order or a tree has each positive "
                     "variable once; plan the pattern again"
                 )
-
-
-def ln_sum(logarithms: Iterable[float]) -> float:
-    """ln of the sum of the numbers with these natural logarithms; of none, minus infinity."""
-    terms = list(logarithms)
-    largest = max(terms, default=-math.inf)
-    if largest == -math.inf:
-        return largest
-    return largest + math.log(math.fsum(math.exp(term - largest) for term in terms))
-
-
-def from_ln(logarithm: float) -> float:
-    """The number with this natural logarithm; infinity where it exceeds a float.
-
-    Examples
-    --------
-    >>> from_ln(0.0), from_ln(1000.0)
-    (1.0, inf)
-    """
-    return math.exp(logarithm) if logarithm < 709 else math.inf
 
 
 def _clause_to_json(plan: ClausePlan) -> dict[str, Any]:

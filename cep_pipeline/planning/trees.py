@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Join:
 
 Tree = str | Join
 """A tree plan: one variable, or a join."""
+PositionTree: TypeAlias = "int | tuple[PositionTree, PositionTree]"
+"""A tree plan over positions of variables: one of them, or the two sides of a join."""
 OrderOrTree = Sequence[str] | Join
 """How the positive variables of a clause are bound: by an order, which is a left-deep tree, or by a tree."""
 
@@ -72,6 +74,19 @@ def nodes_of(tree: Tree) -> Iterator[Tree]:
         yield from nodes_of(tree.left)
         yield from nodes_of(tree.right)
     yield tree
+
+
+def positions_below(tree: PositionTree) -> tuple[int, ...]:
+    """The positions of a tree from left to right.
+
+    Examples
+    --------
+    >>> positions_below((2, (0, 1)))
+    (2, 0, 1)
+    """
+    if isinstance(tree, int):
+        return (tree,)
+    return positions_below(tree[0]) + positions_below(tree[1])
 
 
 def as_tree(order_or_tree: OrderOrTree) -> Tree:

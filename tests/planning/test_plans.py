@@ -13,7 +13,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import Plan, plan, plan_by_strategy, validate
-from cep_pipeline.planning.plans import from_ln, ln_sum
+from cep_pipeline.planning.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 

@@ -1,0 +1,33 @@
+"""Cost models of plans, apart from any algorithm that searches for the cheapest one."""
+
+from __future__ import annotations
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.planning.costs.consume_matched import CONSUME_MATCHED
+from cep_pipeline.planning.costs.latency import LATENCY, with_latency
+from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs.throughput import THROUGHPUT
+
+__all__ = [
+    "CONSUME_MATCHED",
+    "COSTS",
+    "LATENCY",
+    "THROUGHPUT",
+    "CostModel",
+    "SetCosts",
+    "SetTerm",
+    "cost_named",
+    "is_linear",
+    "ln_order_cost",
+    "ln_tree_cost",
+    "with_latency",
+]
+
+COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, LATENCY, CONSUME_MATCHED)}
+
+
+def cost_named(name: str) -> CostModel:
+    """The cost model of this name; InputError lists the known ones otherwise."""
+    if name not in COSTS:
+        raise InputError(f"there is no cost model {name!r}; there are: {', '.join(COSTS)}")
+    return COSTS[name]

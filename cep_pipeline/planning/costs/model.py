@@ -1,0 +1,205 @@
+"""What a cost model is: a cost that adds up over the steps of an order, or over the nodes of a tree."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.trees import PositionTree, positions_below
+
+Array = np.ndarray[Any, Any]
+
+LN_LARGEST = 600.0
+"""Logarithm of the largest number in `SetCosts`: sums of 2^22 of them, and products of two, stay floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTerm:
+    """A number that every set of variables has, by its natural logarithm (minus infinity: 0).
+
+    Attributes
+    ----------
+    one
+        (statistics, positions) -> that of one set.
+    all
+        statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
+    """
+
+    one: Callable[[ClauseStatistics, Sequence[int]], float]
+    all: Callable[[ClauseStatistics], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class SetCosts:
+    """A cost model's numbers of one clause with n variables, for exact search: all of them divided by e^ln_scale.
+
+    Each array is float64 of shape (2^n,), by the bits of the set, finite and not negative; None stands for zeros.
+
+    The cost of an **order** with the prefixes S_1 to S_n, S_k = S_(k-1) + v, is the sum over k of
+
+        node[S_k]  +  pair[S_k] product[S_(k-1)] product[v], k > 1  +  latency[v] where `last` is in S_(k-1).
+
+    The cost of a **tree** is the sum of node[v] over its leaves, and over its joins of L and R, S = L + R, of
+
+        node[S]  +  pair[S] product[L] product[R]  +  (latency[R] where `last` is in L, latency[L] where it is in R)
+        +  held[L] + held[R] where the join is not linear.
+
+    A join is *linear* where one side is a variable, and the other one a variable or a linear join: such a part of a
+    tree runs as an order. Exact search keeps the cheapest linear tree of each set beside the cheapest of all, as what
+    is joined to a set costs more behind a tree that is not linear. Where `held` is None there is no such difference.
+
+    Attributes
+    ----------
+    node
+        What the partial matches of a set cost.
+    ln_scale
+        Natural logarithm of what all numbers were divided by.
+    pair, product
+        What joining costs beside that: tests of candidates.
+    held
+        What it costs to store the partial matches of a set.
+    latency, last
+        What a match waits for, weighed by alpha, after the event of the variable `last` has come.
+    """
+
+    node: Array
+    ln_scale: float
+    pair: Array | None = None
+    product: Array | None = None
+    held: Array | None = None
+    latency: Array | None = None
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """A cost that adds up over the steps of an order, or over the nodes of a tree, as `SetCosts` says.
+
+    Attributes
+    ----------
+    name, unit
+        As `cep plan --cost` and explain write them.
+    node, pair, product, held
+        The terms, in `SetCosts`' words.
+    delay, alpha
+        What a match waits for where the other side of a join has to be looked through, and the weight of that.
+    """
+
+    name: str
+    unit: str
+    node: SetTerm
+    pair: SetTerm | None = None
+    product: SetTerm | None = None
+    held: SetTerm | None = None
+    delay: SetTerm | None = None
+    alpha: float = 0.0
+
+    def ln_step(self, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
+        """ln of what the last step of the beginning of an order costs."""
+        *earlier, position = beginning
+        terms = [self.node.one(statistics, beginning)]
+        if earlier and self.pair is not None:
+            terms.append(self._ln_pair(statistics, earlier, [position]))
+        if self._waits and statistics.last_variable in earlier:
+            terms.append(self._ln_delay(statistics, [position]))
+        return ln_sum(terms)
+
+    def ln_leaf(self, statistics: ClauseStatistics, position: int) -> float:
+        """ln of what a leaf of a tree costs."""
+        return self.node.one(statistics, [position])
+
+    def ln_join(self, statistics: ClauseStatistics, left: PositionTree, right: PositionTree) -> float:
+        """ln of what joining two trees costs, without what they cost themselves."""
+        sides = positions_below(left), positions_below(right)
+        terms = [self.node.one(statistics, [*sides[0], *sides[1]])]
+        if self.pair is not None:
+            terms.append(self._ln_pair(statistics, *sides))
+        if self.held is not None and not is_linear((left, right)):
+            terms += [self.held.one(statistics, side) for side in sides]
+        if self._waits:
+            terms.append(self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0]))
+        return ln_sum(terms)
+
+    def set_costs(self, statistics: ClauseStatistics) -> SetCosts:
+        """The numbers of all sets, for exact search; 8 bytes times 2^n a term, and a few times that meanwhile."""
+        terms = {"node": self.node, "pair": self.pair, "product": self.product, "held": self.held}
+        logs = {name: term.all(statistics) for name, term in terms.items() if term is not None}
+        if self._waits:
+            assert self.delay is not None
+            logs["latency"] = self.delay.all(statistics) + math.log(self.alpha)
+        scaled = [array[1:].max() for name, array in logs.items() if name != "product"]
+        ln_scale = float(max(scaled)) - LN_LARGEST
+        arrays: dict[str, Array] = {}
+        for name, array in logs.items():
+            array[0] = -np.inf
+            arrays[name] = np.exp(array if name == "product" else array - ln_scale)
+        last = statistics.last_variable if self._waits else None
+        return SetCosts(
+            arrays["node"],
+            ln_scale,
+            arrays.get("pair"),
+            arrays.get("product"),
+            arrays.get("held"),
+            arrays.get("latency"),
+            last,
+        )
+
+    def ln_all_steps(self, statistics: ClauseStatistics) -> Array:
+        """ln of `node` of every set: what a step costs where it depends on the set that it completes only."""
+        return self.node.all(statistics)
+
+    @property
+    def _waits(self) -> bool:
+        return self.delay is not None and self.alpha > 0
+
+    def _ln_pair(self, statistics: ClauseStatistics, left: Sequence[int], right: Sequence[int]) -> float:
+        assert self.pair is not None
+        total = self.pair.one(statistics, [*left, *right])
+        if self.product is not None:
+            total += self.product.one(statistics, left) + self.product.one(statistics, right)
+        return total
+
+    def _ln_delay(self, statistics: ClauseStatistics, members: Sequence[int]) -> float:
+        assert self.delay is not None
+        return math.log(self.alpha) + self.delay.one(statistics, members)
+
+
+def is_linear(tree: PositionTree) -> bool:
+    """Whether a tree runs as an order: one side of each join is a variable.
+
+    Examples
+    --------
+    >>> is_linear((2, (0, 1))), is_linear(((0, 1), (2, 3)))
+    (True, False)
+    """
+    while not isinstance(tree, int):
+        left, right = tree
+        if not isinstance(left, int) and not isinstance(right, int):
+            return False
+        tree = left if isinstance(right, int) else right
+    return True
+
+
+def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
+    """Natural logarithm of the cost of an order, or of the beginning of one."""
+    return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
+
+
+def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """Natural logarithm of the cost of a tree, or of a part of one."""
+    terms = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, int):
+            terms.append(model.ln_leaf(statistics, node))
+        else:
+            terms.append(model.ln_join(statistics, *node))
+            waiting += node
+    return ln_sum(terms)
