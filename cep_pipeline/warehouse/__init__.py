@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.records import RunRecord as RunRecord
     from cep_pipeline.warehouse.records import RunStep as RunStep
     from cep_pipeline.warehouse.records import StaleDay as StaleDay
+    from cep_pipeline.warehouse.records import StatisticsRecord as StatisticsRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables as StreamTables
     from cep_pipeline.warehouse.warehouse import Warehouse as Warehouse
 
@@ -73,6 +74,7 @@ _LAZY = {
     "RunRecord": "cep_pipeline.warehouse.records",
     "RunStep": "cep_pipeline.warehouse.records",
     "StaleDay": "cep_pipeline.warehouse.records",
+    "StatisticsRecord": "cep_pipeline.warehouse.records",
     "StreamTables": "cep_pipeline.warehouse.stream_tables",
     "Warehouse": "cep_pipeline.warehouse.warehouse",
 }

@@ -66,8 +66,13 @@ STATISTICS_SCHEMA = pa.schema(
         ("run_id", pa.string()),
         ("recorded_at", UTC_MICROSECONDS),
         ("snapshot", pa.string()),
+        ("state", pa.string()),
+        ("basis", pa.string()),
+        ("windows", pa.string()),
+        ("observed", pa.string()),
     ]
 )
+"""Statistics of a day, one row a pattern set: `StatisticsRecord` says what the texts, all JSON, hold."""
 
 PLANS_SCHEMA = pa.schema(
     [

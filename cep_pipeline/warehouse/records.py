@@ -236,6 +236,39 @@ class PlanRecord:
 
 
 @dataclass(frozen=True)
+class StatisticsRecord:
+    """The statistics of (pattern set, day).
+
+    Parameters
+    ----------
+    pattern_set, day
+        Of what they are.
+    run_id, recorded_at
+        The run that wrote the row last, and when (UTC).
+    snapshot
+        What plans are made from, as JSON values; None where only `observed` has been recorded.
+    state
+        What the next day goes on from, as JSON text; None in rows of older versions.
+    basis
+        What snapshot and state were made from, {} in rows of older versions.
+    windows
+        Snapshots of windows of the day, in order of time.
+    observed
+        What detection counted on the day.
+    """
+
+    pattern_set: str
+    day: date
+    run_id: str
+    recorded_at: datetime
+    snapshot: Mapping[str, Any] | None = None
+    state: str | None = None
+    basis: Mapping[str, Any] = field(default_factory=dict)
+    windows: tuple[Mapping[str, Any], ...] = ()
+    observed: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Decision:
     """One decision of the adaptation loop: whether to replan a pattern set, and why.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -26,7 +25,9 @@ from cep_pipeline.warehouse.records import (
     PublishedMatches,
     RunRecord,
     StaleDay,
+    StatisticsRecord,
 )
+from cep_pipeline.warehouse.statistics_rows import statistics_record
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -131,8 +132,32 @@ class StreamReader:
 
     def read_statistics(self, pattern_set: str, day: date) -> dict[str, Any] | None:
         """Return the statistics snapshot (JSON form) of a day, None where there is none."""
-        rows = self._read_days("statistics", DAY, day, day, {"pattern_set": pattern_set}).to_pylist()
-        return json.loads(rows[0]["snapshot"]) if rows else None
+        found = self.statistics(pattern_set, day, day)
+        return dict(found[0].snapshot) if found and found[0].snapshot is not None else None
+
+    def statistics(
+        self, pattern_set: str, first: date | None = None, last: date | None = None
+    ) -> list[StatisticsRecord]:
+        """Return the statistics of a pattern set on the days from `first` to `last`, in order of time.
+
+        Raises
+        ------
+        InputError
+            A row does not hold what it should; the states are not looked at.
+        """
+        rows = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}).to_pylist()
+        return [statistics_record(row) for row in rows]
+
+    def statistics_before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
+        """Return the statistics of the latest earlier day that has any, over gaps; None where there is none."""
+        from cep_pipeline.warehouse import commits
+
+        files = commits.files_between(
+            self._table("statistics"), DAY, None, day - timedelta(days=1), equal={"pattern_set": pattern_set}
+        )
+        position = self._layouts["statistics"].partitions.index(DAY)
+        latest = max(files, key=lambda file: file.partition[position], default=None)
+        return statistics_record(self._read("statistics", latest.file_path).to_pylist()[0]) if latest else None
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""

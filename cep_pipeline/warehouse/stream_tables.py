@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,24 @@ from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse import history, published
 from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint, canonical_json
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import DAY, folder_name
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
-from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedDay, PublishedMatches, RunRecord
+from cep_pipeline.warehouse.records import (
+    Decision,
+    PlanRecord,
+    PublishedDay,
+    PublishedMatches,
+    RunRecord,
+    StatisticsRecord,
+)
+from cep_pipeline.warehouse.statistics_rows import statistics_row
 from cep_pipeline.warehouse.stream_reader import StreamReader
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
+
+logger = logging.getLogger(__name__)
 
 
 class StreamTables(StreamReader):
@@ -128,12 +140,46 @@ class StreamTables(StreamReader):
         self._replace("matches", {"pattern_set": pattern_set, "final_day": final_day}, files, lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
-    def publish_statistics(self, pattern_set: str, day: date, snapshot: Mapping[str, Any], *, lease: Lease) -> None:
-        """Replace the statistics snapshot (JSON form) of (pattern set, day)."""
-        self._check_lease(lease, day_unit(day))
-        unit: dict[str, str | date] = {"pattern_set": pattern_set, DAY: day}
-        row = {**unit, "run_id": lease.run_id, "recorded_at": self._now(), "snapshot": canonical_json(snapshot)}
-        path = self._write_rows("statistics", [row], unit)
+    def publish_statistics(
+        self,
+        pattern_set: str,
+        day: date,
+        snapshot: Mapping[str, Any],
+        *,
+        lease: Lease,
+        state: str | None = None,
+        basis: Mapping[str, Any] | None = None,
+        windows: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays."""
+        try:
+            before = self.statistics(pattern_set, day, day)
+        except InputError as error:
+            logger.warning("%s; the row is replaced, and what detection counted is lost", error)
+            before = []
+        observed = before[0].observed if before else None
+        basis, now = basis or {}, self._now()
+        self._publish_statistics(
+            lease,
+            StatisticsRecord(pattern_set, day, lease.run_id, now, snapshot, state, basis, tuple(windows), observed),
+        )
+
+    def publish_observed(
+        self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
+    ) -> None:
+        """Replace what detection counted for (pattern set, day); the statistics themselves stay as they are."""
+        before = self.statistics(pattern_set, day, day)
+        kept = before[0] if before else StatisticsRecord(pattern_set, day, lease.run_id, self._now())
+        self._publish_statistics(lease, replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed))
+
+    def _publish_statistics(self, lease: Lease, record: StatisticsRecord) -> None:
+        from cep_pipeline.warehouse import commits
+
+        self._check_lease(lease, day_unit(record.day))
+        unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
+        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the statistics of {self.name}"):
+            commits.add_columns(self.warehouse.catalog, self.name, self._layouts["statistics"])
+        path = self._write_rows("statistics", [statistics_row(record)], unit)
         self._replace("statistics", unit, [path], lease, None)
 
     def record_run(self, record: RunRecord) -> None:

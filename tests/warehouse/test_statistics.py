@@ -1,0 +1,83 @@
+"""The table of statistics: replaced by day and pattern set, added to by detection, and read where it is older."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse import Warehouse, commits, write_data_file
+from cep_pipeline.warehouse.layout import STATISTICS_SCHEMA, TableLayout
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades
+
+
+def publish(tables: StreamTables, day: object = MONDAY, rate: float = 1.0, **further: object) -> None:
+    with tables.day_lease(day, run_id="run") as lease:  # type: ignore[arg-type]
+        tables.publish_statistics("demo", day, {"rate": rate}, lease=lease, **further)  # type: ignore[arg-type]
+
+
+def test_a_row_is_read_back_as_it_was_written(tables: StreamTables) -> None:
+    publish(tables, state='{"a":1}', basis={"events": "x"}, windows=[{"rate": 1.0}, {"rate": 3.0}])
+    (record,) = tables.statistics("demo")
+    assert (record.pattern_set, record.day, record.run_id) == ("demo", MONDAY, "run")
+    assert (record.snapshot, record.state, record.basis) == ({"rate": 1.0}, '{"a":1}', {"events": "x"})
+    assert record.windows == ({"rate": 1.0}, {"rate": 3.0})
+    assert record.observed is None
+    assert tables.read_statistics("demo", MONDAY) == {"rate": 1.0}
+    assert tables.statistics("another") == []
+
+
+def test_what_detection_counted_outlives_new_statistics_and_the_other_way_round(tables: StreamTables) -> None:
+    with tables.day_lease(MONDAY, run_id="run") as lease:
+        tables.publish_observed("demo", MONDAY, {"passes": 3}, lease=lease)
+    assert tables.read_statistics("demo", MONDAY) is None, "detection alone makes no snapshot"
+    publish(tables, rate=2.0)
+    with tables.day_lease(MONDAY, run_id="again") as lease:
+        tables.publish_observed("demo", MONDAY, {"passes": 4}, lease=lease)
+    (record,) = tables.statistics("demo")
+    assert (record.snapshot, record.observed, record.run_id) == ({"rate": 2.0}, {"passes": 4}, "again")
+
+
+def test_the_latest_earlier_day_is_found_over_gaps(tables: StreamTables) -> None:
+    publish(tables, WEDNESDAY, 3.0)
+    publish(tables, MONDAY, 1.0)
+    found = tables.statistics_before("demo", WEDNESDAY)
+    assert found is not None
+    assert (found.day, found.snapshot) == (MONDAY, {"rate": 1.0})
+    assert tables.statistics_before("demo", MONDAY) is None
+    assert [record.day for record in tables.statistics("demo")] == [MONDAY, WEDNESDAY]
+    assert [record.day for record in tables.statistics("demo", TUESDAY)] == [WEDNESDAY]
+
+
+def test_a_table_of_an_older_version_is_read_and_written(tmp_path: Path) -> None:
+    warehouse = Warehouse.open(tmp_path)
+    older = pa.schema([STATISTICS_SCHEMA.field(number) for number in range(5)])
+    location = warehouse.table_location(Trades().name, "statistics")
+    commits.ensure_table(
+        warehouse.catalog, Trades().name, TableLayout("statistics", older, ("pattern_set", "day")), location
+    )
+    path = f"{location}/data/old.parquet"
+    row = {"pattern_set": "demo", "day": MONDAY, "run_id": "old", "snapshot": '{"rate":1.0}'}
+    Path(path).parent.mkdir(parents=True)
+    write_data_file(path, pa.Table.from_pylist([row], schema=older), older)
+    commits.append_file(warehouse.catalog, Trades().name, "statistics", path)
+    tables = warehouse.stream(Trades())
+    (record,) = tables.statistics("demo")
+    assert (record.snapshot, record.state, record.basis, record.windows) == ({"rate": 1.0}, None, {}, ())
+    publish(tables, TUESDAY, 2.0, state="{}")
+    assert [record.state for record in tables.statistics("demo")] == [None, "{}"]
+
+
+def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
+    tables: StreamTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("cep_pipeline.warehouse.statistics_rows.canonical_json", lambda value: "{no")
+        publish(tables)
+    with pytest.raises(InputError, match=r"statistics of 2013-10-07 .*column snapshot is no JSON.*--steps statistics"):
+        tables.statistics("demo")
+    publish(tables, rate=5.0)
+    assert tables.read_statistics("demo", MONDAY) == {"rate": 5.0}
