@@ -9,6 +9,7 @@ from functools import partial
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.trees import Join, OrderOrTree
@@ -44,6 +45,10 @@ class NodeCounts:
         Those for which they held.
     created, peak
         Partial matches stored, and the most held at a time; a kernel that stores none counts 0.
+    tested
+        The conjuncts that alone decided which candidates pass; all others over the node's variables held of each
+        candidate. None where something else decided too (order, window, a negated variable, which slice owns a match),
+        or not the same conjuncts each time: passes / candidates is then no share of conjuncts.
     """
 
     pattern: str
@@ -53,6 +58,35 @@ class NodeCounts:
     passes: int
     created: int = 0
     peak: int = 0
+    tested: tuple[Conjunct, ...] | None = field(default=None, compare=False)
+
+    def plus(self, other: NodeCounts) -> NodeCounts:
+        """With what happened at the node over another part of the stream; of peaks the highest stays."""
+        return NodeCounts(
+            self.pattern,
+            self.clause,
+            self.node,
+            self.candidates + other.candidates,
+            self.passes + other.passes,
+            self.created + other.created,
+            max(self.peak, other.peak),
+            self.tested if self.tested == other.tested else None,
+        )
+
+
+def conjuncts_joining(clause: Clause, *parts: Collection[str]) -> tuple[Conjunct, ...] | None:
+    """The conjuncts over positive variables that can be tested first where all of the parts are bound.
+
+    None where one of the variables is a Kleene variable: what is tested on lists depends on how they are made.
+    """
+    names = frozenset(name for part in parts for name in part)
+    if any(clause.by_name[name].kleene for name in names):
+        return None
+    return tuple(
+        conjunct
+        for conjunct in clause.conjuncts
+        if conjunct.variables <= names and not any(conjunct.variables <= frozenset(part) for part in parts)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,15 +178,7 @@ class Counters:
         """Add what happened at a node; runs over parts of a stream add up, and of peaks the highest stays."""
         key = node.pattern, node.clause, node.node
         before = self.nodes.get(key)
-        if before is not None:
-            node = NodeCounts(
-                *key,
-                before.candidates + node.candidates,
-                before.passes + node.passes,
-                before.created + node.created,
-                max(before.peak, node.peak),
-            )
-        self.nodes[key] = node
+        self.nodes[key] = node if before is None else before.plus(node)
 
     def count_runs(self, pattern: str, runs: RunCounts) -> None:
         """Add what became of a pattern's runs."""

@@ -17,9 +17,17 @@ from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Orders, Owned, refuse_other_orders
+from cep_pipeline.detection.mechanism import (
+    Counters,
+    NodeCounts,
+    Orders,
+    Owned,
+    conjuncts_joining,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 
@@ -209,6 +217,13 @@ class EagerRun:
         starts = np.searchsorted(of_slot, np.arange(len(self.clause.positive) + 1)).astype(np.int64)
         return np.array(edges, np.int64), starts, np.array(latests, np.int64)
 
+    def _tested_at(self, state: int) -> tuple[Conjunct, ...] | None:
+        """The conjuncts that all edges to a state test; None where they test different ones."""
+        states = self.automaton.states
+        into = [edge for edge in self._edges if edge.target == state and edge.source]
+        tested = {conjuncts_joining(self.clause, states[edge.source], (edge.variable,)) for edge in into}
+        return tested.pop() if len(tested) == 1 else None
+
     def count(self, counters: Counters) -> None:
         """Add what happened at each state."""
         self._all_lives.add(self._lives)
@@ -222,6 +237,15 @@ class EagerRun:
                 node = tuple(name for name in names if name in bound)
                 peak = self._lives.peak_of(state)
                 counters.count(
-                    NodeCounts(self.pattern.name, self.clause.index, node, candidates, passes, created, peak)
+                    NodeCounts(
+                        self.pattern.name,
+                        self.clause.index,
+                        node,
+                        candidates,
+                        passes,
+                        created,
+                        peak,
+                        self._tested_at(state),
+                    )
                 )
         counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations

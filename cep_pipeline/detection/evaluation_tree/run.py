@@ -23,13 +23,13 @@ from cep_pipeline.detection.instances import (
     compile_program,
 )
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned, conjuncts_joining
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Tree, leaves_of
+from cep_pipeline.planning.trees import Join, Tree, leaves_of
 
 ROOM = 1 << 8
 """Instances that each store has room for at first."""
@@ -162,7 +162,12 @@ class TreeRun:
             if self.assembly.is_single_leaf(node) and self.program.possible:
                 candidates, passes = self.stream.entered(node)
             names, peak = leaves_of(tree), int(self.peaks[node])
-            counters.count(NodeCounts(self.pattern.name, self.clause.index, names, candidates, passes, created, peak))
+            tested = None
+            if isinstance(tree, Join):
+                tested = conjuncts_joining(self.clause, leaves_of(tree.left), leaves_of(tree.right))
+            counters.count(
+                NodeCounts(self.pattern.name, self.clause.index, names, candidates, passes, created, peak, tested)
+            )
         counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
         if self.program.possible:
             self._held.add(self.stream.rows, self.held_at_steps, self.stream.negated_held)

@@ -138,13 +138,19 @@ class ClauseRun:
         """Counts of each plan level so far."""
         found = []
         for level, (name, (candidates, passes)) in enumerate(zip(self.order, self._counters.tolist(), strict=True)):
-            tests = self._levels.tested[level] * candidates if self._levels is not None else 0
+            tested = self._levels.tested[level] if self._levels is not None else ()
+            tests = len(tested) * candidates
             alone = sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts)
             if alone:
                 first, end = self._rows_read(name)
                 read = leaf_view(self.events, self.clause.by_name[name].event_type, (), first, end)
                 tests += alone * len(read)
-            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests))
+            alone_decided = self._levels is not None and level > 0 and self._levels.decided_by_conjuncts(level)
+            found.append(
+                LevelCount(
+                    self.order[: level + 1], candidates, passes, tests, tested=tuple(tested) if alone_decided else None
+                )
+            )
         return tuple(found)
 
     def _owned_rows(self) -> tuple[int, int]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.conditions import Conjunct
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +21,8 @@ class LevelCount:
         Tests of one conjunct on one event or one of these tuples. An equality that sorted ranges fulfil is not tested.
     created
         Partial matches stored, all at a time.
+    tested
+        As `mechanism.NodeCounts` has it.
     """
 
     bound: tuple[str, ...]
@@ -29,18 +30,9 @@ class LevelCount:
     passes: int
     evaluations: int = 0
     created: int = 0
+    tested: tuple[Conjunct, ...] | None = None
 
     @property
     def variable(self) -> str:
         """The variable that it binds last."""
         return self.bound[-1]
-
-
-def conjuncts_joining(clause: Clause, left: Collection[str], right: Collection[str]) -> int:
-    """How many conjuncts over positive variables can be tested only where both sides are bound."""
-    return sum(
-        conjunct.variables <= {*left, *right}
-        and not conjunct.variables <= set(left)
-        and not conjunct.variables <= set(right)
-        for conjunct in clause.conjuncts
-    )

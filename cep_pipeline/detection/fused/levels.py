@@ -65,7 +65,8 @@ class Levels:
     Attributes
     ----------
     tested
-        For each level, the conjuncts over several positive variables that are tested on its candidates.
+        For each level, the conjuncts over several positive variables that are tested on its candidates; its ranges
+        fulfil the others.
     """
 
     def __init__(
@@ -165,16 +166,17 @@ class Levels:
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
         residual: list[list[Conjunct]] = [[] for _ in self.views]
-        self.tested = [0] * len(self.views)
+        self.tested: list[list[Conjunct]] = [[] for _ in self.views]
         for level in range(1, len(self.views)):
             tests[level] += self._bound(level)
             tests[level] += self._distinct(level)
+        self._other_tests = list(map(len, tests))
         made_true = {conjunct for key in self.keys for conjunct in key.conjuncts if self._made_true(conjunct, key)}
         for conjunct in self.planned.clause.conjuncts:
             if len(conjunct.variables) < 2 or conjunct in made_true or not conjunct.variables <= self.levels.keys():
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
-            self.tested[level] += 1
+            self.tested[level].append(conjunct)
             compiled = compile_conjunct(conjunct, self.scope)
             if compiled is None:
                 residual[level].append(conjunct)
@@ -185,6 +187,7 @@ class Levels:
         for name, leaf in negated.items():
             negation = Negation(name, leaf, self.around)
             test = negation.as_test(self.columns)
+            self._other_tests[negation.level] += 1
             if test is not None:
                 tests[negation.level].append(test)
             else:
@@ -203,6 +206,11 @@ class Levels:
         last = len(self.views) - 1
         asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
+
+    def decided_by_conjuncts(self, level: int) -> bool:
+        """Whether nothing but `tested[level]` decides which candidates of a level pass."""
+        owned = level == len(self.views) - 1 and self.planned.first_owned is not None
+        return not (self._other_tests[level] or owned)
 
     def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
         """Whether the later of the conjunct's levels is sorted by the key."""

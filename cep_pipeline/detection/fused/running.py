@@ -160,6 +160,7 @@ def _add_counts(run: Run, counters: Counters) -> None:
                 count.passes,
                 count.created,
                 count.created,
+                count.tested,
             )
         )
     counters.peak_instances = max(counters.peak_instances, stored)

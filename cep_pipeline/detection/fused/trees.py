@@ -9,7 +9,7 @@ side, as they do for events; what a range cannot say is tested by the same gener
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
-from cep_pipeline.detection.fused.counts import LevelCount, conjuncts_joining
+from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
@@ -150,6 +150,7 @@ class TreeRun:
         )
         self._counters = np.zeros((2, 2), np.int64)
         self._held = 0
+        self._other_tests = False
         names = [set(leaves_of(side)) for side in (streamed, held)]
         self._conjuncts = [c for c in clause.conjuncts if not any(c.variables <= side for side in names)]
 
@@ -158,10 +159,17 @@ class TreeRun:
         """Counts of each node, once the run is over: those below the left side, below the right one, and this one."""
         streamed, held = (list(side.counts) for side in self._sides)
         root = held[-1]
-        held[-1] = LevelCount(root.bound, root.candidates, root.passes, root.evaluations, self._held)
+        held[-1] = replace(root, created=self._held)
         candidates, passes = self._counters[1].tolist()
-        tested = conjuncts_joining(self.clause, *(side.order for side in self._sides))
-        return (*streamed, *held, LevelCount(self.order, candidates, passes, tested * candidates))
+        tested = tuple(self._conjuncts)
+        joined = LevelCount(
+            self.order,
+            candidates,
+            passes,
+            len(tested) * candidates,
+            tested=None if self._other_tests else tested,
+        )
+        return (*streamed, *held, joined)
 
     def __iter__(self) -> Iterator[MatchBlock]:
         streamed, held = self._sides
@@ -212,6 +220,7 @@ class TreeRun:
     def _compiled(self, left: PartialMatches, right: _Sorted) -> tuple[Shape, Arguments, list[Conjunct]]:
         columns = Columns()
         lows, highs, tests = self._bounds(left, right, columns)
+        self._other_tests = self._other_tests or bool(tests)
         levels = {**dict.fromkeys(left.names, 0), **dict.fromkeys(right.matches.names, 1)}
         views = (*left.views.values(), *right.matches.views.values())
         scope = Scope(self.events, levels, views, columns)

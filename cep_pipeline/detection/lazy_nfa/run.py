@@ -14,7 +14,7 @@ from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.memory import Memory
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
+from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned, conjuncts_joining
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import PlanError
@@ -118,7 +118,10 @@ class LazyRun:
             tried, passed, created, _, held, *_ = memory.states.counts[state].tolist()
             if tried or self._order is not None:
                 path = memory.states.path(state)
-                counters.count(NodeCounts(self.pattern.name, self.clause.index, path, tried, passed, created, held))
+                tested = conjuncts_joining(self.clause, path[:-1], path[-1:]) if len(path) > 1 else None
+                counters.count(
+                    NodeCounts(self.pattern.name, self.clause.index, path, tried, passed, created, held, tested)
+                )
         self._lives.add(memory.lives)
         counters.peak_instances = max(counters.peak_instances, int(memory.registers[c.PEAK]))
         self._buffered.changes[0] += memory.stream.buffered(memory.rules, memory.states.root)

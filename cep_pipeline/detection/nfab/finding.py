@@ -19,6 +19,7 @@ from cep_pipeline.detection.mechanism import (
     Orders,
     Owned,
     RunCounts,
+    conjuncts_joining,
     orders_only,
     refuse_other_orders,
 )
@@ -139,7 +140,12 @@ class OwnedRuns:
         for place, (candidates, passes) in enumerate(runs.counts.tolist()):
             created = passes if place + 1 < len(names) or self.clause.positive[place].kleene else 0
             bound = tuple(names[: place + 1])
-            counters.count(NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created))
+            # Runs that others go on for are not tried, and other strategies do not try all events.
+            tried_all = self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not runs.merges
+            tested = conjuncts_joining(self.clause, bound[:-1], bound[-1:]) if place and tried_all else None
+            counters.count(
+                NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created, tested=tested)
+            )
         counters.condition_evaluations += runs.evaluations
         control = runs.control.tolist()
         counters.count_runs(
