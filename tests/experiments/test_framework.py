@@ -13,7 +13,7 @@ from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.errors import InputError
 from cep_pipeline.experiments import EXPERIMENTS, experiment_named
 from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
-from cep_pipeline.experiments.charts import Axis, Style, bar_chart, line_chart
+from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
 from cep_pipeline.experiments.findings import Finding, findings_text, log_slope
 from cep_pipeline.experiments.page import Page
@@ -108,7 +108,7 @@ def lightness(color: str) -> float:
 
 
 def test_colours_stand_out_on_white_and_on_black() -> None:
-    from cep_pipeline.experiments.charts import INK, PALETTE
+    from cep_pipeline.charts import INK, PALETTE
     from cep_pipeline.experiments.lazy_nfa_page import STYLES
 
     for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):

@@ -6,9 +6,10 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from cep_pipeline.experiments.cells import Row
+Row = Mapping[str, str | int | float | bool | None]
+"""What one mark of a chart is drawn from: field -> value."""
 
 INK, GRID = "#79818c", "#79818c"
 """Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
@@ -90,18 +91,18 @@ def line_chart(
     """
     import altair as alt
 
-    drawn = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
-    names = [str(name) for name in dict.fromkeys(row[series] for row in drawn)]
+    shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
+    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
     given = styles if styles is not None else {}
     names = [name for name in given if name in names] + [name for name in names if name not in given]
     looks = [given.get(name, Style(PALETTE[place % len(PALETTE)])) for place, name in enumerate(names)]
     legend = alt.Legend(title=None, orient="bottom", columns=4, symbolType="stroke")
     chart: Any = (
-        alt.Chart(alt.Data(values=[dict(row) for row in drawn]), width=width, height=height)
+        alt.Chart(alt.Data(values=[dict(row) for row in shown]), width=width, height=height)
         .mark_line(point=alt.OverlayMarkDef(size=28) if points else False, strokeWidth=2)
         .encode(
-            x=x.encoded(alt.X, _values(drawn, x)),
-            y=y.encoded(alt.Y, _values(drawn, y)),
+            x=x.encoded(alt.X, _values(shown, x)),
+            y=y.encoded(alt.Y, _values(shown, y)),
             color=alt.Color(
                 f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=[k.color for k in looks])
             ),
@@ -114,10 +115,10 @@ def line_chart(
         )
     )
     if facet is not None:
-        panels = [str(value) for value in dict.fromkeys(row[facet] for row in drawn)]
+        panels = [str(value) for value in dict.fromkeys(row[facet] for row in shown)]
         header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
         chart = chart.encode(facet=alt.Facet(f"{facet}:N", sort=panels, columns=3, header=header))
-    return _svg(chart)
+    return drawn(chart).decode()
 
 
 def _values(rows: Sequence[Row], axis: Axis) -> list[float]:
@@ -142,21 +143,21 @@ def bar_chart(
     """Bars side by side: a group for each value of `group.field`, a bar for each series in it."""
     import altair as alt
 
-    drawn = [row for row in rows if _can_be_drawn(row.get(y.field), y)]
-    names = [str(name) for name in dict.fromkeys(row[series] for row in drawn)]
+    shown = [row for row in rows if _can_be_drawn(row.get(y.field), y)]
+    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
     given = styles if styles is not None else {}
     colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
-    groups = [str(value) for value in dict.fromkeys(row[group.field] for row in drawn)]
+    groups = [str(value) for value in dict.fromkeys(row[group.field] for row in shown)]
     # On a logarithmic scale bars begin a little below the power of ten under the lowest, so that all can be seen.
-    floor = 0.5 * 10.0 ** _power_below(min(_values(drawn, y))) if y.log else 0.0
-    values = [{**row, "floor": floor} for row in drawn]
+    floor = 0.5 * 10.0 ** _power_below(min(_values(shown, y))) if y.log else 0.0
+    values = [{**row, "floor": floor} for row in shown]
     chart: Any = (
         alt.Chart(alt.Data(values=values), width=width, height=height)
         .mark_bar()
         .encode(
             x=alt.X(f"{group.field}:N", title=group.title, sort=groups, axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset(f"{series}:N", sort=names),
-            y=y.encoded(alt.Y, _values(drawn, y)),
+            y=y.encoded(alt.Y, _values(shown, y)),
             y2=alt.Y2("floor:Q"),
             color=alt.Color(
                 f"{series}:N",
@@ -166,7 +167,7 @@ def bar_chart(
             ),
         )
     )
-    return _svg(chart)
+    return drawn(chart).decode()
 
 
 def _power_below(value: float) -> int:
@@ -174,15 +175,20 @@ def _power_below(value: float) -> int:
     return math.floor(math.log10(value))
 
 
-def _svg(chart: Any) -> str:
+def drawn(chart: Any, format: Literal["svg", "png"] = "svg") -> bytes:
+    """A chart in the house's colours, rendered; a PNG has a white background, which not every viewer has."""
     text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
     configured = (
-        chart.configure(background="transparent", font="sans-serif", padding=8)
+        chart.configure(background="transparent" if format == "svg" else "white", font="sans-serif", padding=8)
         .configure_view(stroke=None)
         .configure_axis(**text, **lines)
         .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
     )
-    drawn = io.StringIO()
-    configured.save(drawn, format="svg")
-    return drawn.getvalue()
+    if format == "svg":
+        rendered = io.StringIO()
+        configured.save(rendered, format="svg")
+        return rendered.getvalue().encode()
+    pixels = io.BytesIO()
+    configured.save(pixels, format="png", scale_factor=2)
+    return pixels.getvalue()
