@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from cep_pipeline.benchmarks.report import count_per_s, machine, markdown_table
+from cep_pipeline.charts import Axis, Style, line_chart
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.cells import Row
-from cep_pipeline.charts import Axis, Style, line_chart
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
 from cep_pipeline.experiments.lazy_nfa import (

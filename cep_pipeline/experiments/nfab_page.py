@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from cep_pipeline.benchmarks.report import count_per_s, format_seconds, machine, markdown_table, times_as_fast
+from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.cells import Row
-from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
 from cep_pipeline.experiments.nfab import (

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.errors import InputError
 from cep_pipeline.experiments import EXPERIMENTS, experiment_named
 from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
-from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
 from cep_pipeline.experiments.findings import Finding, findings_text, log_slope
 from cep_pipeline.experiments.page import Page
