@@ -95,6 +95,45 @@ def ln_partial_matches_of_all(statistics: ClauseStatistics) -> Array:
     return table
 
 
+def ln_partial_matches_of_some(statistics: ClauseStatistics, members: Array) -> Array:
+    """ln PM of some sets of variables of a clause of any size.
+
+    Parameters
+    ----------
+    members
+        bool, shape (m, n): the variables of each set.
+
+    Returns
+    -------
+    Array
+        float64, shape (m,).
+    """
+    size = statistics.size
+    pairs = np.zeros((size, size))
+    total: Array = members @ np.array(statistics.ln_instances)
+    for condition in statistics.conditions:
+        if len(condition.positions) == 2:
+            pairs[condition.positions] += condition.ln_selectivity
+        else:
+            total += members[:, condition.positions].all(axis=1) * condition.ln_selectivity
+    total += ((members @ pairs) * members).sum(axis=1)
+    for agreement in statistics.agreements:
+        matrix = np.array(agreement.ln_selectivities)
+        for place in range(1, size):
+            having = np.flatnonzero(members[:, place])
+            strictest = np.where(members[having, :place], matrix[place, :place], 0.0).min(axis=1)
+            total[having] += strictest
+    if statistics.sequences:
+        factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
+        for groups in statistics.sequences:
+            counts = [members[:, group].sum(axis=1) for group in groups]
+            for count, group in zip(counts, groups, strict=True):
+                if len(group) > 1:
+                    total += factorial[count]
+            total -= factorial[sum(counts)]
+    return total
+
+
 def mask_of(positions: Iterable[int]) -> int:
     """The set of positions as an integer with these bits.
 

@@ -6,7 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.planning.cardinality import ln_partial_matches, ln_partial_matches_of_all
+from cep_pipeline.planning.cardinality import (
+    ln_partial_matches,
+    ln_partial_matches_of_all,
+    ln_partial_matches_of_some,
+)
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
 
@@ -30,9 +34,17 @@ def ln_matches_alive_of_all(statistics: ClauseStatistics) -> Array:
     return table
 
 
+def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Array:
+    """The same of some sets: float64, shape (m,), for bools of shape (m, n)."""
+    instances = np.array(statistics.ln_instances)
+    rarest = np.where(members, instances, np.inf).min(axis=1)
+    total: Array = ln_partial_matches_of_some(statistics, members) - members @ instances + rarest
+    return total
+
+
 CONSUME_MATCHED = CostModel(
     name="consume_matched",
     unit="partial matches alive in a window, each event in one match",
-    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all),
+    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some),
 )
 """Cost(O) = sum over k of m[k], Cost(T) = the same over the nodes; the paper's further factor W decides nothing."""

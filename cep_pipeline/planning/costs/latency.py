@@ -25,10 +25,14 @@ def _ln_one_of_all(statistics: ClauseStatistics) -> Array:
     return np.zeros(1 << statistics.size)
 
 
+def _ln_one_of_some(statistics: ClauseStatistics, members: Array) -> Array:
+    return np.zeros(len(members))
+
+
 LATENCY = CostModel(
     name="latency",
     unit="partial matches looked through after the last event, and one a step",
-    node=SetTerm(_ln_one, _ln_one_of_all),
+    node=SetTerm(_ln_one, _ln_one_of_all, _ln_one_of_some),
     delay=PARTIAL_MATCHES,
     alpha=1.0,
 )

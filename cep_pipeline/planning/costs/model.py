@@ -29,10 +29,19 @@ class SetTerm:
         (statistics, positions) -> that of one set.
     all
         statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
+    some
+        (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
     all: Callable[[ClauseStatistics], Array]
+    some: Callable[[ClauseStatistics, Array], Array] | None = None
+
+    def of(self, statistics: ClauseStatistics, members: Array) -> Array:
+        """Those of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
+        if self.some is not None:
+            return self.some(statistics, members)
+        return np.array([self.one(statistics, np.flatnonzero(row).tolist()) for row in members], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +132,9 @@ class CostModel:
         if self.held is not None and not is_linear((left, right)):
             terms += [self.held.one(statistics, side) for side in sides]
         if self._waits:
-            terms.append(self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0]))
+            for side, other in (sides, sides[::-1]):
+                if statistics.last_variable in side:
+                    terms.append(self._ln_delay(statistics, other))
         return ln_sum(terms)
 
     def set_costs(self, statistics: ClauseStatistics) -> SetCosts:

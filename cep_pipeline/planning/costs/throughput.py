@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from cep_pipeline.planning.cardinality import ln_partial_matches, ln_partial_matches_of_all
+from cep_pipeline.planning.cardinality import (
+    ln_partial_matches,
+    ln_partial_matches_of_all,
+    ln_partial_matches_of_some,
+)
 from cep_pipeline.planning.costs.model import CostModel, SetTerm
 
-PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all)
+PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some)
 """PM(S)."""
 
 THROUGHPUT = CostModel(name="throughput", unit="partial matches alive in a window", node=PARTIAL_MATCHES)
