@@ -13,9 +13,10 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.fused.routines import gather
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.automaton import is_chain
+from cep_pipeline.detection.nfab.contiguous import follow_contiguous
 from cep_pipeline.detection.nfab.lives import Lives
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
@@ -89,16 +90,12 @@ class ClauseRuns:
     def __iter__(self) -> Iterator[MatchBlock]:
         if self.end_row == 0 or not constants_hold(self.clause.conjuncts, self.events):
             return
-        sequence, instants = self._sequence, self._instants
-        rows = sequence.view.rows
-        beginning = sequence.fits[0] if self.chain else sequence.fits.max(axis=0)
-        beginning = (
-            (beginning != 0) & (rows >= earliest_row(self.pattern, self.events, self.owned)) & (rows < self.end_row)
-        )
-        starts = np.flatnonzero(beginning).astype(np.int32)
+        instants = self._instants
+        starts = self._starts()
         for first in range(0, len(starts), RUNS_AT_ONCE):
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
-            found = found[:, self._is_owned(found)]
+            if self.owned != EVERYTHING:
+                found = found[:, self._is_owned(found)]
             if self.clause.negated and found.shape[1]:
                 survives, tested = surviving_matches(self.pattern, self.clause, found, self.events, instants)
                 self.evaluations += tested
@@ -121,14 +118,61 @@ class ClauseRuns:
                 counters.count(counts)
         counters.condition_evaluations += self.evaluations
 
+    def _starts(self) -> Array:
+        """int32, ascending: the places of the events that can begin a match."""
+        sequence = self._sequence
+        rows = sequence.view.rows
+        beginning = (sequence.fits[0] if self.chain else sequence.fits.max(axis=0)).view(np.bool_)
+        first_row = earliest_row(self.pattern, self.events, self.owned)
+        if first_row > 0:
+            beginning = beginning & (rows >= first_row)
+        if self.end_row < len(self.events):
+            beginning = beginning & (rows < self.end_row)
+        if beginning.all():
+            return np.arange(len(rows), dtype=np.int32)
+        return np.flatnonzero(beginning).astype(np.int32)
+
     def _follow(self, starts: Array) -> Array:
         """The matches of the runs from these places, int32 of shape (variables, n)."""
-        clause, sequence, program = self.clause, self._sequence, self._program
-        variables, size = sequence.fits.shape
+        sequence = self._sequence
         runs = len(starts)
         together = int(starts[-1]) - int(starts[0]) + 1 == runs  # all places: a slice, which costs less than a choice
         chosen = slice(int(starts[0]), int(starts[-1]) + 1) if together else starts
         ends = sequence.ends[chosen].astype(np.int32)
+        keyed = len(sequence.keys) > 0
+        if keyed:  # an event that lacks a key agrees with none
+            alone = sequence.keys[starts] < 0
+            ends[alone] = starts[alone] + 1
+        options = codes.CHAIN * self.chain | codes.AGREEING * keyed | codes.STRICT * (self.pattern.ties is Ties.STRICT)
+        if self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH:
+            options |= codes.CONTIGUOUS
+        if self._binds_in_a_row:
+            self._counts[:2] += runs
+            found, ended, expired = follow_contiguous(
+                sequence,
+                self._program,
+                *(options, self._instants.width, self.end_row),
+                *(self._times, self._instants_of_places, starts, ends, self._counts),
+            )
+        else:
+            found, ended, expired = self._follow_one_by_one(starts, ends, options)
+        begun = sequence.view.rows[chosen]
+        if len(expired):
+            ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
+        self.lives.add(begun, np.maximum(ended, begun, out=ended))
+        return found
+
+    @property
+    def _binds_in_a_row(self) -> bool:
+        """Whether a run's events stand one behind the other, and the kernel can decide all conditions."""
+        contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
+        return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
+
+    def _follow_one_by_one(self, starts: Array, ends: Array, options: int) -> tuple[Array, Array, Array]:
+        """Rows of the matches, the row that each run ended with, and which runs expired; `contiguous.py` says more."""
+        clause, sequence, program = self.clause, self._sequence, self._program
+        variables, size = sequence.fits.shape
+        runs = len(starts)
         places = np.full((runs, variables), -1, np.int32)
         if self.chain:
             places[:, 0] = starts
@@ -143,13 +187,6 @@ class ClauseRuns:
         cursors, tried = starts.copy(), np.zeros(runs, np.int32)
         residual = np.array([any(v.name in c.variables for c in program.residual) for v in clause.positive], np.uint8)
         stack = np.empty(program.most_scans + program.depth + 1, np.float64)
-        keyed = len(sequence.keys) > 0
-        if keyed:  # an event that lacks a key agrees with none
-            alone = sequence.keys[starts] < 0
-            ends[alone] = starts[alone] + 1
-        options = codes.CHAIN * self.chain | codes.AGREEING * keyed | codes.STRICT * (self.pattern.ties is Ties.STRICT)
-        if self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH:
-            options |= codes.CONTIGUOUS
         while variables > 1:
             waiting = _advance(
                 *(runs, variables, size, options, self._instants.width, len(self.events), self.end_row),
@@ -177,13 +214,8 @@ class ClauseRuns:
                 break
             self._decide(places, cursors, tried, states)
         rows = sequence.view.rows
-        begun = rows[chosen]
         ended = rows[np.minimum(cursors, size - 1)]
-        expired = np.flatnonzero(states == codes.EXPIRED)
-        ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
-        self.lives.add(begun, np.maximum(ended, begun))
-        found: Array = rows[places[states == codes.MATCHED].T]
-        return found
+        return rows[places[states == codes.MATCHED].T], ended, np.flatnonzero(states == codes.EXPIRED)
 
     def _decide(self, places: Array, cursors: Array, tried: Array, states: Array) -> None:
         """Decide the residual conjuncts of the runs that wait."""

@@ -131,7 +131,7 @@ class Sequence:
     links
         int32, of that shape: the next place that fits; of shape (variables, 0) where runs go from place to place.
     ends
-        int64: the end of each place's group.
+        int32 (int64 for an automaton): the end of each place's group.
     keys
         int32: what events must agree on where groups do not say so; else of length 0.
     """
@@ -187,7 +187,7 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain:
         links = np.empty((len(leaves), size if linked else 0), np.int32)
         if linked:
             _link(len(leaves), size, fits, links)
-        ends = np.repeat(view.starts[1:], np.diff(view.starts))
+        ends = np.repeat(view.starts[1:].astype(np.int32), np.diff(view.starts))
         keys = codes_of(pattern, clause, events)[view.rows] if agreeing else np.empty(0, np.int32)
         return Sequence(view, fits, links, ends, keys)
 

@@ -154,6 +154,20 @@ def test_it_does_not_matter_how_many_runs_are_followed_at_once(
     assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
 
 
+CONTIGUOUS = replace(RUNS, strategies=RUNS.strategies[1:])
+
+
+@settings(max_examples=150, deadline=None)
+@given(statements(CONTIGUOUS), rows())
+def test_runs_followed_together_are_those_followed_one_by_one(statement: Statement, stream_rows: list[Row]) -> None:
+    pattern, table = parsed(statement.text, **statement.params), events_table(stream_rows)
+    together = cep.detect([pattern], table, mechanism="nfab", metrics=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs.ClauseRuns, "_binds_in_a_row", False)
+        one_by_one = cep.detect([pattern], table, mechanism="nfab", metrics=True)
+    assert together == one_by_one
+
+
 @settings(max_examples=80, deadline=None)
 @given(statements(RUNS), rows(), st.sampled_from([1, 2, 4, 7]))
 def test_slices_of_count_windows(statement: Statement, stream_rows: list[Row], events: int) -> None:
