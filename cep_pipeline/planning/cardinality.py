@@ -10,6 +10,9 @@ order: the paper multiplies a factor for each consecutive pair of a SEQ; here or
 orderings of S that the clause allows, 1/k! for k variables of a SEQ. Agreement on an attribute (equivalence tests,
 PARTITION BY): each further variable counts the most selective of its pairs with the earlier ones, not all of them,
 because agreement is transitive.
+
+Where conditions were found to depend on each other, the product of their selectivities is replaced by their joint
+selectivity in every set that holds all their variables, which the paper leaves open.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ def ln_partial_matches(statistics: ClauseStatistics, positions: Iterable[int]) -
     members = sorted(positions)
     inside = set(members)
     total = sum(statistics.ln_instances[member] for member in members)
-    total += sum(c.ln_selectivity for c in statistics.conditions if inside.issuperset(c.positions))
+    total += sum(factor for known, factor in statistics.factors if inside.issuperset(known))
     for agreement in statistics.agreements:
         for place, member in enumerate(members):
             total += min((agreement.ln_selectivities[member][other] for other in members[:place]), default=0.0)
@@ -60,13 +63,13 @@ def ln_partial_matches_of_all(statistics: ClauseStatistics) -> Array:
     pairs = np.zeros((size, size))
     larger = []
     single = np.array(statistics.ln_instances)
-    for condition in statistics.conditions:
-        if len(condition.positions) == 1:
-            single[condition.positions[0]] += condition.ln_selectivity
-        elif len(condition.positions) == 2:
-            pairs[condition.positions[0], condition.positions[1]] += condition.ln_selectivity
+    for positions, factor in statistics.factors:
+        if len(positions) == 1:
+            single[positions[0]] += factor
+        elif len(positions) == 2:
+            pairs[positions] += factor
         else:
-            larger.append(condition)
+            larger.append((np.uint32(mask_of(positions)), factor))
     table = np.zeros(1)
     for top in range(size):
         # The sets whose highest position is `top`: each lower set, with what `top` adds to it.
@@ -82,9 +85,8 @@ def ln_partial_matches_of_all(statistics: ClauseStatistics) -> Array:
         table = np.concatenate((table, added))
     if larger or statistics.sequences:
         sets = np.arange(1 << size, dtype=np.uint32)
-        for condition in larger:
-            mask = np.uint32(mask_of(condition.positions))
-            table[(sets & mask) == mask] += condition.ln_selectivity
+        for mask, factor in larger:
+            table[(sets & mask) == mask] += factor
         factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
         for groups in statistics.sequences:
             for group in groups:
@@ -111,11 +113,11 @@ def ln_partial_matches_of_some(statistics: ClauseStatistics, members: Array) -> 
     size = statistics.size
     pairs = np.zeros((size, size))
     total: Array = members @ np.array(statistics.ln_instances)
-    for condition in statistics.conditions:
-        if len(condition.positions) == 2:
-            pairs[condition.positions] += condition.ln_selectivity
+    for positions, factor in statistics.factors:
+        if len(positions) == 2:
+            pairs[positions] += factor
         else:
-            total += members[:, condition.positions].all(axis=1) * condition.ln_selectivity
+            total += members[:, positions].all(axis=1) * factor
     total += ((members @ pairs) * members).sum(axis=1)
     for agreement in statistics.agreements:
         matrix = np.array(agreement.ln_selectivities)

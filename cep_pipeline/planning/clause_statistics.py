@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 from cep_pipeline.patterns.normal_form import Clause
@@ -32,6 +33,29 @@ class PlanCondition:
             raise ValueError(f"the logarithm of a selectivity is finite and at most 0, not {self.ln_selectivity}")
         if not self.positions or tuple(sorted(set(self.positions))) != self.positions:
             raise ValueError(f"a condition has distinct positions in ascending order, not {self.positions}")
+
+
+@dataclass(frozen=True, slots=True)
+class JointCondition:
+    """Conditions that depend on each other.
+
+    Attributes
+    ----------
+    positions
+        Those of the conditions' variables together.
+    ln_ratio
+        Natural logarithm of what the product of their selectivities is multiplied by to be their joint selectivity;
+        what joints of some of them already do is not in it.
+    """
+
+    positions: tuple[int, ...]
+    ln_ratio: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.ln_ratio):
+            raise ValueError(f"the logarithm of a ratio is finite, not {self.ln_ratio}")
+        if not self.positions or tuple(sorted(set(self.positions))) != self.positions:
+            raise ValueError(f"joint conditions have distinct positions in ascending order, not {self.positions}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +83,8 @@ class ClauseStatistics:
     sequences
         The temporal order as series-parallel groups: each member is one SEQ, given as the groups of positions that
         follow one another.
+    joints
+        What corrects the product of selectivities where conditions depend on each other.
     last
         The variable whose event is mostly the last of a match; None where neither the order nor a profile says so.
     """
@@ -68,6 +94,7 @@ class ClauseStatistics:
     conditions: tuple[PlanCondition, ...] = ()
     agreements: tuple[Agreement, ...] = ()
     sequences: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    joints: tuple[JointCondition, ...] = ()
     last: int | None = None
 
     def __post_init__(self) -> None:
@@ -76,13 +103,19 @@ class ClauseStatistics:
             raise ValueError(f"{len(self.ln_instances)} numbers of instances for {size} variables")
         if not all(math.isfinite(number) for number in self.ln_instances):
             raise ValueError(f"logarithms of instances are finite, not {self.ln_instances}")
-        if any(condition.positions[-1] >= size for condition in self.conditions):
+        if any(condition.positions[-1] >= size for condition in (*self.conditions, *self.joints)):
             raise ValueError(f"a condition mentions a position beyond {size - 1}")
 
     @property
     def size(self) -> int:
         """Number of variables."""
         return len(self.names)
+
+    @cached_property
+    def factors(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """Positions, and the logarithm of what a set counts that holds them all: of conditions and of joint ones."""
+        conditions = ((condition.positions, condition.ln_selectivity) for condition in self.conditions)
+        return (*conditions, *((joint.positions, joint.ln_ratio) for joint in self.joints))
 
     @property
     def last_variable(self) -> int:

@@ -8,7 +8,7 @@ from itertools import permutations
 
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, PlanCondition
+from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
 
 SELECTIVITIES = st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1e-30, 0.5]))
 INSTANCES = st.one_of(st.floats(0.01, 1000.0), st.sampled_from([1e-30, 1e12, 1.0, 1.0]))
@@ -28,12 +28,14 @@ def clause_statistics(draw: st.DrawFn, max_size: int = 7, min_size: int = 1) -> 
             for j in range(i):
                 matrix[i][j] = matrix[j][i] = math.log(draw(SELECTIVITIES))
         agreements.append(Agreement(tuple(tuple(row) for row in matrix)))
+    joints = draw(st.lists(st.tuples(st.sets(st.integers(0, size - 1), min_size=1), st.floats(-5, 5)), max_size=2))
     return ClauseStatistics(
         names=tuple(f"v{position}" for position in range(size)),
         ln_instances=tuple(math.log(draw(INSTANCES)) for _ in range(size)),
         conditions=tuple(PlanCondition(tuple(sorted(found)), math.log(value)) for found, value in conditions),
         agreements=tuple(agreements),
         sequences=draw(sequences(tuple(range(size)))),
+        joints=tuple(JointCondition(tuple(sorted(found)), ln_ratio) for found, ln_ratio in joints),
     )
 
 
@@ -76,6 +78,9 @@ def ln_partial_matches(statistics: ClauseStatistics, members: Sequence[int]) -> 
     for condition in statistics.conditions:
         if all(position in members for position in condition.positions):
             total += condition.ln_selectivity
+    for joint in statistics.joints:
+        if all(position in members for position in joint.positions):
+            total += joint.ln_ratio
     return total
 
 
