@@ -103,7 +103,7 @@ class ClauseStatistics:
             raise ValueError(f"{len(self.ln_instances)} numbers of instances for {size} variables")
         if not all(math.isfinite(number) for number in self.ln_instances):
             raise ValueError(f"logarithms of instances are finite, not {self.ln_instances}")
-        if any(condition.positions[-1] >= size for condition in (*self.conditions, *self.joints)):
+        if any(positions[-1] >= size for positions, _ in self.factors):
             raise ValueError(f"a condition mentions a position beyond {size - 1}")
 
     @property
