@@ -5,8 +5,8 @@ window ends. Runs are followed in one of two ways:
 
 - A clause of single events under a strategy of section 4 is deterministic: an event that a run can take is taken. Each
   run is followed on its own over columns, from its start to its end, and never forks (`runs`, `kernel`, `codes`,
-  `program`, `negation`). Where a run may skip nothing, what it binds is known from where it starts, and one pass tests a
-  condition for all of them (`contiguous`, `contiguous_kernel`).
+  `program`, `negation`). Where a run may skip nothing, what it binds is known from where it starts, and one pass tests
+  a condition for all of them (`contiguous`, `contiguous_kernel`).
 - Chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge` or `backtrack` run
   as an automaton with a shared match buffer: `automaton` (states and edges, by the six steps of section 3.2), `buffer`
   (5.1), `computation_state` and `vector_words` (value vector and bit masks, 5.2), `simultaneous` (the
