@@ -183,10 +183,18 @@ class _Statement:
                 message = f"an earlier statement has the name {name!r}, which this one gets by its place; name this one"
                 raise self.cursor.error(message, self.cursor.current.span)
             return name, False
-        token = self.cursor.expect_name("a name for the pattern")
+        token = self._pattern_name()
         if token.value in self.names:
             raise self.cursor.error(f"duplicate name {token.value!r}; names are unique in a file", token.span)
         return token.value, True
+
+    def _pattern_name(self) -> Token:
+        """Read the word after NAME: any one, since words are reserved only as names of types and variables."""
+        token = self.cursor.current
+        left_out = token.word == "PATTERN" and self.cursor.ahead(1).word != "PATTERN"
+        if token.kind is not Kind.WORD or left_out:
+            raise self.cursor.unexpected("a name for the pattern")
+        return self.cursor.advance()
 
     # WHERE
 

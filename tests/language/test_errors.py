@@ -26,6 +26,7 @@ REFUSED = [
     ("«SEQ»(A a) WITHIN 1 day", "expected PATTERN but found 'SEQ'"),
     ("«PATERN» A a WITHIN 1 day", "did you mean 'PATTERN'?"),
     ("NAME «PATTERN» A a WITHIN 1 day", "expected a name for the pattern"),
+    ("NAME kl «A» a WITHIN 1 day", "expected PATTERN"),
     ("NAME p PATTERN A a WITHIN 1 day; NAME «p» PATTERN A a WITHIN 1 day", "duplicate name 'p'"),
     ("NAME pattern_2 PATTERN A a WITHIN 1 day; «PATTERN» A a WITHIN 1 day", "name this one"),
     ("PATTERN A a WITHIN 1 day «PATTERN» B b WITHIN 1 day", "separated by ';'"),

@@ -25,6 +25,7 @@ WORDS = (*VOCABULARY.split(), "\n")
 
 FRAMES = (
     "{}",
+    "NAME {} PATTERN A a WITHIN 1 day",
     "PATTERN {} WITHIN 1 day",
     "PATTERN SEQ(A a, K+ k[], ~B b) WHERE {} WITHIN 1 day",
     "PATTERN SEQ(A a, K+ k[], ~B b) WITHIN {}",

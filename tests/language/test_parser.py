@@ -114,6 +114,10 @@ def test_words_are_reserved_only_where_the_page_says() -> None:
         " AND arrival.x = 1 WITHIN 3 events RETURN i.x AS within"
     )
     assert [operand.variable for operand in pattern.operands] == ["events", "LEN", "i", "avg", "arrival"]
+    statements = (
+        "NAME kl PATTERN A a WITHIN 1 us; NAME pattern PATTERN A a WITHIN 1 us; NAME True PATTERN A a WITHIN 1 us"
+    )
+    assert [pattern.name for pattern in parse_patterns(statements, SCHEMA)] == ["kl", "pattern", "True"]
     assert condition("[from, LEN]") == Equivalence(("from", "LEN"))
     assert condition("strict_contiguity.x = 1", "A strict_contiguity") == Comparison(
         Comparator.EQ, x("strict_contiguity"), Literal(1, INT)
