@@ -104,7 +104,7 @@ class RunCounts:
     read, read_again
         Events shown to runs, and those of them that had been shown to a run before it was postponed.
     most_entries
-        The most entries that the match buffer held.
+        The most pointers that the match buffer held.
     """
 
     started: int = 0

@@ -9,9 +9,10 @@ window ends. Runs are followed in one of two ways:
   a condition for all of them (`contiguous`, `contiguous_kernel`).
 - Chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge` or `backtrack` run
   as an automaton with a shared match buffer: `automaton` (states and edges, by the six steps of section 3.2), `buffer`
-  (5.1), `computation_state` and `vector_words` (value vector and bit masks, 5.2), `simultaneous` (the
-  basic algorithm, 5.2.1), `merging` (5.2.2), `backtrack` (5.2.3), `memory` (pools and pruning, 5.3), `advance`,
-  `machine` and `words` (the kernel and what it works on), `automaton_runs` (its driver).
+  and `versions` (the shared versioned match buffer and the dewey numbers of runs, 5.1), `computation_state` and
+  `vector_words` (value vector and bit masks, 5.2), `simultaneous` (the basic algorithm, 5.2.1), `merging` (5.2.2),
+  `backtrack` (5.2.3), `memory` (pools and pruning, 5.3), `advance`, `machine` and `words` (the kernel and what it works
+  on), `automaton_runs` (its driver).
 
 Chains under skip_till_any_match with TIES ANY take their events from an input buffer, like the lazy chain
 automaton (`finding`). All others read the events by partition (`stream`); `finding` brings the clauses of a pattern

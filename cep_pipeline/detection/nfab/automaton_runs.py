@@ -18,7 +18,7 @@ from cep_pipeline.detection.instances.program import Moment, Program, compile_pr
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
-from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, address
+from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
 from cep_pipeline.detection.nfab.stream import Instants, Sequence, automaton_sequence, instants_of
 from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -34,7 +34,7 @@ _advance = NativeKernel(
         *KERNEL_SOURCES,
         *(
             f"cep_pipeline.detection.nfab.{name}"
-            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "words")
+            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "versions", "words")
         ),
     ),
 )
@@ -152,9 +152,10 @@ class AutomatonRuns:
         sequence, control = self.sequence, self.control
         words = np.zeros(at.NUMBER, np.int64)
         groups = self._groups()
-        cells, buffer = CellRing(self.program), MatchBuffer()
+        cells, buffer, versions = CellRing(self.program), MatchBuffer(self.variables), VersionNumbers()
         vector: VectorWords = vector_words(self.pattern, self.clause, self.program, self.merges)
-        pool = RunPool(self.variables, len(self.program.variables), 2 if self.backtracks else vector.most, control)
+        compared = self.variables + 2 if self.backtracks else vector.most
+        pool = RunPool(self.variables, len(self.program.variables), compared, control)
         found = FinishedMatches(control)
         kleene = np.array([variable.kleene for variable in self.clause.positive], np.uint8)
         self.expired = np.zeros(len(sequence.view), np.int32)
@@ -191,10 +192,11 @@ class AutomatonRuns:
             pool.set_words(words)
             words[at.CELLS : at.CODE] = cells.kernel_words()
             words[at.REAL_BITS] = words[at.CELLS + 3]
-            words[at.BUFFER : at.RULES] = buffer.words()
-            found.set_words(words, buffer.size)
+            words[at.BUFFER : at.VERSIONS] = buffer.words()
+            words[at.VERSIONS : at.RULES] = versions.words()
+            found.set_words(words, self.variables * buffer.size)
             wanted = _advance(words)
-            self.most_entries = max(self.most_entries, int(buffer.ends[1] - buffer.ends[0]))
+            self.most_entries = max(self.most_entries, len(buffer))
             if wanted in (at.DONE, at.OUTPUT_FULL):
                 offsets, rows, variables = found.drain()
                 if len(offsets) > 1:
@@ -207,6 +209,8 @@ class AutomatonRuns:
                 cells.grow()
             elif wanted == at.BUFFER_FULL:
                 buffer.grow()
+            elif wanted == at.VERSIONS_FULL:
+                versions.grow()
             else:
                 found.grow_finished()
 

@@ -14,7 +14,7 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import forget_all
+from cep_pipeline.detection.nfab.buffer import MADE, STACK_WORDS, forget_all
 from cep_pipeline.detection.nfab.machine import (
     agrees,
     begin,
@@ -37,7 +37,7 @@ WHOLE, STAYING = 0, 1
 @njit(error_model="numpy")
 def backtrack(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    machine, cells, _, buffer, versions, _ = parts_at(words)
     control = machine.control
     while True:
         if not write_finished(words):
@@ -52,6 +52,7 @@ def backtrack(words: Any) -> int:
             control[at.PLACE] = machine.starts[control[at.NEXT_START]]
             control[at.GROUP_END] = machine.ends[control[at.PLACE]]
             forget_all(buffer)
+            versions.ends[0] = versions.ends[1]
             cells.ends[0] = cells.ends[1]
         place = control[at.PLACE]
         wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else machine.begun[run])
@@ -101,7 +102,7 @@ def read_by(words: Any, run: int, place: int) -> int:
     control[at.LEFT_TO_DO] = WHOLE
     if machine.kleene[variable] and agreeing and machine.fits[variable * size + place] != 0:
         copy = copy_of(words, run) if any_match else run
-        if take(words, copy, variable, place):
+        if take(words, copy, run, variable, place):
             machine.states[copy] = variable
             if any_match:
                 machine.change[row] += 1
@@ -121,10 +122,13 @@ def read_by(words: Any, run: int, place: int) -> int:
 @njit(error_model="numpy")
 def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
     """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    machine, cells, _, buffer, versions, _ = parts_at(words)
     machine.hashes[run] = 2 * place + left_to_do
-    machine.vectors[2 * run] = buffer.ends[1]
-    machine.vectors[2 * run + 1] = cells.ends[1]
+    kept = run * machine.vector_words
+    machine.vectors[kept] = cells.ends[1]
+    machine.vectors[kept + 1] = versions.ends[1]
+    for state in range(machine.variables):
+        machine.vectors[kept + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
     machine.lists[machine.control[at.POSTPONED]] = run
     machine.control[at.POSTPONED] += 1
 
@@ -132,14 +136,17 @@ def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
 @njit(error_model="numpy")
 def resume(words: Any) -> None:
     """Take the run that was postponed last from the stack."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    machine, cells, _, buffer, versions, _ = parts_at(words)
     machine.control[at.POSTPONED] -= 1
     run = machine.lists[machine.control[at.POSTPONED]]
     machine.control[at.SINGLE_RUN] = 1 + run
     machine.control[at.PLACE] = machine.hashes[run] >> 1
     machine.control[at.LEFT_TO_DO] = machine.hashes[run] & 1
-    buffer.ends[1] = machine.vectors[2 * run]
-    cells.ends[1] = machine.vectors[2 * run + 1]
+    kept = run * machine.vector_words
+    cells.ends[1] = machine.vectors[kept]
+    versions.ends[1] = machine.vectors[kept + 1]
+    for state in range(machine.variables):
+        buffer.stacks[state * STACK_WORDS + MADE] = machine.vectors[kept + 2 + state]
 
 
 @njit(error_model="numpy")

@@ -1,12 +1,19 @@
-"""The shared match buffer of all runs (SIGMOD'08 section 5.1). Imported only where kernels are compiled.
+"""The shared versioned match buffer of all runs (SIGMOD'08 section 5.1). Imported only where kernels are compiled.
 
-An entry is an event that some run selected at a state, with its predecessor pointer; all runs that come from the one
-that made it share it. The paper tells the pointers of an event apart by version numbers, and looks on the way
-back for the one compatible with the run's; here a pointer names its compatible predecessor itself, so that the way back
-needs no search: the version number is the path of splits that leads to the pointer.
+The buffer has a stack for each state. An event that runs select in a state stands in its stack once, whichever runs
+select it, with a pointer of each of them to the event that this run selected before, labelled with the run's version
+number (`versions`). A run knows its newest event and its version. Its match is found by going back from there: of the
+pointers of an event the one is followed whose version is compatible with the version of the pointer before. On a
+run's way no event is twice in a stack, so there is one such pointer.
 
-A junction stands for two runs that were merged (section 5.2.2): it has two predecessors, each with the start of its
-youngest run. Entries live in a ring that is pruned by the window (section 5.3): what is older is overwritten.
+The pointers of an event lie side by side in its stack, and the event is named by the place of its first pointer. Runs
+are shown an event in the order in which their prefixes were made, so the pointers of an event are sorted by prefix. A
+pointer is looked for first where the pointer before stood among those of its own event, since runs mostly take the same
+events; then in steps that double, and by halves.
+
+A junction stands for two runs that were merged (section 5.2.2): it has a pointer to the newest event of each, with
+the version and the start that this run had. Stacks are rings that are pruned by the window (section 5.3): the places of
+pointers that no run needs any more are used again.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -17,107 +24,218 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.detection.nfab.versions import Versions, is_compatible, is_later, version_before
 
-LINK_WORDS = 5
-ROW, VARIABLE, BEFORE, OTHER, LENGTH = range(LINK_WORDS)
-"""int32 words of an entry: the event's row (-1: a junction), its variable, the predecessors (-1: none), and how many
-events a match has up to here (0: its matches differ)."""
-INSTANT_WORDS = 3
-BORN, YOUNGEST, ELDER = range(INSTANT_WORDS)
-"""int64 words: when it was made, the start of its youngest run, and of a junction's other predecessor."""
+POINTER_WORDS = 6
+ROW, PREFIX, DIGIT, BEFORE, STATE, LENGTH = range(POINTER_WORDS)
+"""int32 words of a pointer: the row of the event that it belongs to (-1 less the row with which runs were merged: a
+junction), its version, the event that it points to (-1: to none) and the state of that, and how many events a match has
+up to here (0: its matches differ)."""
+STACK_WORDS = 3
+RELEASED, MADE, NEWEST = range(STACK_WORDS)
+"""int64 words of a stack: how many pointers were let go of, and made, and where those of its newest event begin."""
+PENDING_WORDS = 5
+"""int32 words of what waits for the way back: event, state, prefix, digit, and how many events lie behind it."""
 NUMBERS = 0x7FFFFFFF
-"""Numbers of entries go round."""
+"""Numbers of pointers go round."""
 
 
 class Buffer(NamedTuple):
-    """The ring as pointers.
+    """The stacks as pointers.
 
     Attributes
     ----------
-    ends
-        int64[2]: how many entries were let go of, and made.
-    links, instants
-        int32 and int64 of each entry.
+    stacks
+        int64: `STACK_WORDS` of each.
+    pointers
+        int32 [states, size]: `POINTER_WORDS` of each.
+    starts
+        int64 [states, size]: of the pointers of junctions, the start of the run.
     mask
-        The ring's size less 1.
+        The size of a stack less 1.
+    states
+        How many stacks there are.
     """
 
-    ends: Any
-    links: Any
-    instants: Any
+    stacks: Any
+    pointers: Any
+    starts: Any
     mask: Any
+    states: Any
 
 
 @njit(error_model="numpy")
 def buffer_at(words: Any, at: int) -> Buffer:
     """The buffer whose words (`MatchBuffer.words`) begin at `words[at]`."""
-    return Buffer(int64_at(words[at]), int32_at(words[at + 1]), int64_at(words[at + 2]), words[at + 3])
+    return Buffer(int64_at(words[at]), int32_at(words[at + 1]), int64_at(words[at + 2]), words[at + 3], words[at + 4])
+
+
+@njit(error_model="numpy", forceinline=True)
+def words_of(buffer: Buffer, state: int, pointer: int) -> int:
+    """Where the words of a pointer begin."""
+    return (state * (buffer.mask + 1) + (pointer & buffer.mask)) * POINTER_WORDS
 
 
 @njit(error_model="numpy")
 def room(buffer: Buffer) -> int:
-    """How many entries can be made."""
-    return buffer.mask + 1 - (buffer.ends[1] - buffer.ends[0])
+    """How many pointers can be made in each stack."""
+    most = 0
+    for state in range(buffer.states):
+        stack = state * STACK_WORDS
+        most = max(most, buffer.stacks[stack + MADE] - buffer.stacks[stack + RELEASED])
+    return buffer.mask + 1 - most
 
 
 @njit(error_model="numpy")
-def select(buffer: Buffer, row: int, variable: int, before: int, now: int, start: int) -> int:
-    """A new entry: an event that a run selects behind `before` (-1: as its first). There must be room."""
-    made = buffer.ends[1]
-    buffer.ends[1] = made + 1
-    place = made & buffer.mask
-    links, instants = place * LINK_WORDS, place * INSTANT_WORDS
-    buffer.links[links + ROW] = row
-    buffer.links[links + VARIABLE] = variable
-    buffer.links[links + BEFORE] = before
-    buffer.links[links + OTHER] = -1
-    if before < 0:
-        buffer.links[links + LENGTH] = 1
-    else:
-        length = buffer.links[(before & buffer.mask) * LINK_WORDS + LENGTH]
-        buffer.links[links + LENGTH] = length + 1 if length > 0 else 0
-    buffer.instants[instants + BORN] = now
-    buffer.instants[instants + YOUNGEST] = start
+def select(
+    buffer: Buffer, state: int, row: int, prefix: int, digit: int, before: int, state_before: int, length: int
+) -> int:
+    """An event that the run of a version selects in a state, behind another event (-1: as its first).
+
+    There must be room in the stack.
+
+    Returns
+    -------
+    int
+        The event, for the run to point to.
+    """
+    stack = state * STACK_WORDS
+    made = buffer.stacks[stack + MADE]
+    buffer.stacks[stack + MADE] = made + 1
+    newest = made
+    if made > buffer.stacks[stack + RELEASED] and buffer.pointers[words_of(buffer, state, made - 1) + ROW] == row:
+        newest = buffer.stacks[stack + NEWEST]
+    buffer.stacks[stack + NEWEST] = newest
+    words = words_of(buffer, state, made)
+    buffer.pointers[words + ROW] = row
+    buffer.pointers[words + PREFIX] = prefix
+    buffer.pointers[words + DIGIT] = digit
+    buffer.pointers[words + BEFORE] = before
+    buffer.pointers[words + STATE] = state_before
+    buffer.pointers[words + LENGTH] = length
+    return newest & NUMBERS
+
+
+@njit(error_model="numpy")
+def join(buffer: Buffer, state: int, row: int) -> int:
+    """A new junction in the stack of a state, whose two pointers are written with `label`. There must be room."""
+    stack = state * STACK_WORDS
+    made = buffer.stacks[stack + MADE]
+    buffer.stacks[stack + MADE] = made + 2
+    for place in range(2):
+        buffer.pointers[words_of(buffer, state, made + place) + ROW] = -1 - row
     return made & NUMBERS
 
 
 @njit(error_model="numpy")
-def join(buffer: Buffer, one: int, other: int, one_start: int, other_start: int, now: int) -> int:
-    """A new junction of the newest entries of two runs. There must be room."""
-    made = buffer.ends[1]
-    buffer.ends[1] = made + 1
-    place = made & buffer.mask
-    links, instants = place * LINK_WORDS, place * INSTANT_WORDS
-    younger = one_start >= other_start
-    buffer.links[links + ROW] = -1
-    buffer.links[links + VARIABLE] = -1
-    buffer.links[links + BEFORE] = one if younger else other
-    buffer.links[links + OTHER] = other if younger else one
-    buffer.links[links + LENGTH] = 0
-    buffer.instants[instants + BORN] = now
-    buffer.instants[instants + YOUNGEST] = one_start if younger else other_start
-    buffer.instants[instants + ELDER] = other_start if younger else one_start
-    return made & NUMBERS
+def label(buffer: Buffer, state: int, pointer: int, prefix: int, digit: int, before: int, start: int) -> None:
+    """A junction's pointer to the newest event of a run, with the run's version and start."""
+    words = words_of(buffer, state, pointer)
+    buffer.pointers[words + PREFIX] = prefix
+    buffer.pointers[words + DIGIT] = digit
+    buffer.pointers[words + BEFORE] = before
+    buffer.pointers[words + STATE] = state
+    buffer.pointers[words + LENGTH] = 0
+    buffer.starts[words // POINTER_WORDS] = start
 
 
 @njit(error_model="numpy")
-def prune(buffer: Buffer, earliest: int) -> None:
-    """Let go of all entries made before an instant: no run that lives has them in its window."""
-    head, tail = buffer.ends[0], buffer.ends[1]
-    while head < tail and buffer.instants[(head & buffer.mask) * INSTANT_WORDS + BORN] < earliest:
-        head += 1
-    buffer.ends[0] = head
+def prune(buffer: Buffer, instants_of_rows: Any, earliest: int) -> None:
+    """Let go of all events before an instant: no run that lives has them in its window."""
+    for state in range(buffer.states):
+        stack = state * STACK_WORDS
+        head, tail = buffer.stacks[stack + RELEASED], buffer.stacks[stack + MADE]
+        while head < tail:
+            row = buffer.pointers[words_of(buffer, state, head) + ROW]
+            if instants_of_rows[row if row >= 0 else -1 - row] >= earliest:
+                break
+            head += 1
+        buffer.stacks[stack + RELEASED] = head
 
 
 @njit(error_model="numpy")
 def forget_all(buffer: Buffer) -> None:
-    """Let go of all entries: no run lives."""
-    buffer.ends[0] = buffer.ends[1]
+    """Let go of all events: no run lives."""
+    for state in range(buffer.states):
+        stack = state * STACK_WORDS
+        buffer.stacks[stack + RELEASED] = buffer.stacks[stack + MADE]
+
+
+@njit(error_model="numpy")
+def compatible_pointer(
+    buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
+) -> int:
+    """The pointer of an event that is compatible with a version; -1 where none is: its run did not select the event.
+
+    Parameters
+    ----------
+    guess
+        How many pointers of the event may stand before it.
+    """
+    row = buffer.pointers[words_of(buffer, state, event) + ROW]
+    end = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
+    place = guess
+    while prefix >= 0:
+        place = _last_not_later(buffer, state, event, row, end, prefix, place)
+        if place < 0:
+            return -1
+        words = words_of(buffer, state, event + place)
+        own, own_digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+        if is_compatible(versions, prefix, digit, own, own_digit):
+            return (event + place) & NUMBERS
+        prefix, digit = version_before(versions, prefix, digit, own)
+        if prefix == own:
+            return -1
+    return -1
+
+
+@njit(error_model="numpy")
+def _last_not_later(buffer: Buffer, state: int, event: int, row: int, end: int, prefix: int, guess: int) -> int:
+    """The place of the last pointer of an event whose prefix was not made after another one; -1: there is none."""
+    low, high = -1, end  # the place is at least `low`, and before `high`
+    place, step = min(guess, end - 1), 1
+    while low + 1 < high:
+        words = words_of(buffer, state, event + place)
+        if buffer.pointers[words + ROW] == row and not is_later(buffer.pointers[words + PREFIX], prefix):
+            low = place
+            place = min(place + step, high - 1) if high == end else (low + high) // 2
+        else:
+            high = place
+            place = max(place - step, low + 1) if low < 0 else (low + high) // 2
+        step *= 2
+    return low
+
+
+@njit(error_model="numpy", forceinline=True)
+def followed_pointer(
+    buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
+) -> int:
+    """The same, for an event on the way of a run, mostly at a glance."""
+    words = words_of(buffer, state, event + guess)
+    if buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + DIGIT] <= digit:
+        if guess == 0:
+            return event
+        made = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
+        if guess < made and buffer.pointers[words + ROW] == buffer.pointers[words_of(buffer, state, event) + ROW]:
+            return (event + guess) & NUMBERS
+    return compatible_pointer(buffer, versions, state, event, prefix, digit, guess)
+
+
+@njit(error_model="numpy")
+def wait(pending: Any, top: int, event: int, state: int, prefix: int, digit: int, depth: int) -> None:
+    """Put an event on top of those from which the way back of a version has still to be gone."""
+    words = PENDING_WORDS * top
+    pending[words] = event
+    pending[words + 1] = state
+    pending[words + 2] = prefix
+    pending[words + 3] = digit
+    pending[words + 4] = depth
 
 
 @njit(error_model="numpy")
 def retrieve(
     buffer: Buffer,
+    versions: Versions,
     earliest: int,
     pending: Any,
     top: int,
@@ -137,10 +255,9 @@ def retrieve(
     earliest
         Runs that began before this instant have expired.
     pending, top
-        int32 pairs and their number: an entry from which the way back has still to be gone, and how many events of the
-        match lie behind it on `path`.
+        int32, `PENDING_WORDS` each, and their number: events from which the way back has still to be gone.
     path
-        int32 pairs of row and variable, newest first.
+        int32 pairs of row and variable, newest first: the ends of matches, behind what waits.
     rows, variables, most, at
         The elements of the matches, room for so many, and where to go on.
     offsets, matches, most_matches
@@ -151,47 +268,55 @@ def retrieve(
     top, at, matches : int
         A top of 0: all are written.
     """
-    while top > 0:
-        if matches == most_matches:
-            break
-        entry = pending[2 * top - 2]
-        depth = pending[2 * top - 1]
+    while top > 0 and matches < most_matches:
         top -= 1
-        begun, begun_depth, kept = entry, depth, top
+        words = PENDING_WORDS * top
+        event, state = pending[words], pending[words + 1]
+        prefix, digit, depth = pending[words + 2], pending[words + 3], pending[words + 4]
+        begun, begun_state, begun_prefix, begun_digit, begun_depth = event, state, prefix, digit, depth
+        kept = top
         length = 0
-        while entry >= 0:
-            place = entry & buffer.mask
-            links = place * LINK_WORDS
-            if buffer.links[links + ROW] < 0:
-                if buffer.instants[place * INSTANT_WORDS + ELDER] >= earliest:
-                    pending[2 * top] = buffer.links[links + OTHER]
-                    pending[2 * top + 1] = depth
+        place = 0
+        while event >= 0:
+            words = words_of(buffer, state, event)
+            if buffer.pointers[words + ROW] < 0:
+                other = words_of(buffer, state, event + 1)
+                if buffer.starts[other // POINTER_WORDS] >= earliest:
+                    elder, elder_digit = buffer.pointers[other + PREFIX], buffer.pointers[other + DIGIT]
+                    wait(pending, top, buffer.pointers[other + BEFORE], state, elder, elder_digit, depth)
                     top += 1
-                entry = buffer.links[links + BEFORE]
+                event = buffer.pointers[words + BEFORE]
+                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
                 continue
-            length = buffer.links[links + LENGTH]
+            pointer = followed_pointer(buffer, versions, state, event, prefix, digit, place)
+            place = (pointer - event) & NUMBERS
+            words = words_of(buffer, state, pointer)
+            length = buffer.pointers[words + LENGTH]
             if length > 0:
                 break
-            path[2 * depth] = buffer.links[links + ROW]
-            path[2 * depth + 1] = buffer.links[links + VARIABLE]
+            path[2 * depth] = buffer.pointers[words + ROW]
+            path[2 * depth + 1] = state
             depth += 1
-            entry = buffer.links[links + BEFORE]
+            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
         if at + depth + length > most:
-            pending[2 * kept] = begun
-            pending[2 * kept + 1] = begun_depth
+            wait(pending, kept, begun, begun_state, begun_prefix, begun_digit, begun_depth)
             top = kept + 1
             break
         write = at + length
-        while entry >= 0:
+        while event >= 0:
+            pointer = followed_pointer(buffer, versions, state, event, prefix, digit, place)
+            place = (pointer - event) & NUMBERS
+            words = words_of(buffer, state, pointer)
             write -= 1
-            links = (entry & buffer.mask) * LINK_WORDS
-            rows[write] = buffer.links[links + ROW]
-            variables[write] = buffer.links[links + VARIABLE]
-            entry = buffer.links[links + BEFORE]
+            rows[write] = buffer.pointers[words + ROW]
+            variables[write] = state
+            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
         write = at + length
-        for place in range(depth - 1, -1, -1):
-            rows[write] = path[2 * place]
-            variables[write] = path[2 * place + 1]
+        for element in range(depth - 1, -1, -1):
+            rows[write] = path[2 * element]
+            variables[write] = path[2 * element + 1]
             write += 1
         at = write
         matches += 1

@@ -1,9 +1,9 @@
 """What the kernels of the automaton work on, as pointers: the events, the pool of runs, the edges, the finished runs.
 
-Imported only where kernels are compiled. The arrays belong to `matching.py`, which writes their addresses, in the order
+Imported only where kernels are compiled. The arrays belong to `memory.py`, which writes their addresses, in the order
 of `words.py`, into one array of words. A run's computation state (SIGMOD'08 section 5.2.1) is its slots (what each
-variable binds: a row, or the newest cell of a list, with its running aggregates), its newest entry of the match
-buffer, its start, and where merging is on the value vector that is compared.
+variable binds: a row, or the newest cell of a list, with its running aggregates), its version number, its newest event
+in the match buffer, its start, and where merging is on the value vector that is compared.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -19,6 +19,7 @@ from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import Buffer, buffer_at, select
+from cep_pipeline.detection.nfab.versions import NUMBERS, Versions, extended, versions_at
 
 
 class Machine(NamedTuple):
@@ -43,7 +44,10 @@ class Machine(NamedTuple):
     kleene: Any
     groups: Any
     slots: Any
-    entries: Any
+    events: Any
+    prefixes: Any
+    digits: Any
+    lengths: Any
     begun: Any
     newest: Any
     run_keys: Any
@@ -99,7 +103,10 @@ def machine_at(words: Any) -> Machine:
         uint8_at(words[at.KLEENE]),
         int64_at(words[at.GROUPS]),
         int32_at(words[at.SLOTS]),
-        int32_at(words[at.ENTRIES]),
+        int32_at(words[at.EVENTS]),
+        int32_at(words[at.PREFIXES]),
+        int32_at(words[at.DIGITS]),
+        int32_at(words[at.LENGTHS]),
         int64_at(words[at.BEGUN]),
         int64_at(words[at.NEWEST]),
         int32_at(words[at.RUN_KEYS]),
@@ -134,13 +141,14 @@ def machine_at(words: Any) -> Machine:
 
 
 @njit(error_model="numpy", forceinline=True)
-def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Rules]:
-    """The machine, the cells of its lists, its conditions, its match buffer, and the rules of negation."""
+def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Versions, Rules]:
+    """The machine, the cells of its lists, its conditions, its match buffer, versions, and the rules of negation."""
     return (
         machine_at(words),
         cells_at(words, at.CELLS),
         code_at(words, at.CODE),
         buffer_at(words, at.BUFFER),
+        versions_at(words, at.VERSIONS),
         rules_at(words, at.RULES),
     )
 
@@ -165,12 +173,15 @@ def release(words: Any, run: int) -> None:
 
 @njit(error_model="numpy")
 def copy_of(words: Any, run: int) -> int:
-    """A copy of a run."""
+    """A copy of a run, which has the same version until it goes on with an event."""
     machine = machine_at(words)
     copy = allocate(words)
     for variable in range(machine.variables):
         machine.slots[copy * machine.stride + variable] = machine.slots[run * machine.stride + variable]
-    machine.entries[copy] = machine.entries[run]
+    machine.events[copy] = machine.events[run]
+    machine.prefixes[copy] = machine.prefixes[run]
+    machine.digits[copy] = machine.digits[run]
+    machine.lengths[copy] = machine.lengths[run]
     machine.begun[copy] = machine.begun[run]
     machine.newest[copy] = machine.newest[run]
     machine.run_keys[copy] = machine.run_keys[run]
@@ -184,14 +195,14 @@ def holds(words: Any, group: int, base: int) -> bool:
 
     This is the one place where conditions are compiled in: six of them took a compiler three times as long.
     """
-    machine, cells, code, _, _ = parts_at(words)
+    machine, cells, code, _, _, _ = parts_at(words)
     return group_holds(code, cells, group, machine.slots, base)
 
 
 @njit(error_model="numpy")
 def start(words: Any, place: int) -> int:
     """A new run whose first event is at a place; -1 where the conditions on it alone do not hold."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    machine, cells, _, _, versions, _ = parts_at(words)
     row = machine.rows[place]
     run = allocate(words)
     base = run * machine.stride
@@ -203,15 +214,17 @@ def start(words: Any, place: int) -> int:
         release(words, run)
         return -1
     machine.counts[1] += 1
-    now = machine.instants[place]
-    machine.entries[run] = select(buffer, row, 0, -1, now, now)
-    machine.begun[run] = now
-    machine.firsts[run] = place
-    machine.places[run] = place
-    machine.run_keys[run] = machine.keys[place] if machine.options & at.AGREEING else 0
-    machine.newest[run] = machine.times[place] if machine.options & at.STRICT else 0
-    machine.change[row] += 1
     machine.control[at.STARTED] += 1
+    machine.prefixes[run] = extended(versions, -1, machine.control[at.STARTED], row)
+    machine.digits[run] = 0
+    machine.lengths[run] = 0
+    machine.events[run] = -1
+    machine.begun[run] = machine.instants[place]
+    machine.firsts[run] = place
+    machine.run_keys[run] = machine.keys[place] if machine.options & at.AGREEING else 0
+    machine.newest[run] = 0
+    _selected(words, run, 0, -1, place)
+    machine.change[row] += 1
     return run
 
 
@@ -228,7 +241,7 @@ def agrees(words: Any, run: int, place: int) -> bool:
 @njit(error_model="numpy")
 def begin(words: Any, run: int, variable: int, place: int) -> int:
     """The begin edge: a copy of the run that has left its state with the event, or -1."""
-    machine, cells, _, _, _ = parts_at(words)
+    machine, cells, _, _, _, _ = parts_at(words)
     if machine.options & at.STRICT and machine.times[place] <= machine.newest[run]:
         return -1
     row = machine.rows[place]
@@ -248,15 +261,19 @@ def begin(words: Any, run: int, variable: int, place: int) -> int:
         release(words, copy)
         return -1
     machine.counts[2 * variable + 1] += 1
-    _selected(words, copy, variable, place, row)
+    _goes_on(words, run, copy, row)
+    _selected(words, copy, variable, variable - 1, place)
     machine.change[row] += 1
     return copy
 
 
 @njit(error_model="numpy")
-def take(words: Any, run: int, variable: int, place: int) -> bool:
-    """The take edge: the run with the event added to its list, if it may be."""
-    machine, cells, _, _, _ = parts_at(words)
+def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool:
+    """The take edge: the run with the event added to its list, if it may be.
+
+    Where the event may be ignored, too, the run that takes it is a copy of the one that ignores it; else they are one.
+    """
+    machine, cells, _, _, _, _ = parts_at(words)
     row = machine.rows[place]
     base = run * machine.stride
     machine.counts[2 * variable] += 1
@@ -267,16 +284,38 @@ def take(words: Any, run: int, variable: int, place: int) -> bool:
         drop_newest(cells)
         return False
     machine.counts[2 * variable + 1] += 1
-    _selected(words, run, variable, place, row)
+    if run != ignoring:
+        _goes_on(words, ignoring, run, row)
+    _selected(words, run, variable, variable, place)
     return True
 
 
 @njit(error_model="numpy")
-def _selected(words: Any, run: int, variable: int, place: int, row: int) -> None:
-    machine, _, _, buffer, _ = parts_at(words)
-    machine.entries[run] = select(
-        buffer, row, variable, machine.entries[run], machine.instants[place], machine.begun[run]
+def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
+    """A run splits: the copy goes on with an event, and has one more digit; the last digit of the other increases."""
+    machine = machine_at(words)
+    versions = versions_at(words, at.VERSIONS)
+    machine.prefixes[copy] = extended(versions, machine.prefixes[run], machine.digits[run], row)
+    machine.digits[copy] = 0
+    machine.digits[run] = (machine.digits[run] + 1) & NUMBERS
+
+
+@njit(error_model="numpy")
+def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
+    """A run binds an event to a variable; its newest one is in the stack of the state `before`."""
+    machine, _, _, buffer, _, _ = parts_at(words)
+    length = machine.lengths[run] + 1 if machine.lengths[run] > 0 or before < 0 else 0
+    machine.events[run] = select(
+        buffer,
+        variable,
+        machine.rows[place],
+        machine.prefixes[run],
+        machine.digits[run],
+        machine.events[run],
+        before,
+        length,
     )
+    machine.lengths[run] = length
     machine.places[run] = place
     if machine.options & at.STRICT:
         machine.newest[run] = machine.times[place]
@@ -285,7 +324,7 @@ def _selected(words: Any, run: int, variable: int, place: int, row: int) -> None
 @njit(error_model="numpy")
 def finish(words: Any, run: int) -> None:
     """Note the matches of a run that has bound all variables, if what is bound at the end holds."""
-    machine, cells, code, _, rules = parts_at(words)
+    machine, cells, code, _, _, rules = parts_at(words)
     left = machine.groups[3 * machine.variables - 1]
     if left >= 0 and not holds(words, left, run * machine.stride):
         return
@@ -294,7 +333,10 @@ def finish(words: Any, run: int) -> None:
         if rejected(rules, code, cells, machine.slots, run * machine.stride, first, last):
             return
     number = machine.control[at.FINISHED_RUNS]
-    machine.finished[number] = machine.entries[run]
+    finished = at.FINISHED_WORDS * number
+    machine.finished[finished] = machine.events[run]
+    machine.finished[finished + 1] = machine.prefixes[run]
+    machine.finished[finished + 2] = machine.digits[run]
     machine.control[at.FINISHED_RUNS] = number + 1
     machine.control[at.FINISHES] += 1
 

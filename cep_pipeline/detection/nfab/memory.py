@@ -11,36 +11,73 @@ import numpy as np
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.nfab import words as at
 
-LINK_WORDS, INSTANT_WORDS = 5, 3
-"""As in `buffer.py`, which is not imported here: it needs a compiler."""
+POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PREFIX_WORDS = 6, 3, 5, 3
+"""As in `buffer.py` and `versions.py`, which are not imported here: they need a compiler."""
 ELEMENTS_AT_ONCE = 1 << 19
 """Elements of matches written before they are handed on."""
 MOST = 1 << 30
-"""Runs or entries of one window beyond which nobody waits for an answer."""
+"""Runs or pointers of one window beyond which nobody waits for an answer."""
 
 
 class MatchBuffer:
-    """The ring of the shared match buffer; its size is a power of two."""
+    """The stacks of the shared match buffer: rings, whose size is a power of two.
 
-    def __init__(self, size: int = 1 << 12) -> None:
-        self.size = size
-        self.ends = np.zeros(2, np.int64)
-        self.links = np.zeros(size * LINK_WORDS, np.int32)
-        self.instants = np.zeros(size * INSTANT_WORDS, np.int64)
+    Parameters
+    ----------
+    states
+        How many stacks there are.
+    """
+
+    def __init__(self, states: int, size: int = 1 << 11) -> None:
+        self.states, self.size = states, size
+        self.stacks = np.zeros((states, STACK_WORDS), np.int64)
+        self.pointers = np.zeros((states, size, POINTER_WORDS), np.int32)
+        self.starts = np.zeros((states, size), np.int64)
+
+    def __len__(self) -> int:
+        """How many pointers are held."""
+        return int((self.stacks[:, 1] - self.stacks[:, 0]).sum())
 
     def grow(self) -> None:
-        """Double the ring; its words change."""
+        """Double the stacks; the words change."""
         if 2 * self.size > MOST:
-            raise MemoryError(f"the runs of a window hold more than {self.size:,} entries: shorten the window")
-        numbers = np.arange(self.ends[0], self.ends[1])
-        old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
-        self.links = _moved(self.links, self.size, LINK_WORDS, old, new)
-        self.instants = _moved(self.instants, self.size, INSTANT_WORDS, old, new)
+            raise MemoryError(f"the runs of a window select more than {self.size:,} events: shorten the window")
+        pointers = np.zeros((self.states, 2 * self.size, POINTER_WORDS), np.int32)
+        starts = np.zeros((self.states, 2 * self.size), np.int64)
+        for state, (released, made, _) in enumerate(self.stacks.tolist()):
+            numbers = np.arange(released, made)
+            old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
+            pointers[state, new] = self.pointers[state, old]
+            starts[state, new] = self.starts[state, old]
+        self.pointers, self.starts = pointers, starts
         self.size *= 2
 
     def words(self) -> list[int]:
         """For `buffer.buffer_at`."""
-        return [address(self.ends), address(self.links), address(self.instants), self.size - 1]
+        return [address(self.stacks), address(self.pointers), address(self.starts), self.size - 1, self.states]
+
+
+class VersionNumbers:
+    """The ring of the prefixes of version numbers; its size is a power of two."""
+
+    def __init__(self, size: int = 1 << 10) -> None:
+        self.size = size
+        self.ends = np.zeros(2, np.int64)
+        self.prefixes = np.zeros((size, PREFIX_WORDS), np.int32)
+
+    def grow(self) -> None:
+        """Double the ring; its words change."""
+        if 2 * self.size > MOST:
+            raise MemoryError(f"the runs of a window split more than {self.size:,} times: shorten the window")
+        numbers = np.arange(self.ends[0], self.ends[1])
+        prefixes = np.zeros((2 * self.size, PREFIX_WORDS), np.int32)
+        prefixes[numbers & (2 * self.size - 1)] = self.prefixes[numbers & (self.size - 1)]
+        self.prefixes = prefixes
+        self.size *= 2
+
+    def words(self) -> list[int]:
+        """For `versions.versions_at`."""
+        return [address(self.ends), address(self.prefixes), self.size - 1]
 
 
 class RunPool:
@@ -61,7 +98,9 @@ class RunPool:
         self.list_sizes = np.full(2 * variables, -1, np.int64)
         self.list_sizes[:variables] = 0
         self.slots = np.zeros(self.capacity * stride, np.int32)
-        self.entries, self.run_keys, self.firsts, self.states = (np.zeros(self.capacity, np.int32) for _ in range(4))
+        self.events, self.prefixes, self.digits, self.lengths, self.run_keys, self.firsts, self.states = (
+            np.zeros(self.capacity, np.int32) for _ in range(7)
+        )
         self.begun, self.newest, self.places, self.hashes = (np.zeros(self.capacity, np.int64) for _ in range(4))
         self.vectors = np.zeros(self.capacity * self.vector_words, np.int64)
         self.lists = np.zeros(self.capacity * variables, np.int32)
@@ -75,7 +114,10 @@ class RunPool:
             raise MemoryError(f"more than {self.capacity:,} runs live at a time: shorten the window")
         old = self.capacity
         self.capacity *= 2
-        for name in ("entries", "run_keys", "firsts", "states", "begun", "newest", "places", "hashes"):
+        for name in (
+            *("events", "prefixes", "digits", "lengths", "run_keys", "firsts", "states"),
+            *("begun", "newest", "places", "hashes"),
+        ):
             setattr(self, name, _longer(getattr(self, name), self.capacity))
         self.slots = _longer(self.slots, self.capacity * self.stride)
         self.vectors = _longer(self.vectors, self.capacity * self.vector_words)
@@ -95,7 +137,10 @@ class RunPool:
         words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
         for place, array in (
             (at.SLOTS, self.slots),
-            (at.ENTRIES, self.entries),
+            (at.EVENTS, self.events),
+            (at.PREFIXES, self.prefixes),
+            (at.DIGITS, self.digits),
+            (at.LENGTHS, self.lengths),
             (at.BEGUN, self.begun),
             (at.NEWEST, self.newest),
             (at.RUN_KEYS, self.run_keys),
@@ -117,7 +162,7 @@ class FinishedMatches:
 
     def __init__(self, control: Array) -> None:
         self.control = control
-        self.finished = np.zeros(1 << 9, np.int32)
+        self.finished = np.zeros(at.FINISHED_WORDS << 9, np.int32)
         self.elements = ELEMENTS_AT_ONCE
         self._make_room()
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
@@ -127,11 +172,13 @@ class FinishedMatches:
         self.rows = np.empty(self.elements, np.int32)
         self.variables = np.empty(self.elements, np.int32)
 
-    def set_words(self, words: Array, entries: int) -> None:
-        """Write the addresses; the way back passes at most so many entries of the buffer."""
-        if len(self.path) < 2 * entries + 4:
-            self.pending, self.path = (_longer(old, 2 * entries + 4) for old in (self.pending, self.path))
-        words[at.FINISHED_CAPACITY], words[at.OUT_CAPACITY] = len(self.finished), self.elements
+    def set_words(self, words: Array, pointers: int) -> None:
+        """Write the addresses; the way back passes at most so many pointers of the buffer."""
+        if len(self.path) < 2 * pointers + 4:
+            self.path = _longer(self.path, 2 * pointers + 4)
+            self.pending = _longer(self.pending, PENDING_WORDS * (pointers + 2))
+        words[at.FINISHED_CAPACITY] = len(self.finished) // at.FINISHED_WORDS
+        words[at.OUT_CAPACITY] = self.elements
         words[at.OUT_MATCHES] = len(self.offsets) - 2
         for place, array in (
             (at.FINISHED, self.finished),
@@ -175,9 +222,3 @@ def _longer(values: Array, size: int) -> Array:
     longer = np.zeros(size, values.dtype)
     longer[: len(values)] = values
     return longer
-
-
-def _moved(values: Array, size: int, words: int, old: Array, new: Array) -> Array:
-    moved = np.zeros((2 * size, words), values.dtype)
-    moved[new] = values.reshape(size, words)[old]
-    return moved.reshape(-1)

@@ -1,7 +1,8 @@
 """Merging of equivalent runs (SIGMOD'08 section 5.2.2). Imported only where kernels are compiled.
 
 Runs in one state whose value vectors agree under the state's mask take the same events from now on. They become one
-run; a junction of the match buffer stands for their histories. It starts when the youngest of them does, so that it
+run, which goes on under the version number of one of them. A junction of the match buffer keeps the versions and the
+starts of both, with which the way back goes on before it. The run starts when the youngest of them does, so that it
 lives as long as one of them would; the way back leaves out those that have expired.
 """
 
@@ -15,14 +16,14 @@ from numba import njit
 from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
 from cep_pipeline.detection.instances.pointers import int64_at
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import join
+from cep_pipeline.detection.nfab.buffer import join, label
 from cep_pipeline.detection.nfab.machine import machine_at, parts_at, release
 
 
 @njit(error_model="numpy")
 def merge_state(words: Any, variable: int, place: int) -> None:
     """Merge the runs in the state of a variable, after some of them have changed with the event at a place."""
-    machine, _, _, buffer, _ = parts_at(words)
+    machine, _, _, buffer, _, _ = parts_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
     mask = 15
@@ -30,7 +31,6 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         mask = 2 * mask + 1
     for slot in range(mask + 1):
         machine.table[slot] = -1
-    now = machine.instants[place]
     kept = 0
     for index in range(number):
         run = machine.lists[lists + index]
@@ -47,9 +47,12 @@ def merge_state(words: Any, variable: int, place: int) -> None:
             machine.lists[lists + kept] = run
             kept += 1
             continue
-        machine.entries[other] = join(
-            buffer, machine.entries[other], machine.entries[run], machine.begun[other], machine.begun[run], now
-        )
+        younger, elder = (run, other) if machine.begun[run] > machine.begun[other] else (other, run)
+        junction = join(buffer, variable, machine.rows[place])
+        _label(words, variable, junction, younger)
+        _label(words, variable, junction + 1, elder)
+        machine.events[other] = junction
+        machine.lengths[other] = 0
         if machine.begun[run] > machine.begun[other]:
             machine.begun[other] = machine.begun[run]
             machine.firsts[other] = machine.firsts[run]
@@ -57,6 +60,14 @@ def merge_state(words: Any, variable: int, place: int) -> None:
         machine.control[at.MERGED] += 1
         release(words, run)
     machine.list_sizes[variable] = kept
+
+
+@njit(error_model="numpy")
+def _label(words: Any, variable: int, pointer: int, run: int) -> None:
+    """Keep the version, the start and the newest event of a merged run."""
+    machine, _, _, buffer, _, _ = parts_at(words)
+    start, event = machine.begun[run], machine.events[run]
+    label(buffer, variable, pointer, machine.prefixes[run], machine.digits[run], event, start)
 
 
 @njit(error_model="numpy")
@@ -75,7 +86,7 @@ def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
 @njit(error_model="numpy")
 def instantiate(words: Any, variable: int, run: int) -> None:
     """Compute the value vector of a run in the state of a variable, and its hash."""
-    machine, cells, _, _, _ = parts_at(words)
+    machine, cells, _, _, _, _ = parts_at(words)
     hashed = machine.run_keys[run]
     first = machine.vector_starts[variable]
     for number in range(first, machine.vector_starts[variable + 1]):

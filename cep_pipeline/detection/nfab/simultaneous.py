@@ -15,7 +15,7 @@ from numba import njit
 from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
 from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import forget_all, prune, retrieve, room
+from cep_pipeline.detection.nfab.buffer import forget_all, prune, retrieve, room, wait
 from cep_pipeline.detection.nfab.machine import (
     agrees,
     begin,
@@ -30,12 +30,13 @@ from cep_pipeline.detection.nfab.machine import (
     take,
 )
 from cep_pipeline.detection.nfab.merging import merge_state
+from cep_pipeline.detection.nfab.versions import prune_versions
 
 
 @njit(error_model="numpy")
 def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    machine, cells, _, buffer, versions, _ = parts_at(words)
     control = machine.control
     while True:
         if not write_finished(words):
@@ -50,6 +51,7 @@ def advance_all(words: Any) -> int:
             control[at.PLACE] = place
             control[at.GROUP_END] = machine.ends[place]
             forget_all(buffer)
+            versions.ends[0] = versions.ends[1]
             cells.ends[0] = cells.ends[1]
         wanted = wanted_room(words, 2 * control[at.ALIVE] + 2, machine.instants[place] - machine.width)
         if wanted != at.DONE:
@@ -60,16 +62,20 @@ def advance_all(words: Any) -> int:
 
 @njit(error_model="numpy")
 def wanted_room(words: Any, most: int, earliest: int) -> int:
-    """What there is too little room of to make so many runs, their cells, entries and junctions; DONE: of nothing."""
-    machine, cells, _, buffer, _ = parts_at(words)
+    """What there is too little room of to make so many runs, their cells, pointers and versions; DONE: of nothing."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
     if machine.control[at.FREE_RUNS] < most:
         return at.RUNS_FULL
     if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
         return at.FINISHED_FULL
     if room(buffer) < 2 * most:
-        prune(buffer, earliest)
+        prune(buffer, machine.instants_of_rows, earliest)
         if room(buffer) < 2 * most:
             return at.BUFFER_FULL
+    if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
+        prune_versions(versions, machine.instants_of_rows, earliest)
+        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
+            return at.VERSIONS_FULL
     if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
         prune_cells(words, earliest)
         if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
@@ -80,7 +86,7 @@ def wanted_room(words: Any, most: int, earliest: int) -> int:
 @njit(error_model="numpy")
 def prune_cells(words: Any, earliest: int) -> None:
     """Let go of the cells of events before an instant."""
-    machine, cells, _, _, _ = parts_at(words)
+    machine, cells, _, _, _, _ = parts_at(words)
     head, tail = cells.ends[0], cells.ends[1]
     while head < tail:
         row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
@@ -93,18 +99,20 @@ def prune_cells(words: Any, earliest: int) -> None:
 @njit(error_model="numpy")
 def write_finished(words: Any) -> bool:
     """Write the matches of the finished runs; False where the output is full before all are written."""
-    machine, _, _, buffer, _ = parts_at(words)
+    machine, _, _, buffer, versions, _ = parts_at(words)
     control = machine.control
     if machine.options & at.MATCHING_ONLY:
         control[at.FINISHED_RUNS] = 0
     while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
         if control[at.TOP] == 0:
-            machine.pending[0] = machine.finished[control[at.WRITTEN_RUNS]]
-            machine.pending[1] = 0
+            run = at.FINISHED_WORDS * control[at.WRITTEN_RUNS]
+            event, prefix, digit = machine.finished[run], machine.finished[run + 1], machine.finished[run + 2]
+            wait(machine.pending, 0, event, machine.variables - 1, prefix, digit, 0)
             control[at.TOP] = 1
             control[at.WRITTEN_RUNS] += 1
         top, written, matches = retrieve(
             buffer,
+            versions,
             machine.instants[control[at.PLACE] - 1] - machine.width,
             machine.pending,
             control[at.TOP],
@@ -191,7 +199,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
         if takes and agreeing:
             if any_match:
                 copy = copy_of(words, run)
-                if take(words, copy, variable, place):
+                if take(words, copy, run, variable, place):
                     machine.change[row] += 1
                     machine.list_sizes[machine.variables + variable] = place
                     if variable == machine.variables - 1:
@@ -201,7 +209,7 @@ def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> N
                 else:
                     release(words, copy)
             else:
-                bound = take(words, run, variable, place)
+                bound = take(words, run, run, variable, place)
                 if bound:
                     machine.list_sizes[machine.variables + variable] = place
                     if variable == machine.variables - 1:

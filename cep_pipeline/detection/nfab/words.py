@@ -22,7 +22,10 @@ from __future__ import annotations
     KLEENE,
     GROUPS,
     SLOTS,
-    ENTRIES,
+    EVENTS,
+    PREFIXES,
+    DIGITS,
+    LENGTHS,
     BEGUN,
     NEWEST,
     RUN_KEYS,
@@ -53,7 +56,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(50)
+) = range(53)
 """Of the machine.
 
 CONTROL
@@ -77,10 +80,11 @@ KLEENE
     uint8: whether a variable is a Kleene variable.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
-SLOTS, ENTRIES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
-    The pool of runs: what each variable binds, the newest entry of the buffer, the instant of the first event, the
-    timestamp of the newest, the code that events agree on, the place of the first event, and the place of the newest
-    (-1 once the value vector has been computed with it), and for backtracking the variable bound last.
+SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
+    The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
+    bound (0: runs were merged), the instant of the first event, the timestamp of the newest, the code that events agree
+    on, the place of the first event, and the place of the newest (-1 once the value vector has been computed with it),
+    and for backtracking the variable bound last.
 FREE, CAPACITY
     int32: the runs that are free; how many runs the pool has.
 LISTS, LIST_SIZES
@@ -90,12 +94,12 @@ VECTOR, VECTOR_STARTS, VECTOR_WORDS
     The columns of the value vector that runs in each variable's state are compared by, `VALUE_WORDS` words each, where
     those of each variable begin, and the most that one has.
 VECTORS, HASHES, TABLE, TABLE_MASK
-    The value vectors of the runs, their hashes, and a table of runs by hash. For backtracking: the sizes of both rings
-    when a run was postponed, and twice the place from which it goes on, plus 1 where it only stays.
+    The value vectors of the runs, their hashes, and a table of runs by hash. For backtracking: the sizes of all
+    rings when a run was postponed, and twice the place from which it goes on, plus 1 where it only stays.
 FINISHED, FINISHED_CAPACITY
-    int32: the entries that finished matches end with.
+    int32 of each finished run, `FINISHED_WORDS`: its newest event in the buffer, and its version; room for so many.
 PENDING, PATH
-    int32 pairs for the way back through the buffer.
+    int32 for the way back through the buffer.
 OUT_ROWS, OUT_VARIABLES, OUT_CAPACITY, OUT_OFFSETS, OUT_MATCHES
     The matches that are written: elements, room for so many, where each match ends, and room for so many.
 COUNTS
@@ -105,13 +109,14 @@ CHANGE, EXPIRED
 REAL_BITS
     The float64 words of the cells, as int64.
 """
-CELLS = 50
+CELLS = 53
 CODE = CELLS + 9
 BUFFER = CODE + 11
-RULES = BUFFER + 4
+VERSIONS = BUFFER + 5
+RULES = VERSIONS + 3
 NUMBER = RULES + 15
-"""Where the words of the lists' cells, of the conditions, of the match buffer and of negation begin, and how
-many there are."""
+"""Where the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation begin,
+and how many there are."""
 
 CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING = 1, 2, 4, 8, 16, 32, 64, 128
 """Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
@@ -145,9 +150,10 @@ then the runs started and merged, and the events read by runs and read again by 
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
 place that no run has read yet. Last, how often a run was finished."""
 
-DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, FINISHED_FULL = range(6)
+DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL = range(7)
 """Why a kernel returns."""
 
+FINISHED_WORDS = 3
 VALUE_WORDS = 4
 VALUE_OF_FIRST, VALUE_OF_NEWEST, WHOLE_OF_SLOT, WHOLE_OF_CELL, REAL_OF_CELL, SIGN_OF_CELL, LENGTH_OF_LIST = range(7)
 """A value of the vector: how it is got, of which variable, the address of a column or a word's place in cells, and
