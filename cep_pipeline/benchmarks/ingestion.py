@@ -13,7 +13,8 @@ from cep_pipeline.benchmarks.report import Timing, format_seconds, markdown_tabl
 from cep_pipeline.errors import CepError
 from cep_pipeline.generate import generate_days
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.run import PipelineRun, SilentObserver
+from cep_pipeline.pipeline.observer import SilentObserver
+from cep_pipeline.pipeline.run import PipelineRun
 
 DAYS = tuple(date(2025, 1, day) for day in (6, 7, 8, 9))
 EVENTS_PER_DAY = 400_000

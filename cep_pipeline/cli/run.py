@@ -20,7 +20,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
-    from cep_pipeline.pipeline.run import RunOutcome
+    from cep_pipeline.pipeline.outcomes import RunOutcome
     from cep_pipeline.pipeline.steps import Progress as Told
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables

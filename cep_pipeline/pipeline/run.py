@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.quality import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.days import raw_files
 from cep_pipeline.pipeline.detection import detect_day, publish_detected, waits_at_the_end
+from cep_pipeline.pipeline.observer import Observer
+from cep_pipeline.pipeline.outcomes import DayOutcome, RunOutcome, pending_details
 from cep_pipeline.pipeline.steps import (
     DayWork,
-    Progress,
     check_runnable,
     current_plan,
     estimate_day,
@@ -37,59 +38,6 @@ STEPS = ("ingest", "statistics", "plan", "detect")
 """What can be asked for by `--steps`. Statistics and a plan that detection lacks are made whether asked for or not."""
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
-
-
-class Observer(Protocol):
-    """Who watches a run."""
-
-    def step(self, what: str) -> AbstractContextManager[Progress]:
-        """A step begins; the block ends with it, and within it the function is told of tasks done."""
-
-    def note(self, text: str) -> None:
-        """Something that a person should know."""
-
-
-@dataclass(frozen=True)
-class DayOutcome:
-    """What a run did with one day.
-
-    Attributes
-    ----------
-    status
-        `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
-    events, rejected
-        Published events and rejected rows; None where ingestion was not run.
-    matches, pending
-        Pattern set -> pattern -> matches: those that became final on the day, and those that, or others before them,
-        were not final when it was over.
-    end_of_stream
-        Whether the stream was taken to end with the day.
-    """
-
-    day: date
-    status: str
-    events: int | None = None
-    rejected: int | None = None
-    matches: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    steps: tuple[RunStep, ...] = ()
-    pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    end_of_stream: bool = False
-
-
-@dataclass(frozen=True)
-class RunOutcome:
-    """What a run did: its days, the plan that each pattern set ran by, and how long all of it took."""
-
-    run_id: str
-    days: tuple[DayOutcome, ...]
-    plans: Mapping[str, PlanRecord]
-    ingest_seconds: Mapping[str, float]
-    seconds: float
-
-    @property
-    def pending(self) -> Mapping[str, Mapping[str, int]]:
-        """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
-        return next((day.pending for day in reversed(self.days) if day.matches), {})
 
 
 def new_run_id() -> str:
@@ -420,12 +368,6 @@ class PipelineRun:
         )
 
 
-def pending_details(pending: Mapping[str, Mapping[str, int]], end_of_stream: bool) -> dict[str, Any]:
-    """What a run's record says of matches that wait, and of the end of the stream."""
-    waiting = {f"{name}.{pattern}": number for name, found in pending.items() for pattern, number in found.items()}
-    return {**({"pending": waiting} if waiting else {}), **({"end_of_stream": True} if end_of_stream else {})}
-
-
 def refuse_end_before(day: date, tables: StreamTables) -> None:
     """Refuse to let the stream end with a day that others follow.
 
@@ -444,18 +386,3 @@ def refuse_end_before(day: date, tables: StreamTables) -> None:
 
 def _span(days: Sequence[date]) -> str:
     return str(min(days)) if len(days) == 1 else f"{len(days)} days, {min(days)} to {max(days)}"
-
-
-@contextmanager
-def silent_step(_: str) -> Iterator[Progress]:
-    """The step of an observer that shows nothing."""
-    yield lambda done, total: None
-
-
-class SilentObserver:
-    """An observer for tests and for jobs whose log is Airflow's."""
-
-    step = staticmethod(silent_step)
-
-    def note(self, text: str) -> None:
-        """Shows nothing."""

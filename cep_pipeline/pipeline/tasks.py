@@ -24,7 +24,8 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet
 from cep_pipeline.pipeline.detection import DetectedDay, detect_day, publish_detected
-from cep_pipeline.pipeline.run import pending_details, refuse_end_before
+from cep_pipeline.pipeline.outcomes import pending_details
+from cep_pipeline.pipeline.run import refuse_end_before
 from cep_pipeline.pipeline.steps import (
     DayWork,
     check_runnable,

@@ -20,7 +20,9 @@ import pytest
 
 from cep_pipeline.generate import generate_days
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.run import STEPS, PipelineRun, RunOutcome, SilentObserver
+from cep_pipeline.pipeline.observer import SilentObserver
+from cep_pipeline.pipeline.outcomes import RunOutcome
+from cep_pipeline.pipeline.run import STEPS, PipelineRun
 from cep_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.run import STEPS, PipelineRun, SilentObserver, new_run_id
+from cep_pipeline.pipeline.observer import SilentObserver
+from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
