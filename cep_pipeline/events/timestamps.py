@@ -132,6 +132,53 @@ def _midnight_us(day: date, timezone: str) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
+    """Microseconds since the epoch of a moment that a person writes.
+
+    Parameters
+    ----------
+    text
+        A date and a time (`2013-10-07 14:30`), or a time alone (`14:30`, `14:30:05.5`); with an offset or Z it is that
+        instant, else the clocks of the time zone show it. A time that they show twice is the earlier.
+    timezone
+        The stream's.
+    day
+        Of a time alone.
+
+    Raises
+    ------
+    InputError
+        It is no moment, lacks a day, or is one that the clocks skip.
+
+    Examples
+    --------
+    >>> parse_moment("09:30", "America/New_York", date(1970, 1, 1)) / 3_600_000_000
+    14.5
+    >>> parse_moment("1970-01-01T14:30Z", "America/New_York") / 3_600_000_000
+    14.5
+    """
+    content = text.strip()
+    try:
+        if re.match(r"\d{4}-", content):
+            if len(content) < len("2013-10-07 14"):
+                raise ValueError("a date without a time")
+            moment = datetime.fromisoformat(content)
+        else:
+            clock = time.fromisoformat(content)
+            if day is None:
+                raise InputError(f"{text!r} has no day; write it as 2013-10-07 14:30")
+            moment = datetime.combine(day, clock)
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is no moment ({error}); write a time (14:30, 14:30:05) or a date and a time (2013-10-07 14:30)"
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=ZoneInfo(timezone))
+        if moment.astimezone(UTC).astimezone(moment.tzinfo).replace(fold=0) != moment:
+            raise InputError(f"{text!r}: the clocks of {timezone} skip this time; take a later one")
+    return (moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+
+
 def _of_arrow(column: pa.Array) -> tuple[pa.Array | None, pa.Array | None]:
     if pa.types.is_date(column.type):
         column = pc.cast(column, pa.timestamp("ms"), safe=False)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.timestamps import check_format, day_bounds, read_timestamps
+from cep_pipeline.events.timestamps import check_format, day_bounds, parse_moment, read_timestamps
 
 NEW_YORK = "America/New_York"
 
@@ -110,3 +110,39 @@ def test_day_bounds_follow_the_clock_changes() -> None:
 def test_a_midnight_that_the_clock_skips_begins_the_day_at_the_change() -> None:
     begin, _ = day_bounds(date(2013, 10, 20), "America/Sao_Paulo")
     assert datetime.fromtimestamp(begin / 1e6, UTC).isoformat() == "2013-10-20T03:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("14:30", "2013-10-07T18:30:00Z"),
+        ("14:30:05.25", "2013-10-07T18:30:05.25Z"),
+        ("2013-10-08 00:00", "2013-10-08T04:00:00Z"),
+        ("2013-10-08T09:30:00", "2013-10-08T13:30:00Z"),
+        ("2013-10-07T14:30+02:00", "2013-10-07T12:30:00Z"),
+        ("14:30Z", "2013-10-07T14:30:00Z"),
+        ("2013-11-03 01:30", "2013-11-03T05:30:00Z"),  # shown twice: the earlier
+    ],
+)
+def test_a_moment_is_what_the_clocks_of_the_stream_show(text: str, instant: str) -> None:
+    expected = datetime.fromisoformat(instant).timestamp() * 1e6
+    assert parse_moment(text, NEW_YORK, date(2013, 10, 7)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("25:00", "is no moment"),
+        ("half past two", "write a time"),
+        ("2013-10-07", "is no moment"),
+        ("2013-03-10 02:30", "skip this time"),
+    ],
+)
+def test_what_is_no_moment_is_refused(text: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        parse_moment(text, NEW_YORK, date(2013, 10, 7))
+
+
+def test_a_time_alone_needs_a_day() -> None:
+    with pytest.raises(InputError, match="has no day"):
+        parse_moment("14:30", "UTC")
