@@ -99,7 +99,8 @@ class RunningCep:
         )
 
     def _files(self) -> set[Path]:
-        return set(self.warehouse.rglob("*.*"))
+        # Unlike rglob, walk passes over folders that the run removes meanwhile.
+        return {Path(folder, name) for folder, _, names in os.walk(self.warehouse) for name in names}
 
     def wait_for_new_files(self, pattern: str, count: int) -> bool:
         """Wait until there are so many new files below the warehouse; False if the run ends before."""
