@@ -6,6 +6,7 @@ step that fails leaves every published table as it was.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Strea
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import OtherVersion
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, RunStep
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 Progress = Callable[[int, int], None]
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -212,7 +215,11 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
     content = work.tables.read_statistics(pattern_set.name, work.day)
     if content is None:
         return None
-    snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
+    try:
+        snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
+    except OtherVersion as error:
+        logger.warning("%s; the day counts as one without statistics", error)
+        return None
     return snapshot if snapshot.covers(pattern_set.patterns) else None
 
 

@@ -2,9 +2,18 @@
 
 from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics
 from cep_pipeline.statistics.partial import PartialStatistics, combine
-from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, Source, StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import (
+    JointSelectivity,
+    Kind,
+    LeafRate,
+    Selectivity,
+    Source,
+    StatisticsSnapshot,
+)
 
 __all__ = [
+    "JointSelectivity",
+    "Kind",
     "LeafRate",
     "PartialStatistics",
     "Selectivity",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.statistics.intervals import wilson_interval
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -131,23 +132,33 @@ def combine(parts: Iterable[PartialStatistics]) -> StatisticsSnapshot:
     whole = slices[0]
     for part in slices[1:]:
         whole = whole + part
+    return snapshot_of(whole)
+
+
+def snapshot_of(whole: PartialStatistics, **described: Any) -> StatisticsSnapshot:
+    """The snapshot of what was counted; `described` are further fields of it, such as its kind and window."""
     span_s = span_seconds(whole.start_us, whole.end_us)
+    # A scope without pairs says nothing of its condition: the snapshot's reader falls back to the prior.
     return StatisticsSnapshot(
         stream=whole.stream,
         events=whole.events,
         start_us=whole.start_us,
         end_us=whole.end_us,
-        rates=tuple(LeafRate(leaf, count / span_s, count, Source.COUNT) for leaf, count in whole.leaves.items()),
-        # A scope without pairs says nothing of its condition: the snapshot's reader falls back to the prior.
-        selectivities=tuple(
-            Selectivity(
-                condition,
-                count.passing / count.pairs,
-                count.pairs,
-                count.tested,
-                Source.ALL_PAIRS if count.tested == count.pairs else Source.SAMPLED_PAIRS,
-            )
-            for condition, count in whole.conditions.items()
-            if count.tested
+        rates=tuple(
+            LeafRate(leaf, count / span_s, count, Source.COUNT, count / span_s, count / span_s)
+            for leaf, count in whole.leaves.items()
         ),
+        selectivities=tuple(
+            selectivity_of(condition, count) for condition, count in whole.conditions.items() if count.tested
+        ),
+        **described,
     )
+
+
+def selectivity_of(condition: str, count: PairCount) -> Selectivity:
+    """The share of pairs that pass, and its interval: a point where all of them were tested."""
+    share = count.passing / count.pairs
+    if count.tested == count.pairs:
+        return Selectivity(condition, share, count.pairs, count.tested, Source.ALL_PAIRS, share, share)
+    low, high = wilson_interval(share, count.tested)
+    return Selectivity(condition, share, count.pairs, count.tested, Source.SAMPLED_PAIRS, low, high)

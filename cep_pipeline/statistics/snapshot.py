@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.conditions import Conjunct
@@ -18,8 +18,13 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.priors import EQUAL, prior_selectivity
 from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, pair_of
 
-VERSION = 1
+if TYPE_CHECKING:
+    from cep_pipeline.statistics.output_profile import OrderProfile
+
+VERSION = 2
 """Version of the JSON form."""
+CONFIDENCE = 0.95
+"""How sure the interval is that goes with a sampled number."""
 
 
 class Source(Enum):
@@ -30,11 +35,28 @@ class Source(Enum):
     ALL_PAIRS = "all pairs"
     """Every pair of the scope was tested."""
     SAMPLED_PAIRS = "sampled pairs"
-    """A stratified sample of the pairs of the scope was tested."""
+    """A stratified sample of the pairs, or the tuples, of the scope was tested."""
+    WINDOW = "window"
+    """A histogram of a sliding window: low and high are the bounds of its error."""
+    OBSERVED = "observed"
+    """Detection itself counted candidates and passes."""
+    COMBINED = "combined"
+    """A sample and what detection observed, weighed by how sure each is."""
     PRIOR = "prior"
     """Nothing was measured: a constant by the condition's form."""
     GIVEN = "given"
     """Set by the caller."""
+
+
+class Kind(Enum):
+    """What part of a stream the numbers of a snapshot are of."""
+
+    SPAN = "span"
+    """All events from the first to the last."""
+    WINDOW = "window"
+    """The events of one window, which ends at `as_of_us`."""
+    BUSINESS_DAY = "business day"
+    """The mean over the windows of a day, with the highest rate of any of them beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,35 +68,49 @@ class LeafRate:
     leaf
         Key of the leaf (`statistics.terms.Leaf.key`).
     per_s
-        Events a second over the span of the data.
+        Events a second: over the span of the data, over the window, or the mean over the windows of a day.
     count
-        The number of events that it rests on, or None where the rate is given.
+        The number of events that it rests on, or None where the rate is given. Where a histogram estimates it, the
+        number next to the estimate.
+    low, high
+        What the rate lies between: both `per_s` where every event was counted, the error bound of a histogram; None
+        where nothing is known of it.
+    worst_per_s
+        Of a business day, the highest rate in any of its windows; else None.
     """
 
     leaf: str
     per_s: float
     count: int | None = None
     source: Source = Source.GIVEN
+    low: float | None = None
+    high: float | None = None
+    worst_per_s: float | None = None
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.per_s) and self.per_s >= 0):
-            raise ValueError(f"a rate is finite and not negative; {self.leaf!r} has {self.per_s}")
+        for number in (self.per_s, self.worst_per_s, self.low, self.high):
+            if number is not None and not (math.isfinite(number) and number >= 0):
+                raise ValueError(f"a rate is finite and not negative; {self.leaf!r} has {number}")
         if self.count is not None and self.count < 0:
             raise ValueError(f"a count is not negative; {self.leaf!r} has {self.count}")
+        _check_interval(self.leaf, self.per_s, self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
 class Selectivity:
-    """Share of the pairs of a scope that pass a condition.
+    """Share of the pairs (or the larger tuples) of a scope that pass a condition.
 
     Attributes
     ----------
     condition
-        Key of the condition (`statistics.terms.PairCondition.key`), or its text where it has no key.
+        Key of the condition (`statistics.terms.Condition.key`), or its text where it has no key.
     value
         In [0, 1].
     pairs, tested
-        The number of pairs in the scope, and how many of them were tested.
+        The number of pairs in the scope, and how many of them were tested. Of larger tuples `pairs` is an estimate.
+    low, high
+        The interval that has the true share with the snapshot's confidence; both `value` where every pair was tested.
+        None where nothing is known: priors, and numbers that are given.
     """
 
     condition: str
@@ -82,28 +118,86 @@ class Selectivity:
     pairs: int = 0
     tested: int = 0
     source: Source = Source.GIVEN
+    low: float | None = None
+    high: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.value <= 1:
             raise ValueError(f"a selectivity lies in [0, 1]; {self.condition!r} has {self.value}")
         if not 0 <= self.tested <= self.pairs:
             raise ValueError(f"{self.condition!r}: {self.tested} pairs tested of {self.pairs}")
+        _check_interval(self.condition, self.value, self.low, self.high, most=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JointSelectivity:
+    """Share of tuples that pass several conditions at once, where it is not the product of their selectivities.
+
+    Attributes
+    ----------
+    conditions
+        Keys of the conditions, sorted, at least two.
+    value, low, high
+        The share, and the interval that has it with the snapshot's confidence.
+    tested
+        How many tuples it rests on.
+    independent
+        The product of the selectivities, which it replaces.
+    """
+
+    conditions: tuple[str, ...]
+    value: float
+    low: float
+    high: float
+    tested: int
+    independent: float
+
+    def __post_init__(self) -> None:
+        if len(self.conditions) < 2 or tuple(sorted(set(self.conditions))) != self.conditions:
+            raise ValueError(f"a joint selectivity is of two or more conditions in order, not {self.conditions}")
+        if not (0 <= self.value <= 1 and 0 <= self.independent <= 1):
+            raise ValueError(f"a selectivity lies in [0, 1]; {self.conditions} have {self.value}")
+        if self.tested < 0:
+            raise ValueError(f"a count is not negative; {self.conditions} have {self.tested}")
+        _check_interval(" and ".join(self.conditions), self.value, self.low, self.high, most=1.0)
+
+
+def _check_interval(what: str, value: float, low: float | None, high: float | None, most: float = math.inf) -> None:
+    if (low is None) != (high is None):
+        raise ValueError(f"{what!r} has both ends of its interval or none")
+    if low is not None and high is not None and not 0 <= low <= value <= high <= most:
+        raise ValueError(f"{what!r}: {value} lies outside its interval from {low} to {high}")
 
 
 @dataclass(frozen=True)
 class StatisticsSnapshot:
-    """Arrival rates of leaves and selectivities of pairwise conditions of one stream.
+    """Arrival rates of leaves and selectivities of conditions of one stream.
 
     Attributes
     ----------
     stream
         Name of the stream.
     events
-        The number of events that were seen, of all types.
+        The number of events that were seen, of all types. Of a business day the mean over its windows.
     start_us, end_us
-        First and last timestamp, microseconds since the epoch; None where there was no event.
-    rates, selectivities
+        What the numbers are of, microseconds since the epoch: first and last timestamp of a span; a window from its
+        start to `as_of_us`; the business day. None where there was no event.
+    rates, selectivities, joints
         Sorted by key, each key once.
+    kind
+        What part of the stream the numbers are of.
+    window_us, window_events
+        Length of the window, or of the windows of the business day; neither for a span.
+    as_of_us
+        The instant that the window ends with; None for a span.
+    windows
+        The number of windows that a business day is the mean of.
+    confidence
+        How sure the intervals of sampled numbers are.
+    order_profiles
+        In which temporal orders the events of reported matches came.
+    notes
+        What a reader should know of the numbers, such as a window that is longer than the data.
     """
 
     stream: str = "stream"
@@ -112,6 +206,15 @@ class StatisticsSnapshot:
     end_us: int | None = None
     rates: tuple[LeafRate, ...] = ()
     selectivities: tuple[Selectivity, ...] = ()
+    kind: Kind = Kind.SPAN
+    window_us: int | None = None
+    window_events: int | None = None
+    as_of_us: int | None = None
+    windows: int | None = None
+    confidence: float = CONFIDENCE
+    joints: tuple[JointSelectivity, ...] = ()
+    order_profiles: tuple[OrderProfile, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.start_us is None) != (self.end_us is None):
@@ -120,10 +223,21 @@ class StatisticsSnapshot:
             raise ValueError(f"the span ends ({self.end_us}) before it starts ({self.start_us})")
         if self.events < 0:
             raise ValueError(f"the number of events is not negative, as {self.events} is")
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"a confidence lies between 0 and 1, not {self.confidence}")
+        if self.window_us is not None and self.window_events is not None:
+            raise ValueError("a window is a length of time or a number of events, not both")
+        if (self.kind is Kind.SPAN) != (self.window_us is None and self.window_events is None):
+            raise ValueError(
+                f"a snapshot of a {self.kind.value} {'has no' if self.kind is Kind.SPAN else 'has a'} window"
+            )
         object.__setattr__(self, "rates", tuple(sorted(self.rates, key=lambda rate: rate.leaf)))
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
+        object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.conditions)))
         if len(self._rates) != len(self.rates) or len(self._selectivities) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
+        if len({joint.conditions for joint in self.joints}) != len(self.joints):
+            raise ValueError("a snapshot holds the joint selectivity of some conditions once")
 
     @cached_property
     def _rates(self) -> dict[str, LeafRate]:
@@ -135,7 +249,9 @@ class StatisticsSnapshot:
 
     @property
     def span_s(self) -> float:
-        """Length of the data in seconds; events at one instant only, or none, count as one second."""
+        """Seconds that `events` came in; events at one instant only, or none, count as one second."""
+        if self.kind is not Kind.SPAN and self.window_us is not None:
+            return self.window_us / 1e6
         return span_seconds(self.start_us, self.end_us)
 
     @property
@@ -185,23 +301,13 @@ class StatisticsSnapshot:
         """The snapshot as JSON values, with its version."""
         return {
             "version": VERSION,
-            "stream": self.stream,
-            "events": self.events,
-            "start_us": self.start_us,
-            "end_us": self.end_us,
-            "rates": [
-                {"leaf": r.leaf, "per_s": r.per_s, "count": r.count, "source": r.source.value} for r in self.rates
-            ],
-            "selectivities": [
-                {
-                    "condition": s.condition,
-                    "value": s.value,
-                    "pairs": s.pairs,
-                    "tested": s.tested,
-                    "source": s.source.value,
-                }
-                for s in self.selectivities
-            ],
+            **{name: getattr(self, name) for name in _PLAIN},
+            "kind": self.kind.value,
+            "rates": [_entry(rate, _RATE) for rate in self.rates],
+            "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
+            "joints": [{**_entry(joint, _JOINT), "conditions": list(joint.conditions)} for joint in self.joints],
+            "order_profiles": [profile.to_json() for profile in self.order_profiles],
+            "notes": list(self.notes),
         }
 
     @classmethod
@@ -213,26 +319,56 @@ class StatisticsSnapshot:
         InputError
             `content` is of another version, or no snapshot; `source` names it in the message.
         """
+        from cep_pipeline.statistics.output_profile import OrderProfile
+
         check_version(content, VERSION, "statistics snapshot", source)
         try:
             return cls(
-                stream=content["stream"],
-                events=content["events"],
-                start_us=content["start_us"],
-                end_us=content["end_us"],
-                rates=tuple(LeafRate(r["leaf"], r["per_s"], r["count"], Source(r["source"])) for r in content["rates"]),
+                **{name: content[name] for name in _PLAIN},
+                kind=Kind(content["kind"]),
+                rates=tuple(LeafRate(**_arguments(entry, _RATE)) for entry in content["rates"]),
                 selectivities=tuple(
-                    Selectivity(s["condition"], s["value"], s["pairs"], s["tested"], Source(s["source"]))
-                    for s in content["selectivities"]
+                    Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
                 ),
+                joints=tuple(
+                    JointSelectivity(**{**_arguments(entry, _JOINT), "conditions": tuple(entry["conditions"])})
+                    for entry in content["joints"]
+                ),
+                order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
+                notes=tuple(content["notes"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             raise InputError(f"{source}: no statistics snapshot: {error!r}; estimate the statistics again") from error
 
     @cached_property
     def digest(self) -> str:
         """32 hexadecimal digits that change with any number of the snapshot."""
         return digest_of(self.to_json())
+
+
+_PLAIN = (
+    "stream",
+    "events",
+    "start_us",
+    "end_us",
+    "window_us",
+    "window_events",
+    "as_of_us",
+    "windows",
+    "confidence",
+)
+_RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
+_SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
+_JOINT = ("conditions", "value", "low", "high", "tested", "independent")
+
+
+def _entry(number: LeafRate | Selectivity | JointSelectivity, names: Iterable[str]) -> dict[str, Any]:
+    values = ((name, getattr(number, name)) for name in names)
+    return {name: value.value if isinstance(value, Source) else value for name, value in values}
+
+
+def _arguments(entry: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: Source(entry[name]) if name == "source" else entry[name] for name in names}
 
 
 def span_seconds(start_us: int | None, end_us: int | None) -> float:
@@ -242,12 +378,16 @@ def span_seconds(start_us: int | None, end_us: int | None) -> float:
     return (end_us - start_us) / 1e6
 
 
+class OtherVersion(InputError):
+    """A document that another version of this package wrote."""
+
+
 def check_version(content: object, version: int, what: str, source: str) -> None:
-    """Refuse JSON that is no object or of another version than this package writes."""
+    """Refuse JSON that is no object (InputError) or of another version than this package writes (OtherVersion)."""
     if not isinstance(content, Mapping):
         raise InputError(f"{source}: a {what} is a JSON object, not {type(content).__name__}")
     if content.get("version") != version:
-        raise InputError(
+        raise OtherVersion(
             f"{source}: a {what} of version {content.get('version')!r}; this package reads version {version}: "
             "make it again"
         )

@@ -82,7 +82,7 @@ def test_wrong_numbers_are_refused(make: object) -> None:
         [],
         {},
         {"version": 2},
-        {"version": 1},
+        {**StatisticsSnapshot().to_json(), "version": 1},
         {**StatisticsSnapshot().to_json(), "rates": [{"leaf": "A"}]},
         {**StatisticsSnapshot().to_json(), "rates": 3},
         {**StatisticsSnapshot(rates=(LeafRate("A", 1.0),)).to_json(), "events": -1},
