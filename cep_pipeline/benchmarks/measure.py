@@ -114,11 +114,11 @@ def measure_in_turn(
 
 def planned_orders(patterns: Sequence[Pattern], events: pa.Table, mechanism: str) -> list[Orders]:
     """For each pattern the orders in which the mechanism is to bind events, by the statistics of the events."""
-    from cep_pipeline.planning import plan_by_strategy
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.statistics import estimate_statistics
 
-    in_order = [pattern.name for pattern in patterns] if MECHANISMS[mechanism].in_pattern_order else []
-    made = plan_by_strategy(patterns, estimate_statistics(patterns, events), in_pattern_order=in_order)
+    chosen = dict.fromkeys((pattern.name for pattern in patterns), mechanism)
+    made = plan_for(patterns, estimate_statistics(patterns, events), chosen)
     return [[clause.order_or_tree for clause in made.for_pattern(pattern.name).clauses] for pattern in patterns]
 
 

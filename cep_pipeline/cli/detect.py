@@ -26,7 +26,8 @@ from cep_pipeline.errors import InputError
     help="Option of the mechanism, of nfab: merge, backtrack. It changes the cost, never the matches.",
 )
 @click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
-@click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model of the planner.")
+@click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
+@click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
@@ -50,7 +51,8 @@ def detect(
     mechanism: str | None,
     options: tuple[str, ...],
     planner: str,
-    cost: str,
+    cost: str | None,
+    alpha: float,
     plan_file: Path | None,
     output: str,
     limit: int | None,
@@ -68,13 +70,13 @@ def detect(
     """
     from cep_pipeline.cli.tables import check_output_file, write_table
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
-    from cep_pipeline.detection.detect import check_output, choose_mechanisms, in_pattern_order
+    from cep_pipeline.detection.detect import check_output, choose_mechanisms
     from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
-    from cep_pipeline.planning import plan_by_strategy
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
     from cep_pipeline.planning.plans import validate
@@ -88,9 +90,10 @@ def detect(
     parsed = read_patterns(patterns, stream, values)
     note_unused_parameters(values, parsed)
     check_output(output, parsed)
-    ordered = in_pattern_order(choose_mechanisms(parsed, mechanism))
+    chosen = choose_mechanisms(parsed, mechanism)
     planner_named(planner)
-    cost_named(cost)
+    if cost is not None:
+        cost_named(cost)
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
@@ -106,7 +109,7 @@ def detect(
         plan = given
         if plan is None:
             snapshot = estimate_statistics(parsed, loaded.events)
-            plan = plan_by_strategy(parsed, snapshot, planner, cost, in_pattern_order=ordered)
+            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha)
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()

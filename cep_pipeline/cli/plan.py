@@ -100,11 +100,15 @@ def _what_options(command: Command) -> Command:
 @click.command()
 @_what_options
 @click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
-@click.option("--cost", default="throughput", show_default=True, metavar="NAME", help="Cost model.")
+@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the mechanism]")
+@click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
+@click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the plan to this JSON file, for `cep detect --plan`."
 )
-def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
+def plan(
+    planner: str, cost: str | None, alpha: float, mechanism: str | None, out: Path | None, **options: object
+) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
     \b
@@ -116,16 +120,17 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
     from cep_pipeline.detection.choice import explained_choice
     from cep_pipeline.detection.detect import choose_mechanisms
     from cep_pipeline.detection.nfab.automaton import describe
-    from cep_pipeline.planning import plan_by_strategy
+    from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import planner_named
 
-    planner_named(planner), cost_named(cost)  # a wrong name is told before anything is read
+    planner_named(planner), cost_named(cost or "throughput")  # a wrong name is told before anything is read
     patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
-    made = plan_by_strategy(patterns, snapshot, planner, cost)
-    click.echo(made.explain(explained_choice(patterns)))
+    chosen = choose_mechanisms(patterns, mechanism)
+    made = plan_for(patterns, snapshot, chosen, planner, cost, alpha)
+    click.echo(made.explain(explained_choice(patterns, mechanism)))
     for pattern in patterns:
-        if choose_mechanisms([pattern])[pattern.name] == "nfab":
+        if chosen[pattern.name] == "nfab":
             click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
         try:
@@ -137,26 +142,91 @@ def plan(planner: str, cost: str, out: Path | None, **options: object) -> None:
 
 @click.command()
 @configuration_options
+@pattern_file_options(required=False)
 @click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
 @click.option("--version", type=click.IntRange(min=1), help="A recorded version; the current one if not given.")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan file, in place of a recorded plan.")
+@click.option("--analyze", is_flag=True, help="Detect in --events by the plan, and print beside it what happened.")
+@click.option("--mechanism", metavar="NAME", help="What detects.  [default: the fastest that runs each pattern]")
 def explain(
-    config: Path, stream: str | None, pattern_set: str | None, version: int | None, plan_file: Path | None
+    patterns: Path | None,
+    schema: Path | None,
+    events: tuple[Path, ...],
+    parameters: tuple[str, ...],
+    config: Path,
+    stream: str | None,
+    pattern_set: str | None,
+    version: int | None,
+    plan_file: Path | None,
+    analyze: bool,
+    mechanism: str | None,
 ) -> None:
-    """Print a plan: order, expected partial matches a step, rates and selectivities, cost, and why it won.
+    """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
+
+    With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked.
 
     \b
     Examples:
       cep explain                                       the current plan of the first stream
       cep explain --stream us_equity_trades --version 1
       cep explain --plan plan.json
+      cep explain --analyze --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
+                  --events 2013-10-07/trades.csv.gz     of a plan by the statistics of these events, or --plan
     """
+    if analyze:
+        if not (patterns and schema and events):
+            raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
+        click.echo(_analyzed(patterns, schema, events, parameters, plan_file, mechanism))
+    elif patterns or schema or events or mechanism:
+        raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
+    elif plan_file is not None:
+        click.echo(read_plan(plan_file).explain())
+    else:
+        _explain_recorded(config, stream, pattern_set, version)
+
+
+def _analyzed(
+    patterns: Path,
+    schema: Path,
+    events: tuple[Path, ...],
+    parameters: tuple[str, ...],
+    plan_file: Path | None,
+    mechanism: str | None,
+) -> str:
+    """The text of a plan with what happened when it ran over events."""
+    from cep_pipeline.detection.detect import choose_mechanisms, detect
+    from cep_pipeline.detection.output_policy import has_output_policy
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.events.loading import load_events
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.pipeline.configuration import read_patterns
+    from cep_pipeline.planning.explain import explain_analyzed
+    from cep_pipeline.planning.plans import validate
+    from cep_pipeline.statistics import estimate_statistics
+
+    stream = StreamSchema.load(schema)
+    values = parse_parameters(parameters)
+    parsed = read_patterns(patterns, stream, values)
+    note_unused_parameters(values, parsed)
+    chosen = choose_mechanisms(parsed, mechanism)
+    given = read_plan(plan_file) if plan_file else None
+    if given is not None:
+        validate(given, parsed)
+    console = Console(stderr=True)
+    with console.status("reading events"):
+        table = load_events(stream, events).events
+    with console.status("planning"):
+        made = given or plan_for(parsed, estimate_statistics(parsed, table), chosen)
+    with console.status("detecting"):
+        output = "verbose" if any(map(has_output_policy, parsed)) else "count"
+        _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
+    return explain_analyzed(made, metrics, table.num_rows)
+
+
+def _explain_recorded(config: Path, stream: str | None, pattern_set: str | None, version: int | None) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse import Warehouse
 
-    if plan_file is not None:
-        click.echo(read_plan(plan_file).explain())
-        return
     configuration = Configuration.load(config)
     name = stream or configuration.stream_names()[0]
     sets = tuple(configuration.stream_settings(name).pattern_sets)

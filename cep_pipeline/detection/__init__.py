@@ -91,10 +91,10 @@ def _find_eager_nfa(
 
 
 MECHANISMS: Mapping[str, Mechanism] = {
-    "fused": Mechanism(_check_fused, _find_fused, _count_fused),
+    "fused": Mechanism(_check_fused, _find_fused, _count_fused, runs_trees=True),
     "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find),
     "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
-    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree),
+    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack")),
 }

@@ -335,11 +335,10 @@ def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
 
 def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None, chosen: Mapping[str, str]) -> Plan:
     if plan is None:
-        from cep_pipeline.planning import plan_by_strategy
+        from cep_pipeline.detection.planned import plan_for
         from cep_pipeline.statistics import estimate_statistics
 
-        snapshot = estimate_statistics(patterns, events)
-        plan = plan_by_strategy(patterns, snapshot, in_pattern_order=in_pattern_order(chosen))
+        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen)
     validate(plan, patterns)
     return plan
 

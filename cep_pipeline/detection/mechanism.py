@@ -224,6 +224,8 @@ class Mechanism:
         Counts all matches of a pattern without listing them; None where it cannot.
     in_pattern_order
         Whether it binds events in the pattern's order, and refuses plans of other orders.
+    runs_trees
+        Whether it runs tree plans; otherwise it refuses them.
     options
         The names of what can be asked of it beside the matches, which are the same with every option; `find` takes
         them as `options`.
@@ -233,6 +235,7 @@ class Mechanism:
     find: Callable[..., Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
     in_pattern_order: bool = False
+    runs_trees: bool = False
     options: tuple[str, ...] = ()
 
     def with_options(self, options: Collection[str]) -> Mechanism:

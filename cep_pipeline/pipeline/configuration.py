@@ -37,6 +37,7 @@ class PatternSetSettings(Document):
     parameters: dict[str, str | list[int | float | bool | str]] = Field(default_factory=dict)
     planner: str | None = None
     cost: str | None = None
+    alpha: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     mechanism: str | None = None
 
 
@@ -61,10 +62,11 @@ class WarehouseSettings(Document):
 
 
 class PlanningSettings(Document):
-    """How plans are made where a pattern set does not say it."""
+    """How plans are made where a pattern set does not say it (cost: none, each pattern by that of its mechanism)."""
 
     planner: str = "dp_left_deep"
-    cost: str = "throughput"
+    cost: str | None = None
+    alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
 
 class SparkSettings(Document):
@@ -100,8 +102,9 @@ class PatternSet:
     patterns: tuple[Pattern, ...]
     version: str
     planner: str
-    cost: str
+    cost: str | None
     mechanism: str | None = None
+    alpha: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ class Configuration:
         planner, cost = settings.planner or planning.planner, settings.cost or planning.cost
         try:
             planner_named(planner)
-            cost_named(cost)
+            if cost is not None:
+                cost_named(cost)
             choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run
         except InputError as error:
             raise InputError(f"{self.path}: pattern set {name!r}: {error}") from error
@@ -209,6 +213,7 @@ class Configuration:
             planner=planner,
             cost=cost,
             mechanism=settings.mechanism,
+            alpha=planning.alpha if settings.alpha is None else settings.alpha,
         )
 
 

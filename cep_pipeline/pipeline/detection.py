@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions, look_back
 from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
-from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.planning import Plan
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
@@ -234,10 +235,7 @@ def _unplanned(pattern_set: PatternSet) -> Plan:
     from cep_pipeline.spark.statistics import no_statistics
 
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    snapshot = no_statistics(pattern_set.patterns)
-    return plan_by_strategy(
-        pattern_set.patterns, snapshot, planner="trivial", in_pattern_order=in_pattern_order(chosen)
-    )
+    return plan_for(pattern_set.patterns, no_statistics(pattern_set.patterns), chosen, planner="trivial")
 
 
 def _earliest(days: Sequence[date | None]) -> date | None:

@@ -15,12 +15,14 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
-from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
+from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.planning import Plan
+from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.snapshot import OtherVersion
@@ -232,31 +234,27 @@ def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapsho
 
 
 def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
-    """The current plan of a pattern set, None where there is none, or only for other patterns or mechanisms."""
+    """The current plan of a pattern set; None where there is none that is for these patterns and mechanisms."""
     record = work.tables.current_plan(pattern_set.name)
-    if record is None or record.pattern_set_version != pattern_set.version or not _fits(record, pattern_set):
-        return None
-    return record
+    return None if record is None or _outdated(record, pattern_set) else record
 
 
-def _fits(record: PlanRecord, pattern_set: PatternSet) -> bool:
-    """Whether a plan binds events in the pattern's order wherever the mechanism knows no other."""
+def _outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
+    """Why a recorded plan cannot be run, None where it can."""
+    if record.plan.get("version") != PLAN_VERSION:
+        return f"the current plan is of version {record.plan.get('version')} of the format"
+    if record.pattern_set_version != pattern_set.version:
+        return "the pattern set has changed"
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
-    ordered = in_pattern_order(choose_mechanisms(pattern_set.patterns, pattern_set.mechanism))
-    return all(
-        planned.order == tuple(variable.name for variable in clause.positive)
-        for pattern in pattern_set.patterns
-        if pattern.name in ordered
-        for planned, clause in zip(plan.for_pattern(pattern.name).clauses, pattern.clauses, strict=True)
-    )
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    return None if runs_on(plan, pattern_set.patterns, chosen) else "the mechanism of the pattern set has changed"
 
 
 def _reason(work: DayWork, pattern_set: PatternSet) -> str:
     current = work.tables.current_plan(pattern_set.name)
     if current is None:
         return f"first plan of the pattern set, by the statistics of {work.day}"
-    changed = "pattern set" if current.pattern_set_version != pattern_set.version else "mechanism of the pattern set"
-    return f"the {changed} has changed; by the statistics of {work.day}"
+    return f"{_outdated(current, pattern_set)}; by the statistics of {work.day}"
 
 
 def record_plan(
@@ -264,13 +262,7 @@ def record_plan(
 ) -> PlanRecord:
     """Make a plan by the pattern set's planner and cost model, and make it the current one."""
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    made = plan_by_strategy(
-        pattern_set.patterns,
-        snapshot,
-        pattern_set.planner,
-        pattern_set.cost,
-        in_pattern_order=in_pattern_order(chosen),
-    )
+    made = plan_for(pattern_set.patterns, snapshot, chosen, pattern_set.planner, pattern_set.cost, pattern_set.alpha)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,

@@ -1,29 +1,90 @@
-"""The text of a plan for people: the order, what it is expected to cost, and why it won."""
+"""The text of a plan for people: the order or the tree, what it is expected to cost, and why it won."""
 
 from __future__ import annotations
 
-import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
-from cep_pipeline.planning.ordering import DecidingComparison, named, positions_of
-from cep_pipeline.planning.plans import Alternative, ClausePlan, PatternPlan, Plan, PlanStep
-from cep_pipeline.planning.trees import Join, Tree, leaves_of
-from cep_pipeline.statistics.snapshot import Selectivity, Source
+from cep_pipeline.planning.clause_plans import Alternative, ClausePlan
+from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed, listed, node_lines
+from cep_pipeline.planning.logarithms import format_ln
+from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of
+from cep_pipeline.planning.plans import PatternPlan, Plan
+from cep_pipeline.planning.trees import Join, OrderOrTree
 
-_TEXT = frozenset({"step", "binds", "leaf", "condition", "rests on"})
-"""Headings of the columns of text."""
+WIDTH = 118
+"""Longest line of text."""
+
+
+class NodeHappened(Happened, Protocol):
+    """What happened at a node of a plan, as `detection.mechanism.NodeCounts` says."""
+
+    @property
+    def pattern(self) -> str: ...
+    @property
+    def clause(self) -> int: ...
+    @property
+    def node(self) -> tuple[str, ...]: ...
+
+
+class DetectionMetrics(Protocol):
+    """What detection counted, as `detection.mechanism.Metrics` says."""
+
+    @property
+    def mechanisms(self) -> Mapping[str, str]: ...
+    @property
+    def nodes(self) -> Sequence[NodeHappened]: ...
 
 
 def explain_plan(plan: Plan, mechanism: str | Mapping[str, str] | None = None) -> str:
     """The whole plan; `mechanism` says what runs it (and why), for all patterns or by pattern."""
+    return _explained(plan, mechanism, {})
+
+
+def explain_analyzed(plan: Plan, metrics: DetectionMetrics, events: int | None = None) -> str:
+    """The whole plan, and beside what was expected of each node what really happened there.
+
+    Parameters
+    ----------
+    metrics
+        What detection by this plan has counted.
+    events
+        The number of events that it ran over; None where they are those that the plan was made from.
+
+    Notes
+    -----
+    An estimate is marked where it was off by more than 10 times: of the partial matches that were made at a node, or of
+    the share of candidates that passed its conditions. What negated events reject is not expected, but counted.
+    """
+    seen = plan.statistics.events if events is None else events
+    found: dict[str, dict[int, dict[frozenset[str], NodeHappened]]] = {}
+    for node in metrics.nodes:
+        found.setdefault(node.pattern, {}).setdefault(node.clause, {})[frozenset(node.node)] = node
+    observed: dict[str, dict[int, Observed]] = {}
+    for pattern in plan.patterns:
+        windows = seen / pattern.events_in_window if seen and pattern.events_in_window else None
+        counts = found.get(pattern.pattern, {})
+        observed[pattern.pattern] = {
+            clause.clause: Observed(windows, counts.get(clause.clause, {})) for clause in pattern.clauses
+        }
+    return _explained(plan, metrics.mechanisms, observed)
+
+
+def _explained(
+    plan: Plan, mechanism: str | Mapping[str, str] | None, observed: Mapping[str, Mapping[int, Observed]]
+) -> str:
+    units = {pattern.unit for pattern in plan.patterns}
+    total = f": {format_ln(plan.ln_cost)} {plan.unit}" if len(units) == 1 else ""
+    alpha = f", alpha {plan.alpha:g}" if plan.alpha else ""
     lines = [
         f"plan {plan.plan_id}",
-        f"  planner {plan.planner}, cost {plan.cost_model}: {format_ln(plan.ln_cost)} {plan.unit}",
+        f"  planner {plan.planner}, cost {plan.cost_model}{alpha}{total}",
         f"  statistics {plan.statistics.digest}: {_statistics(plan)}",
     ]
     for pattern in plan.patterns:
-        lines += ["", *_pattern(plan, pattern, mechanism)]
+        lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
     return "\n".join(lines) + "\n"
 
 
@@ -42,101 +103,50 @@ def _instant(timestamp_us: int) -> str:
         return f"{timestamp_us} us"
 
 
-def _pattern(plan: Plan, pattern: PatternPlan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
+def _pattern(
+    plan: Plan,
+    pattern: PatternPlan,
+    mechanism: str | Mapping[str, str] | None,
+    observed: Mapping[int, Observed],
+) -> Iterator[str]:
     runs_on = mechanism.get(pattern.pattern) if isinstance(mechanism, Mapping) else mechanism
     suffix = f", runs on {runs_on}" if runs_on else ""
     yield f"pattern {pattern.pattern}: {pattern.strategy} within {pattern.window}{suffix}"
+    several = len(plan.patterns) > 1 or len(pattern.clauses) > 1
+    if several:
+        yield f"  by planner {pattern.planner}, cost {pattern.cost_model}: {format_ln(pattern.ln_cost)} {pattern.unit}"
     for clause in pattern.clauses:
         if len(pattern.clauses) > 1:
             yield ""
             yield f"  clause {clause.clause + 1} of {len(pattern.clauses)}"
-        yield from _tree(clause)
-        yield f"  cost  {format_ln(clause.ln_cost)} {plan.unit}"
+        what = "order" if clause.tree is None else "tree "
+        yield from _wrapped(f"  {what} ", ", ".join(clause.order) if clause.tree is None else str(clause.tree))
+        yield f"  cost  {format_ln(clause.ln_cost)} {pattern.unit}"
+        if clause.ln_waiting is not None and plan.alpha:
+            yield f"        of which latency {format_ln(clause.ln_waiting)}, weighed by {plan.alpha:g}"
         if clause.note:
-            yield f"  note  {clause.note}"
+            yield from _wrapped("  note  ", clause.note)
         yield ""
-        yield from _indented(_steps(clause.steps), "    ")
-        conditions = _conditions(clause.steps)
-        if len(conditions) > 1:
-            yield ""
-            yield from _indented(conditions, "    ")
+        yield from node_lines(clause, observed.get(clause.clause))
         if len(clause.steps) > 1:
             yield ""
             yield "    why"
-            yield from (f"      {line}" for line in _reasons(plan, clause))
+            for line in _reasons(pattern, clause):
+                yield from _wrapped("      ", line)
 
 
-def _tree(clause: ClausePlan) -> Iterator[str]:
-    """The order, or the nodes of the tree, each above those that it joins."""
-    if clause.tree is None:
-        yield f"  order {', '.join(clause.order)}"
-        return
-    yield f"  tree  {clause.tree}"
-
-    def nodes(tree: Tree, indent: str) -> Iterator[str]:
-        yield indent + ", ".join(leaves_of(tree))
-        if isinstance(tree, Join):
-            yield from nodes(tree.left, indent + "  ")
-            yield from nodes(tree.right, indent + "  ")
-
-    yield from nodes(clause.tree, "        ")
+def _wrapped(head: str, text: str) -> list[str]:
+    """A text behind its head, on several lines where it is long."""
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=head, subsequent_indent=" " * (len(head) + 2), break_long_words=False
+    )
 
 
-def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [
-        ("step", "binds", "leaf", "events", "events/s", "in a window", "passing", "partial matches")
-    ]
-    earlier = 0.0
-    for number, step in enumerate(steps, 1):
-        passing = step.ln_partial_matches - earlier - step.ln_instances
-        rows.append(
-            (
-                str(number),
-                step.variable,
-                step.leaf,
-                "given" if step.count is None else f"{step.count:,}" if step.count else "0, as if 0.5",
-                format_number(step.rate_per_s),
-                format_ln(step.ln_instances),
-                format_ln(min(passing, 0.0)),
-                format_ln(step.ln_partial_matches),
-            )
-        )
-        earlier = step.ln_partial_matches
-    return rows
-
-
-def _conditions(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = [("step", "condition", "selectivity", "rests on")]
-    for number, step in enumerate(steps, 1):
-        if step.order_share < 1 - 1e-12:
-            rows.append((str(number), "temporal order", format_number(step.order_share), "the pattern's order"))
-        for condition in step.conditions:
-            selectivity = condition.selectivity
-            rows.append((str(number), condition.text, format_number(selectivity.value), _evidence(selectivity)))
-    return rows
-
-
-def _evidence(selectivity: Selectivity) -> str:
-    match selectivity.source:
-        case Source.ALL_PAIRS:
-            return f"all {selectivity.pairs:,} pairs"
-        case Source.SAMPLED_PAIRS:
-            return f"{selectivity.tested:,} of {selectivity.pairs:,} pairs"
-        case Source.OBSERVED:
-            return f"{selectivity.tested:,} tested by detection"
-        case Source.COMBINED:
-            return f"{selectivity.tested:,} tested, in a sample and by detection"
-        case Source.PRIOR:
-            return "nothing measured: a prior by the condition's form"
-        case Source.COUNT | Source.GIVEN | Source.WINDOW:
-            return str(selectivity.source.value)
-
-
-def _reasons(plan: Plan, clause: ClausePlan) -> Iterator[str]:
+def _reasons(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
     names = _names_by_position(clause)
     for comparison in _tightest(clause.comparisons):
         yield _comparison(comparison, names)
-    yield from _against(plan, clause)
+    yield from _against(pattern, clause)
 
 
 def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:
@@ -161,11 +171,11 @@ def _margin(comparison: DecidingComparison) -> float:
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     sides = f"{format_ln(comparison.ln_chosen)} against {format_ln(comparison.ln_rejected)}"
     if comparison.measure == "tree":
-        chosen, rejected = (named(side, names) for side in (comparison.chosen, comparison.rejected))
+        chosen, rejected = (_named(side, names) for side in (comparison.chosen, comparison.rejected))
         return f"join {comparison.step + 1}: {chosen} rather than {rejected}: cost below it {sides}"
     of_chosen, of_rejected = positions_of(comparison.chosen), positions_of(comparison.rejected)
     if comparison.measure == "cost":
-        chosen, rejected = (", ".join(names[p] for p in order) for order in (of_chosen, of_rejected))
+        chosen, rejected = (listed([names[p] for p in order]) for order in (of_chosen, of_rejected))
         text = f"{chosen} rather than {rejected}: cost before it {sides}"
     else:
         chosen, rejected = names[of_chosen[-1]], names[of_rejected[-1]]
@@ -175,64 +185,42 @@ def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
     return f"step {comparison.step + 1}: {text}{tie}"
 
 
-def _against(plan: Plan, clause: ClausePlan) -> Iterator[str]:
-    same = [other.planner for other in clause.alternatives if other.order == clause.order]
+def _named(side: Side, names: Sequence[str]) -> str:
+    """A tree of positions as people read it; of a large one how its root joins the variables."""
+    if isinstance(side, int) or len(positions_of(side)) <= LONGEST_LIST:
+        return named(side, names)
+    parts = (positions_of(part) for part in side)
+    return f"({' with '.join(listed([names[position] for position in part]) for part in parts)})"
+
+
+def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
+    same = [other.planner for other in clause.alternatives if other.order_or_tree == clause.order_or_tree]
     if same:
-        yield f"the same order by {', '.join(same)}"
-    others: dict[tuple[str, ...], list[Alternative]] = {}
+        yield f"the same {_kind(clause.tree)} by {', '.join(same)}"
+    others: dict[OrderOrTree, list[Alternative]] = {}
     for other in clause.alternatives:
-        if other.order != clause.order:
-            others.setdefault(other.order, []).append(other)
-    for rank, (order, found) in enumerate(others.items()):
-        ratio = format_ln(found[0].ln_cost - clause.ln_cost)
-        yield (
-            f"{'also tried' if rank else 'runner-up'}: {', '.join(order)} (by {', '.join(o.planner for o in found)}), "
-            f"cost {format_ln(found[0].ln_cost)}, {ratio} times this one's"
+        if other.order_or_tree != clause.order_or_tree:
+            others.setdefault(other.order_or_tree, []).append(other)
+    rivals = 0
+    for found in others.values():
+        text = (
+            f"{_bound(found[0])} (by {', '.join(other.planner for other in found)}), cost {format_ln(found[0].ln_cost)}"
         )
+        if (found[0].tree is None) != (clause.tree is None):  # what mechanisms of one kind do says nothing of the other
+            yield f"also tried, as a {_kind(found[0].tree)}: {text}"
+            continue
+        ratio = format_ln(found[0].ln_cost - clause.ln_cost)
+        yield f"{'also tried' if rivals else 'runner-up'}: {text}, {ratio} times this one's"
+        rivals += 1
     cheapest = clause.runner_up
     if cheapest is not None and cheapest.ln_cost < clause.ln_cost - 1e-9:
-        yield f"kept because planner {plan.planner} was asked for, though {cheapest.planner}'s order is cheaper"
+        kind = _kind(clause.tree)
+        yield f"kept because planner {pattern.planner} was asked for, though {cheapest.planner}'s {kind} is cheaper"
 
 
-def _indented(rows: Sequence[tuple[str, ...]], indent: str) -> Iterator[str]:
-    """Columns side by side: numbers to the right, text to the left."""
-    columns = list(zip(*rows, strict=True))
-    widths = [max(len(cell) for cell in column) for column in columns]
-    numeric = [column[0] not in _TEXT for column in columns]
-    for row in rows:
-        cells = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        yield (indent + "  ".join(cells)).rstrip()
+def _kind(tree: Join | None) -> str:
+    return "order" if tree is None else "tree"
 
 
-def format_number(value: float) -> str:
-    """Four significant digits.
-
-    Examples
-    --------
-    >>> format_number(1234567.0), format_number(0.49871), format_number(0.0), format_number(2e-9)
-    ('1,235,000', '0.4987', '0', '2e-09')
-    """
-    if value == 0:
-        return "0"
-    return format_ln(math.log(value))
-
-
-def format_ln(logarithm: float) -> str:
-    """The number with this natural logarithm, to four significant digits, however large.
-
-    Examples
-    --------
-    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(1000.0)
-    ('136.5', '1', '1.97e+434')
-    """
-    if logarithm == -math.inf:
-        return "0"
-    exponent = math.floor(logarithm / math.log(10) + 1e-12)
-    if -4 <= exponent < 9:
-        value = float(f"{math.exp(logarithm):.4g}")
-        return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
-    mantissa = math.exp(logarithm - exponent * math.log(10))
-    return f"{mantissa:.4g}e{exponent:+03d}"
+def _bound(other: Alternative) -> str:
+    return ", ".join(other.order) if other.tree is None else str(other.tree)

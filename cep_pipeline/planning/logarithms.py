@@ -1,4 +1,4 @@
-"""Sums of numbers that are known by their natural logarithms, of any size."""
+"""Numbers of any size, known by their natural logarithms: their sums, and how people read them."""
 
 from __future__ import annotations
 
@@ -24,3 +24,34 @@ def from_ln(logarithm: float) -> float:
     (1.0, inf)
     """
     return math.exp(logarithm) if logarithm < 709 else math.inf
+
+
+def format_number(value: float) -> str:
+    """Four significant digits.
+
+    Examples
+    --------
+    >>> format_number(1234567.0), format_number(0.49871), format_number(0.0), format_number(2e-9)
+    ('1,235,000', '0.4987', '0', '2e-09')
+    """
+    if value == 0:
+        return "0"
+    return format_ln(math.log(value))
+
+
+def format_ln(logarithm: float) -> str:
+    """The number with this natural logarithm, to four significant digits, however large.
+
+    Examples
+    --------
+    >>> format_ln(math.log(136.54)), format_ln(0.0), format_ln(1000.0)
+    ('136.5', '1', '1.97e+434')
+    """
+    if logarithm == -math.inf:
+        return "0"
+    exponent = math.floor(logarithm / math.log(10) + 1e-12)
+    if -4 <= exponent < 9:
+        value = float(f"{math.exp(logarithm):.4g}")
+        return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+    mantissa = math.exp(logarithm - exponent * math.log(10))
+    return f"{mantissa:.4g}e{exponent:+03d}"

@@ -1,36 +1,36 @@
-"""Make a plan: the numbers of each clause, the planner's order, and what it was chosen over."""
+"""Make a plan: the numbers of each clause, the planner's order or tree, and what it was chosen over."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.planning.cardinality import ln_order_share, ln_partial_matches
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics, ln_planned_selectivity
-from cep_pipeline.planning.costs import CostModel, cost_named, ln_order_cost
-from cep_pipeline.planning.planners import MAX_COMPARED_VARIABLES, PLANNERS, planner_named
-from cep_pipeline.planning.plans import (
-    Alternative,
-    ClausePlan,
-    PatternPlan,
-    Plan,
-    PlanStep,
-    StatisticsSummary,
-    StepCondition,
+from cep_pipeline.patterns.pattern import Consume, Pattern, Strategy
+from cep_pipeline.planning.clause_plans import Alternative, ClausePlan, PlanNode
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import (
+    CONSUME_MATCHED,
+    LATENCY,
+    THROUGHPUT,
+    CostModel,
+    cost_named,
+    ln_order_cost,
+    ln_order_delay,
+    ln_tree_cost,
+    ln_tree_delay,
+    with_latency,
 )
+from cep_pipeline.planning.expected import Expectations
+from cep_pipeline.planning.ordering import Ordering, TreeOrdering, left_deep
+from cep_pipeline.planning.planners import MAX_COMPARED_VARIABLES, PLANNERS, TREE_PLANNERS, planner_named
+from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
+from cep_pipeline.planning.trees import Join, PositionTree, positions_below
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import (
-    agreeing_attributes,
-    format_conjunct,
-    format_window,
-    leaf_of,
-    positive_conjuncts,
-)
+from cep_pipeline.statistics.terms import format_window
 
+DEFAULT_PLANNER = "dp_left_deep"
+"""The planner that is taken where none is asked for."""
 BEST_SWAP = "swapping two neighbours"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
 MAX_SWAPPED_VARIABLES = 22
@@ -40,8 +40,8 @@ MAX_SWAPPED_VARIABLES = 22
 def plan(
     patterns: Sequence[Pattern],
     snapshot: StatisticsSnapshot,
-    planner: str = "dp_left_deep",
-    cost: str = "throughput",
+    planner: str = DEFAULT_PLANNER,
+    cost: str | None = None,
     alpha: float = 0.0,
 ) -> Plan:
     """Plan patterns by the statistics of their stream.
@@ -52,80 +52,103 @@ def plan(
         Patterns of one stream.
     snapshot
         Must know the leaves of all the patterns; conditions that it does not know are planned with priors.
-    planner, cost
-        Keys of `PLANNERS` and `COSTS`.
+    planner
+        A key of `PLANNERS`.
+    cost
+        A key of `COSTS`; None takes for each pattern the one that `default_cost` says.
     alpha
-        Weight of latency against `cost`; 0, as long as there is no latency cost among `COSTS`.
+        Weight of latency against `cost`: cost(plan) + alpha * latency(plan) (JQPG section 6.1), 0 or more. Each clause
+        is planned by the sum of its own; the cost of a pattern counts the largest latency of its clauses.
 
     Raises
     ------
     InputError
-        `planner` or `cost` is unknown, or `alpha` asks for a cost that there is not.
+        `planner` or `cost` is unknown, or `alpha` is no weight.
     PlanError
         The snapshot does not know a leaf, or the planner does not plan a pattern's selection strategy: those of the
         language page's section 4 run in the pattern's order, which is planner `trivial`'s.
 
     Notes
     -----
-    An order is over the positive variables. Negated variables are placed by the mechanism, at the earliest step
-    at which all that they depend on is bound (JQPG section 5.3).
+    An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
+    point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
     planner_named(planner)
-    model = cost_named(cost)
-    if alpha != 0:
-        raise InputError(f"alpha is {alpha}: it weighs latency against {cost}, and there is no cost model 'latency'")
+    if not 0 <= alpha < float("inf"):
+        raise InputError(f"alpha is {alpha}: it weighs latency, and is a finite number, 0 or more")
+    models = {pattern.name: _model(pattern, cost, alpha) for pattern in patterns}
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
     return Plan(
-        planner=planner,
-        cost_model=model.name,
-        unit=model.unit,
         alpha=alpha,
         statistics=StatisticsSummary(
             snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
         ),
-        patterns=tuple(
-            PatternPlan(
-                pattern.name,
-                format_window(pattern.window),
-                pattern.strategy.value,
-                tuple(_plan_clause(pattern, clause, snapshot, planner, model) for clause in pattern.clauses),
-            )
-            for pattern in patterns
-        ),
+        patterns=tuple(_plan_pattern(pattern, snapshot, planner, models[pattern.name]) for pattern in patterns),
     )
+
+
+def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
+    """The cost model that a pattern is planned by where none is asked for.
+
+    `consume_matched` where matches consume their events (JQPG section 6.2); else the model of the kernel where that
+    runs it, as it does by default, or `throughput`.
+    """
+    if pattern.consume is Consume.MATCHED:
+        return CONSUME_MATCHED.name
+    return THROUGHPUT.name
+
+
+def _model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:
+    model = cost_named(default_cost(pattern) if cost is None else cost)
+    if alpha and model is LATENCY:
+        raise InputError(f"alpha is {alpha}: it weighs latency against another cost than {model.name!r}")
+    return with_latency(model, alpha)
 
 
 def plan_by_strategy(
     patterns: Sequence[Pattern],
     snapshot: StatisticsSnapshot,
-    planner: str = "dp_left_deep",
-    cost: str = "throughput",
+    planner: str = DEFAULT_PLANNER,
+    cost: str | None = None,
     in_pattern_order: Collection[str] = (),
+    *,
+    alpha: float = 0.0,
+    orders_only: Collection[str] = (),
+    on_kernel: Collection[str] | None = None,
 ) -> Plan:
     """Plan a file of patterns whose selection strategies, or mechanisms, differ.
 
     Under the strategies of the language page's section 4 there is one order, the pattern's, which is planner
     `trivial`'s; so it is for the patterns named in `in_pattern_order`, whose mechanisms know no other. The rest are
-    planned by `planner`.
+    planned by `planner`; but where that makes trees, the patterns in `orders_only` by the default planner.
+
+    Parameters
+    ----------
+    patterns, snapshot, planner, cost, alpha
+        As in `plan`.
+    in_pattern_order, orders_only
+        Names of patterns whose mechanisms run the pattern's order only, or no trees.
+    on_kernel
+        Names of those that the columnar kernel runs, for `default_cost`; None: all.
 
     Raises
     ------
     InputError, PlanError
         As `plan`.
     """
-    ordered = [
-        pattern
-        for pattern in patterns
-        if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.name in in_pattern_order
-    ]
-    given = {pattern.name for pattern in ordered}
-    free = [pattern for pattern in patterns if pattern.name not in given]
-    made = plan(free, snapshot, planner, cost) if free or not ordered else plan(ordered, snapshot, "trivial", cost)
-    if not (free and ordered):
-        return made
-    by_name = {p.pattern: p for p in (*made.patterns, *plan(ordered, snapshot, "trivial", cost).patterns)}
-    return replace(made, patterns=tuple(by_name[pattern.name] for pattern in patterns))
+    planner_named(planner)
+    planned = []
+    for pattern in patterns:
+        name = planner
+        if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.name in in_pattern_order:
+            name = "trivial"
+        elif planner in TREE_PLANNERS and pattern.name in orders_only:
+            name = DEFAULT_PLANNER
+        kernel = on_kernel is None or pattern.name in on_kernel
+        planned.append(plan([pattern], snapshot, name, cost or default_cost(pattern, on_kernel=kernel), alpha))
+    empty = plan([], snapshot, planner, cost, alpha)
+    return replace(empty, patterns=tuple(one.patterns[0] for one in planned))
 
 
 def _refuse_strategy(pattern: Pattern, planner: str) -> None:
@@ -137,74 +160,94 @@ def _refuse_strategy(pattern: Pattern, planner: str) -> None:
         )
 
 
-def _plan_clause(
-    pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, planner: str, model: CostModel
-) -> ClausePlan:
-    statistics = clause_statistics(pattern, clause, snapshot)
-    chosen = PLANNERS[planner](statistics, model)
-    others = {
-        name: other(statistics, model).order
-        for name, other in PLANNERS.items()
-        if name != planner and statistics.size <= MAX_COMPARED_VARIABLES.get(name, statistics.size)
-    }
-    if 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
-        others[BEST_SWAP] = _best_swap(statistics, model, chosen.order)
-    costs = {name: ln_order_cost(model, statistics, order) for name, order in others.items()}
-    return ClausePlan(
-        clause=clause.index,
-        steps=tuple(
-            _step(pattern, clause, snapshot, statistics, chosen.order[:length])
-            for length in range(1, statistics.size + 1)
-        ),
-        ln_cost=ln_order_cost(model, statistics, chosen.order),
-        alternatives=tuple(
-            Alternative(name, tuple(statistics.names[position] for position in others[name]), costs[name])
-            for name in sorted(others, key=lambda name: costs[name])
-        ),
-        comparisons=chosen.comparisons,
-        note=chosen.note,
+def _plan_pattern(pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, model: CostModel) -> PatternPlan:
+    expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
+    return PatternPlan(
+        pattern.name,
+        format_window(pattern.window),
+        pattern.strategy.value,
+        tuple(_plan_clause(of_clause, planner, model) for of_clause in expected),
+        planner,
+        model.name,
+        model.unit,
+        expected[0].events_in_window,
     )
 
 
-def _best_swap(statistics: ClauseStatistics, model: CostModel, order: tuple[int, ...]) -> tuple[int, ...]:
+def _plan_clause(expected: Expectations, planner: str, model: CostModel) -> ClausePlan:
+    statistics = expected.statistics
+    found = PLANNERS[planner](statistics, model)
+    tree = found.tree if isinstance(found, TreeOrdering) and not isinstance(found.tree, int) else None
+    order = positions_below(found.tree) if isinstance(found, TreeOrdering) else found.order
+    alternatives = _alternatives(statistics, model, planner, order, tree)
+    nodes: tuple[PlanNode, ...] = ()
+    if tree is None:
+        steps = expected.steps(order)
+        reached = [tuple(step.variable for step in steps[: max(length, 2)]) for length in range(1, len(steps) + 1)]
+        ln_cost, ln_waiting = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
+    else:
+        steps, nodes = expected.leaves(tree), expected.nodes(tree)
+        reached = [node.variables for node in nodes]
+        ln_cost, ln_waiting = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
+    return ClausePlan(
+        clause=expected.clause.index,
+        steps=steps,
+        ln_cost=ln_cost,
+        alternatives=tuple(alternatives),
+        comparisons=found.comparisons,
+        note=found.note,
+        tree=None if tree is None else named_join(tree, statistics.names),
+        nodes=nodes,
+        negations=expected.negations(reached, whole=tree is not None),
+        ln_waiting=ln_waiting,
+    )
+
+
+def _alternatives(
+    statistics: ClauseStatistics,
+    model: CostModel,
+    planner: str,
+    order: Sequence[int],
+    tree: tuple[PositionTree, PositionTree] | None,
+) -> list[Alternative]:
+    """What the other planners make of a clause: those of the same kind first, each kind from the cheapest on.
+
+    Beside a tree, an order counts as the left-deep tree that it is.
+    """
+    others: dict[str, Ordering | TreeOrdering] = {
+        name: other(statistics, model)
+        for name, other in PLANNERS.items()
+        if name != planner and statistics.size <= MAX_COMPARED_VARIABLES.get(name, statistics.size)
+    }
+    if tree is None and 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
+        others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))
+    found = []
+    for name, other in others.items():
+        if isinstance(other, Ordering) and tree is None:
+            found.append(_ordered(statistics, name, other.order, ln_order_cost(model, statistics, other.order)))
+            continue
+        joined = left_deep(other.order) if isinstance(other, Ordering) else other.tree
+        if not isinstance(joined, int):
+            leaves = [statistics.names[position] for position in positions_below(joined)]
+            ln_cost = ln_tree_cost(model, statistics, joined)
+            found.append(Alternative(name, tuple(leaves), ln_cost, named_join(joined, statistics.names)))
+        else:
+            found.append(_ordered(statistics, name, (joined,), ln_tree_cost(model, statistics, joined)))
+    return sorted(found, key=lambda other: ((other.tree is None) != (tree is None), other.ln_cost))
+
+
+def _ordered(statistics: ClauseStatistics, planner: str, order: Sequence[int], ln_cost: float) -> Alternative:
+    return Alternative(planner, tuple(statistics.names[position] for position in order), ln_cost)
+
+
+def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) -> Join:
+    """A tree of positions as the tree of the variables that are there."""
+    left, right = (names[side] if isinstance(side, int) else named_join(side, names) for side in tree)
+    return Join(left, right)
+
+
+def _best_swap(statistics: ClauseStatistics, model: CostModel, order: Sequence[int]) -> tuple[int, ...]:
     neighbours = [
         (*order[:place], order[place + 1], order[place], *order[place + 2 :]) for place in range(len(order) - 1)
     ]
     return min(neighbours, key=lambda neighbour: ln_order_cost(model, statistics, neighbour))
-
-
-def _step(
-    pattern: Pattern,
-    clause: Clause,
-    snapshot: StatisticsSnapshot,
-    statistics: ClauseStatistics,
-    beginning: tuple[int, ...],
-) -> PlanStep:
-    """The last step of the beginning of an order."""
-    *earlier, position = beginning
-    variable = statistics.names[position]
-    rate = snapshot.rate(pattern, clause, variable)
-    share = math.exp(ln_order_share(statistics, beginning) - ln_order_share(statistics, earlier))
-    return PlanStep(
-        variable=variable,
-        leaf=leaf_of(pattern, clause, variable).key,
-        rate_per_s=rate.per_s,
-        count=rate.count,
-        ln_instances=statistics.ln_instances[position],
-        order_share=min(share, 1.0),
-        conditions=tuple(_conditions(pattern, clause, snapshot, [statistics.names[p] for p in earlier], variable)),
-        ln_partial_matches=ln_partial_matches(statistics, beginning),
-    )
-
-
-def _conditions(
-    pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, earlier: Sequence[str], variable: str
-) -> Iterable[StepCondition]:
-    bound = {*earlier, variable}
-    for conjunct in positive_conjuncts(clause):
-        if variable in conjunct.variables and conjunct.variables <= bound:
-            yield StepCondition(format_conjunct(conjunct), snapshot.selectivity(pattern, clause, conjunct))
-    for attribute in agreeing_attributes(pattern, clause) if earlier else ():
-        agreements = {other: snapshot.agreement(pattern, clause, attribute, other, variable) for other in earlier}
-        other = min(agreements, key=lambda name: ln_planned_selectivity(agreements[name]))
-        yield StepCondition(f"[{attribute}] with {other}", agreements[other])

@@ -16,6 +16,9 @@ PLANNERS: dict[str, Planner] = {
     "dp_left_deep": dp_left_deep_order,
 }
 
+TREE_PLANNERS: frozenset[str] = frozenset()
+"""The planners that make trees."""
+
 MAX_COMPARED_VARIABLES = {"dp_left_deep": 14}
 """Above this size a planner is not run merely to be compared with the one that was asked for."""
 

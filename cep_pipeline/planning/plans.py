@@ -10,144 +10,59 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import ClausePlan, clause_from_json, clause_to_json
 from cep_pipeline.planning.logarithms import from_ln, ln_sum
-from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
-from cep_pipeline.planning.trees import Join, OrderOrTree, tree_from_json, tree_to_json
-from cep_pipeline.statistics.snapshot import Selectivity, Source, check_version, digest_of
+from cep_pipeline.statistics.snapshot import check_version, digest_of
 
-VERSION = 1
-"""Version of the JSON form."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepCondition:
-    """A condition of the pattern at the step that binds the last of its variables."""
-
-    text: str
-    selectivity: Selectivity
-
-
-@dataclass(frozen=True, slots=True)
-class PlanStep:
-    """One step of an order: it binds one variable.
-
-    Attributes
-    ----------
-    variable, leaf
-        What it binds, and the key of the leaf that its events come from.
-    rate_per_s, count
-        Arrival rate of the leaf, and the number of events that it rests on (None: given).
-    ln_instances
-        Natural logarithm of the expected instances of the variable in one window.
-    order_share
-        Share of the combinations with the earlier variables that are in the clause's temporal order.
-    conditions
-        The conditions that can be tested from this step on.
-    ln_partial_matches
-        Natural logarithm of the expected partial matches alive in a window after this step.
-    """
-
-    variable: str
-    leaf: str
-    rate_per_s: float
-    count: int | None
-    ln_instances: float
-    order_share: float
-    conditions: tuple[StepCondition, ...]
-    ln_partial_matches: float
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.ln_instances) and math.isfinite(self.ln_partial_matches)):
-            raise ValueError(f"step {self.variable!r}: expected numbers are finite logarithms")
-        if not 0 < self.order_share <= 1 + 1e-9:
-            raise ValueError(f"step {self.variable!r}: the share in order is {self.order_share}, not in (0, 1]")
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """Another order that was considered: whose it is and what it would cost (natural logarithm)."""
-
-    planner: str
-    order: tuple[str, ...]
-    ln_cost: float
-
-
-@dataclass(frozen=True)
-class ClausePlan:
-    """How one clause's positive variables are bound: in an order, or by a tree.
-
-    Attributes
-    ----------
-    clause
-        Index of the clause in the pattern's normal form.
-    steps
-        One for each positive variable, in the order of the plan.
-    ln_cost
-        Natural logarithm of the cost of the order.
-    alternatives
-        Other planners' orders, cheapest first.
-    comparisons
-        The planner's comparisons; positions refer to the clause's positive variables in pattern order.
-    note
-        What a person should know of how the order was found, or empty.
-    tree
-        The tree whose inner nodes join them; None: the order, which is a left-deep tree.
-    """
-
-    clause: int
-    steps: tuple[PlanStep, ...]
-    ln_cost: float
-    alternatives: tuple[Alternative, ...] = ()
-    comparisons: tuple[DecidingComparison, ...] = ()
-    note: str = ""
-    tree: Join | None = None
-
-    def __post_init__(self) -> None:
-        if not self.steps:
-            raise ValueError("a clause has at least one positive variable")
-        if len(set(self.order)) != len(self.order):
-            raise ValueError(f"the order {', '.join(self.order)} binds a variable twice")
-        if not math.isfinite(self.ln_cost):
-            raise ValueError("a cost is a finite logarithm")
-        if self.tree is not None and sorted(self.tree.leaves) != sorted(self.order):
-            raise ValueError(
-                f"the tree {self.tree} binds {', '.join(self.tree.leaves)}, the steps {', '.join(self.order)}: "
-                "a tree has each positive variable once"
-            )
-
-    @property
-    def order_or_tree(self) -> OrderOrTree:
-        """What a mechanism runs: the tree where there is one, or else the order."""
-        return self.order if self.tree is None else self.tree
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """The positive variables in the order in which they are bound."""
-        return tuple(step.variable for step in self.steps)
-
-    @property
-    def runner_up(self) -> Alternative | None:
-        """The cheapest other order that was considered; None where there is only one order."""
-        return next((other for other in self.alternatives if other.order != self.order), None)
+VERSION = 2
+"""Version of the JSON form. Plans of version 1 knew neither nodes of trees nor cost models by pattern."""
 
 
 @dataclass(frozen=True)
 class PatternPlan:
-    """The plans of a pattern's clauses; `window` and `strategy` are the pattern's, for people."""
+    """The plans of a pattern's clauses.
+
+    Attributes
+    ----------
+    pattern, window, strategy
+        The pattern's name, and its window and selection strategy for people.
+    clauses
+        One a clause, in the order of the clauses.
+    planner, cost_model, unit
+        How they were made, and the unit of all costs in it.
+    events_in_window
+        The number of the stream's events that come while the time of one window passes; None where it is not known.
+    """
 
     pattern: str
     window: str
     strategy: str
     clauses: tuple[ClausePlan, ...]
+    planner: str
+    cost_model: str
+    unit: str
+    events_in_window: float | None = None
 
     def __post_init__(self) -> None:
         if [plan.clause for plan in self.clauses] != list(range(len(self.clauses))):
             raise ValueError(f"pattern {self.pattern!r}: there is one plan a clause, in the order of the clauses")
+        if self.events_in_window is not None and not 0 < self.events_in_window < math.inf:
+            raise ValueError(f"pattern {self.pattern!r}: {self.events_in_window} events come in a window")
 
     @property
     def ln_cost(self) -> float:
-        """Natural logarithm of the cost of all clauses together."""
-        return ln_sum(plan.ln_cost for plan in self.clauses)
+        """Natural logarithm of the cost of all clauses: their sum, but of their latencies the largest (JQPG 6.1)."""
+        waiting = [plan.ln_waiting for plan in self.clauses if plan.ln_waiting is not None]
+        working = [_ln_without(plan.ln_cost, plan.ln_waiting) for plan in self.clauses]
+        return ln_sum([*working, *([max(waiting)] if waiting else [])])
+
+
+def _ln_without(ln_total: float, ln_part: float | None) -> float:
+    """ln of the rest of a number without a part of it."""
+    if ln_part is None:
+        return ln_total
+    rest = -math.expm1(min(ln_part - ln_total, 0.0))
+    return ln_total + math.log(rest) if rest > 0 else -math.inf
 
 
 @dataclass(frozen=True)
@@ -167,26 +82,38 @@ class Plan:
 
     Attributes
     ----------
-    planner, cost_model, unit, alpha
-        How it was made, and the unit of all costs in it.
+    alpha
+        What latency weighed against the cost of the work.
     statistics
         The snapshot that it was made from.
     patterns
         In the order of the patterns.
     """
 
-    planner: str
-    cost_model: str
-    unit: str
     alpha: float
     statistics: StatisticsSummary
     patterns: tuple[PatternPlan, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha weighs two costs and lies in [0, 1], not {self.alpha}")
+        if not 0 <= self.alpha < math.inf:
+            raise ValueError(f"alpha weighs latency: it is finite and not negative, not {self.alpha}")
         if len(self._by_name) != len(self.patterns):
             raise ValueError("a plan has one entry a pattern")
+
+    @property
+    def planner(self) -> str:
+        """The planners of its patterns, by name."""
+        return ", ".join(dict.fromkeys(plan.planner for plan in self.patterns))
+
+    @property
+    def cost_model(self) -> str:
+        """The cost models of its patterns, by name."""
+        return ", ".join(dict.fromkeys(plan.cost_model for plan in self.patterns))
+
+    @property
+    def unit(self) -> str:
+        """The units of its patterns' costs."""
+        return "; ".join(dict.fromkeys(plan.unit for plan in self.patterns))
 
     @cached_property
     def _by_name(self) -> dict[str, PatternPlan]:
@@ -240,9 +167,6 @@ class Plan:
 
     def _content(self) -> dict[str, Any]:
         return {
-            "planner": self.planner,
-            "cost_model": self.cost_model,
-            "unit": self.unit,
             "alpha": self.alpha,
             "statistics": asdict(self.statistics),
             "patterns": [
@@ -250,7 +174,11 @@ class Plan:
                     "pattern": plan.pattern,
                     "window": plan.window,
                     "strategy": plan.strategy,
-                    "clauses": [_clause_to_json(clause) for clause in plan.clauses],
+                    "planner": plan.planner,
+                    "cost_model": plan.cost_model,
+                    "unit": plan.unit,
+                    "events_in_window": plan.events_in_window,
+                    "clauses": [clause_to_json(clause) for clause in plan.clauses],
                 }
                 for plan in self.patterns
             ],
@@ -268,9 +196,6 @@ class Plan:
         check_version(content, VERSION, "plan", source)
         try:
             return cls(
-                planner=content["planner"],
-                cost_model=content["cost_model"],
-                unit=content["unit"],
                 alpha=content["alpha"],
                 statistics=StatisticsSummary(**content["statistics"]),
                 patterns=tuple(
@@ -278,7 +203,11 @@ class Plan:
                         plan["pattern"],
                         plan["window"],
                         plan["strategy"],
-                        tuple(_clause_from_json(clause) for clause in plan["clauses"]),
+                        tuple(clause_from_json(clause) for clause in plan["clauses"]),
+                        plan["planner"],
+                        plan["cost_model"],
+                        plan["unit"],
+                        plan["events_in_window"],
                     )
                     for plan in content["patterns"]
                 ),
@@ -311,59 +240,3 @@ def validate(plan: Plan, patterns: Iterable[Pattern]) -> None:
                     f"{plan.plan_id} orders {', '.join(clause_plan.order)}: an order or a tree has each positive "
                     "variable once; plan the pattern again"
                 )
-
-
-def _clause_to_json(plan: ClausePlan) -> dict[str, Any]:
-    content = {
-        "clause": plan.clause,
-        "order": list(plan.order),
-        "ln_cost": plan.ln_cost,
-        "steps": [
-            {
-                "variable": step.variable,
-                "leaf": step.leaf,
-                "rate_per_s": step.rate_per_s,
-                "count": step.count,
-                "ln_instances": step.ln_instances,
-                "order_share": step.order_share,
-                "conditions": [
-                    {"text": condition.text, **asdict(condition.selectivity)}
-                    | {"source": condition.selectivity.source.value}
-                    for condition in step.conditions
-                ],
-                "ln_partial_matches": step.ln_partial_matches,
-            }
-            for step in plan.steps
-        ],
-        "alternatives": [asdict(other) | {"order": list(other.order)} for other in plan.alternatives],
-        "comparisons": [comparison_to_json(comparison) for comparison in plan.comparisons],
-        "note": plan.note,
-    }
-    # A plan without a tree is written as it was before there were any, so that it keeps its id.
-    return content if plan.tree is None else {**content, "tree": tree_to_json(plan.tree)}
-
-
-def _clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
-    tree = tree_from_json(content["tree"]) if content.get("tree") is not None else None
-    if isinstance(tree, str):
-        raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
-    plan = ClausePlan(
-        clause=content["clause"],
-        steps=tuple(
-            PlanStep(**{**step, "conditions": tuple(_condition_from_json(c) for c in step["conditions"])})
-            for step in content["steps"]
-        ),
-        ln_cost=content["ln_cost"],
-        alternatives=tuple(Alternative(**{**a, "order": tuple(a["order"])}) for a in content["alternatives"]),
-        comparisons=tuple(comparison_from_json(comparison) for comparison in content["comparisons"]),
-        note=content["note"],
-        tree=tree,
-    )
-    if list(plan.order) != content["order"]:
-        raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
-    return plan
-
-
-def _condition_from_json(content: Mapping[str, Any]) -> StepCondition:
-    numbers = {key: value for key, value in content.items() if key != "text"}
-    return StepCondition(content["text"], Selectivity(**{**numbers, "source": Source(content["source"])}))

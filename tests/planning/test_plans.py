@@ -47,7 +47,8 @@ def test_the_id_changes_with_the_order_and_the_numbers() -> None:
         lambda content: 3,
         lambda content: {},
         lambda content: {**content, "version": 99},
-        lambda content: {**content, "alpha": 2},
+        lambda content: {**content, "version": 1},
+        lambda content: {**content, "alpha": -2},
         lambda content: {**content, "patterns": [{"pattern": "rise"}]},
         lambda content: {**content, "patterns": content["patterns"] * 2},
         lambda content: {**content, "statistics": {}},
@@ -119,7 +120,8 @@ def test_costs_add_up() -> None:
     [
         ({"planner": "fastest"}, "no planner 'fastest'; there are: trivial, event_frequency, greedy, dp_left_deep"),
         ({"cost": "money"}, "no cost model 'money'; there are: throughput"),
-        ({"alpha": 0.5}, "latency"),
+        ({"alpha": -0.5}, "alpha is -0.5"),
+        ({"alpha": 0.5, "cost": "latency"}, "weighs latency against another cost"),
     ],
 )
 def test_unknown_names_are_input_errors_that_list_the_known_ones(options: dict[str, Any], said: str) -> None:

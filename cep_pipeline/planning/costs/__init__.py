@@ -5,7 +5,16 @@ from __future__ import annotations
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.consume_matched import CONSUME_MATCHED
 from cep_pipeline.planning.costs.latency import LATENCY, with_latency
-from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs.model import (
+    CostModel,
+    SetCosts,
+    SetTerm,
+    is_linear,
+    ln_order_cost,
+    ln_order_delay,
+    ln_tree_cost,
+    ln_tree_delay,
+)
 from cep_pipeline.planning.costs.throughput import THROUGHPUT
 
 __all__ = [
@@ -19,7 +28,9 @@ __all__ = [
     "cost_named",
     "is_linear",
     "ln_order_cost",
+    "ln_order_delay",
     "ln_tree_cost",
+    "ln_tree_delay",
     "with_latency",
 ]
 

@@ -115,9 +115,15 @@ class CostModel:
         terms = [self.node.one(statistics, beginning)]
         if earlier and self.pair is not None:
             terms.append(self._ln_pair(statistics, earlier, [position]))
-        if self._waits and statistics.last_variable in earlier:
-            terms.append(self._ln_delay(statistics, [position]))
+        terms.append(self.ln_step_delay(statistics, beginning))
         return ln_sum(terms)
+
+    def ln_step_delay(self, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
+        """ln of the share of a step's cost that is latency, weighed: what is bound after the last event waits."""
+        *earlier, position = beginning
+        if not self._waits or statistics.last_variable not in earlier:
+            return -math.inf
+        return self._ln_delay(statistics, [position])
 
     def ln_leaf(self, statistics: ClauseStatistics, position: int) -> float:
         """ln of what a leaf of a tree costs."""
@@ -131,11 +137,15 @@ class CostModel:
             terms.append(self._ln_pair(statistics, *sides))
         if self.held is not None and not is_linear((left, right)):
             terms += [self.held.one(statistics, side) for side in sides]
-        if self._waits:
-            for side, other in (sides, sides[::-1]):
-                if statistics.last_variable in side:
-                    terms.append(self._ln_delay(statistics, other))
+        terms.append(self.ln_join_delay(statistics, left, right))
         return ln_sum(terms)
+
+    def ln_join_delay(self, statistics: ClauseStatistics, left: PositionTree, right: PositionTree) -> float:
+        """ln of the share of a join's cost that is latency, weighed: all is looked through beside the last event."""
+        sides = positions_below(left), positions_below(right)
+        if not self._waits or statistics.last_variable not in (*sides[0], *sides[1]):
+            return -math.inf
+        return self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0])
 
     def set_costs(self, statistics: ClauseStatistics) -> SetCosts:
         """The numbers of all sets, for exact search; 8 bytes times 2^n a term, and a few times that meanwhile."""
@@ -214,3 +224,24 @@ def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionT
             terms.append(model.ln_join(statistics, *node))
             waiting += node
     return ln_sum(terms)
+
+
+def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:
+    """ln of the share of an order's cost that is latency, weighed; None where there is none."""
+    waiting = [model.ln_step_delay(statistics, order[:length]) for length in range(1, len(order) + 1)]
+    return _finite(ln_sum(waiting))
+
+
+def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float | None:
+    """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
+    waiting = []
+    while not isinstance(tree, int):
+        left, right = tree
+        inside = statistics.last_variable in positions_below(left)
+        waiting.append(model.ln_join_delay(statistics, left, right))
+        tree = left if inside else right
+    return _finite(ln_sum(waiting))
+
+
+def _finite(logarithm: float) -> float | None:
+    return logarithm if logarithm > -math.inf else None

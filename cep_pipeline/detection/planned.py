@@ -1,0 +1,66 @@
+"""Plans for the mechanisms that will run them: which orders, trees and cost models are for which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import Plan, plan_by_strategy
+from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+
+def plan_for(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    chosen: Mapping[str, str],
+    planner: str | None = None,
+    cost: str | None = None,
+    alpha: float = 0.0,
+) -> Plan:
+    """Plan patterns for the mechanisms that were chosen for them.
+
+    Parameters
+    ----------
+    patterns, snapshot, alpha
+        As `planning.plan` takes them.
+    chosen
+        Pattern name -> its mechanism (`choose_mechanisms`).
+    planner, cost
+        As `planning.plan` takes them; None takes the defaults: planner `dp_left_deep`, and for each pattern the cost
+        model of its mechanism.
+
+    Raises
+    ------
+    InputError, PlanError
+        As `planning.plan`.
+
+    Notes
+    -----
+    Patterns of mechanisms that bind events in the pattern's order only are planned so, whatever the planner; where a
+    planner makes trees, those of mechanisms that run orders only are planned by the default one.
+    """
+    return plan_by_strategy(
+        patterns,
+        snapshot,
+        DEFAULT_PLANNER if planner is None else planner,
+        cost,
+        in_pattern_order={name for name, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order},
+        orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
+        on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
+        alpha=alpha,
+    )
+
+
+def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:
+    """Whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and which."""
+    for pattern in patterns:
+        mechanism = MECHANISMS[chosen[pattern.name]]
+        planned = plan.for_pattern(pattern.name).clauses
+        if not mechanism.runs_trees and any(clause.tree is not None for clause in planned):
+            return False
+        in_order = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
+        if mechanism.in_pattern_order and [clause.order for clause in planned] != in_order:
+            return False
+    return True

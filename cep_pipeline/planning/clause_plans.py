@@ -1,0 +1,307 @@
+"""`ClausePlan`: how one clause is run, by an order or by a tree, with the numbers it was chosen by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
+from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, tree_from_json, tree_to_json
+from cep_pipeline.statistics.snapshot import Selectivity, Source
+
+
+@dataclass(frozen=True, slots=True)
+class TestedCondition:
+    """A condition of the pattern at the step or node that binds the last of its variables.
+
+    `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test.
+    """
+
+    text: str
+    selectivity: Selectivity
+    agreement: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One step of an order, or one leaf of a tree: it binds one variable.
+
+    Attributes
+    ----------
+    variable, leaf
+        What it binds, and the key of the leaf that its events come from.
+    rate_per_s, count
+        Arrival rate of the leaf, and the number of events that it rests on (None: given).
+    ln_instances
+        Natural logarithm of the expected instances of the variable in one window.
+    order_share
+        Share of the combinations with the earlier variables that are in the clause's temporal order; of a leaf 1.
+    conditions
+        The conditions that can be tested from this step on; of a leaf those over its variable alone.
+    ln_partial_matches
+        Natural logarithm of the expected partial matches alive in a window after this step.
+    ln_made
+        Natural logarithm of the partial matches that are expected to be made while the time of one window passes.
+    """
+
+    variable: str
+    leaf: str
+    rate_per_s: float
+    count: int | None
+    ln_instances: float
+    order_share: float
+    conditions: tuple[TestedCondition, ...]
+    ln_partial_matches: float
+    ln_made: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.ln_instances):
+            raise ValueError(f"step {self.variable!r}: expected numbers are finite logarithms")
+        _check_expected(f"step {self.variable!r}", self)
+
+
+@dataclass(frozen=True, slots=True)
+class PlanNode:
+    """One join of a tree.
+
+    Attributes
+    ----------
+    variables
+        Those below it, from left to right.
+    order_share
+        Share of the combinations of both sides that are in the clause's temporal order.
+    conditions
+        The conditions that can be tested from this node on.
+    ln_partial_matches, ln_made
+        As in `PlanStep`.
+    """
+
+    variables: tuple[str, ...]
+    order_share: float
+    conditions: tuple[TestedCondition, ...]
+    ln_partial_matches: float
+    ln_made: float
+
+    def __post_init__(self) -> None:
+        _check_expected(f"join of {', '.join(self.variables)}", self)
+
+
+def _check_expected(what: str, expected: PlanStep | PlanNode) -> None:
+    if not (math.isfinite(expected.ln_partial_matches) and math.isfinite(expected.ln_made)):
+        raise ValueError(f"{what}: expected numbers are finite logarithms")
+    if not 0 < expected.order_share <= 1 + 1e-9:
+        raise ValueError(f"{what}: the share in order is {expected.order_share}, not in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedNegation:
+    """Where the plan asks for the events of a negated variable: at the earliest point possible (JQPG section 5.3).
+
+    Attributes
+    ----------
+    variable, leaf, rate_per_s
+        The negated variable, the leaf that its events come from, and its arrival rate.
+    between
+        What has to be known of the positive variables: those next before it and next behind it, or at the edges of the
+        window where none is.
+    compared
+        The positive variables that its conditions compare it with, or that may bind the same event.
+    asked_with
+        The variables bound at the step or node where it is asked.
+    """
+
+    variable: str
+    leaf: str
+    rate_per_s: float
+    between: tuple[str, ...]
+    compared: tuple[str, ...]
+    asked_with: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not {*self.between, *self.compared} <= set(self.asked_with):
+            raise ValueError(
+                f"~{self.variable} is asked with {self.asked_with}, before all that it depends on is bound"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another order or tree that was considered: whose it is and what it would cost (natural logarithm)."""
+
+    planner: str
+    order: tuple[str, ...]
+    ln_cost: float
+    tree: Join | None = None
+
+    @property
+    def order_or_tree(self) -> OrderOrTree:
+        """The tree where it is one, or else the order."""
+        return self.order if self.tree is None else self.tree
+
+
+@dataclass(frozen=True)
+class ClausePlan:
+    """How one clause's positive variables are bound: in an order, or by a tree.
+
+    Attributes
+    ----------
+    clause
+        Index of the clause in the pattern's normal form.
+    steps
+        One for each positive variable: in the order of the plan, or the leaves of the tree from left to right.
+    ln_cost
+        Natural logarithm of the cost.
+    alternatives
+        Other planners' orders and trees, cheapest first.
+    comparisons
+        The planner's comparisons; positions refer to the clause's positive variables in pattern order.
+    note
+        What a person should know of how the plan was found, or empty.
+    tree
+        The tree whose inner nodes join them; None: the order.
+    nodes
+        One for each join of the tree, those below before those above; none for an order, nor for a tree of which
+        nothing is expected because nobody planned it.
+    negations
+        Where negated variables are asked.
+    ln_waiting
+        Natural logarithm of the share of the cost that is latency, weighed; None where there is none.
+    """
+
+    clause: int
+    steps: tuple[PlanStep, ...]
+    ln_cost: float
+    alternatives: tuple[Alternative, ...] = ()
+    comparisons: tuple[DecidingComparison, ...] = ()
+    note: str = ""
+    tree: Join | None = None
+    nodes: tuple[PlanNode, ...] = ()
+    negations: tuple[PlacedNegation, ...] = ()
+    ln_waiting: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.steps:
+            raise ValueError("a clause has at least one positive variable")
+        if len(set(self.order)) != len(self.order):
+            raise ValueError(f"the order {', '.join(self.order)} binds a variable twice")
+        if not math.isfinite(self.ln_cost) or not math.isfinite(self.ln_waiting or 0.0):
+            raise ValueError("a cost is a finite logarithm")
+        if self.tree is not None and sorted(self.tree.leaves) != sorted(self.order):
+            raise ValueError(
+                f"the tree {self.tree} binds {', '.join(self.tree.leaves)}, the steps {', '.join(self.order)}: "
+                "a tree has each positive variable once"
+            )
+        joins = [] if self.tree is None else [node.leaves for node in nodes_of(self.tree) if isinstance(node, Join)]
+        if self.nodes and [node.variables for node in self.nodes] != joins:
+            raise ValueError("a plan has one node for each join of its tree, those below before those above")
+
+    @property
+    def order_or_tree(self) -> OrderOrTree:
+        """What a mechanism runs: the tree where there is one, or else the order."""
+        return self.order if self.tree is None else self.tree
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The positive variables in the order in which they are bound, or in that of the tree's leaves."""
+        return tuple(step.variable for step in self.steps)
+
+    @property
+    def expected(self) -> dict[tuple[str, ...], PlanStep | PlanNode]:
+        """Of each node its variables in plan order -> what is expected there: at a step or leaf, or a join."""
+        if self.tree is None:
+            return {self.order[: place + 1]: step for place, step in enumerate(self.steps)}
+        if not self.nodes:
+            return {}
+        return {(step.variable,): step for step in self.steps} | {node.variables: node for node in self.nodes}
+
+    @property
+    def runner_up(self) -> Alternative | None:
+        """The cheapest other order, or tree, of those considered; None where there is only one."""
+        return next((other for other in self.alternatives if self._rivals(other)), None)
+
+    def _rivals(self, other: Alternative) -> bool:
+        same_kind = (other.tree is None) == (self.tree is None)
+        return same_kind and other.order_or_tree != self.order_or_tree
+
+
+def clause_to_json(plan: ClausePlan) -> dict[str, Any]:
+    """A clause plan as JSON values."""
+    return {
+        "clause": plan.clause,
+        "order": list(plan.order),
+        "tree": None if plan.tree is None else tree_to_json(plan.tree),
+        "ln_cost": plan.ln_cost,
+        "ln_waiting": plan.ln_waiting,
+        "steps": [_expected_to_json(step) for step in plan.steps],
+        "nodes": [_expected_to_json(node) for node in plan.nodes],
+        "negations": [_listed(asdict(negation)) for negation in plan.negations],
+        "alternatives": [
+            {
+                "planner": other.planner,
+                "order": list(other.order),
+                "tree": None if other.tree is None else tree_to_json(other.tree),
+                "ln_cost": other.ln_cost,
+            }
+            for other in plan.alternatives
+        ],
+        "comparisons": [comparison_to_json(comparison) for comparison in plan.comparisons],
+        "note": plan.note,
+    }
+
+
+def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
+    """Read what `clause_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    plan = ClausePlan(
+        clause=content["clause"],
+        steps=tuple(PlanStep(**_expected_from_json(step)) for step in content["steps"]),
+        ln_cost=content["ln_cost"],
+        alternatives=tuple(
+            Alternative(other["planner"], tuple(other["order"]), other["ln_cost"], _join_from_json(other["tree"]))
+            for other in content["alternatives"]
+        ),
+        comparisons=tuple(comparison_from_json(comparison) for comparison in content["comparisons"]),
+        note=content["note"],
+        tree=_join_from_json(content["tree"]),
+        nodes=tuple(PlanNode(**_expected_from_json(node)) for node in content["nodes"]),
+        negations=tuple(PlacedNegation(**_tupled(negation)) for negation in content["negations"]),
+        ln_waiting=content["ln_waiting"],
+    )
+    if list(plan.order) != content["order"]:
+        raise ValueError(f"the steps bind {', '.join(plan.order)}, the order is {', '.join(content['order'])}")
+    return plan
+
+
+def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
+    conditions = [
+        {"text": condition.text, "agreement": condition.agreement, **asdict(condition.selectivity)}
+        | {"source": condition.selectivity.source.value}
+        for condition in expected.conditions
+    ]
+    return _listed(asdict(expected)) | {"conditions": conditions}
+
+
+def _expected_from_json(content: Mapping[str, Any]) -> dict[str, Any]:
+    return _tupled(content) | {"conditions": tuple(_condition_from_json(c) for c in content["conditions"])}
+
+
+def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
+    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement")}
+    selectivity = Selectivity(**{**numbers, "source": Source(content["source"])})
+    return TestedCondition(content["text"], selectivity, content["agreement"])
+
+
+def _join_from_json(content: Any) -> Join | None:
+    tree = None if content is None else tree_from_json(content)
+    if isinstance(tree, str):
+        raise ValueError(f"the tree {tree!r} joins nothing: a clause of one variable has an order only")
+    return tree
+
+
+def _listed(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in content.items()}
+
+
+def _tupled(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}

@@ -1,0 +1,162 @@
+"""What is expected at each step of an order and at each node of a tree: the numbers that a plan shows beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.planning.cardinality import ln_order_share, ln_partial_matches
+from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanStep, TestedCondition
+from cep_pipeline.planning.clause_statistics import (
+    ClauseStatistics,
+    clause_statistics,
+    ln_planned_selectivity,
+    planned_events_in_window,
+)
+from cep_pipeline.planning.negation import compared_with, surrounding
+from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+
+LN_2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """The expected numbers of one clause by a snapshot."""
+
+    pattern: Pattern
+    clause: Clause
+    snapshot: StatisticsSnapshot
+
+    @cached_property
+    def statistics(self) -> ClauseStatistics:
+        """The clause's numbers as planners see them."""
+        return clause_statistics(self.pattern, self.clause, self.snapshot)
+
+    def steps(self, order: Sequence[int]) -> tuple[PlanStep, ...]:
+        """The steps of an order of positions."""
+        return tuple(self._step(order[:length], order[length]) for length in range(len(order)))
+
+    def leaves(self, tree: PositionTree) -> tuple[PlanStep, ...]:
+        """The leaves of a tree of positions from left to right."""
+        return tuple(self._step((), position) for position in positions_below(tree))
+
+    def nodes(self, tree: PositionTree) -> tuple[PlanNode, ...]:
+        """The joins of a tree of positions, those below before those above."""
+        if isinstance(tree, int):
+            return ()
+        return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
+
+    def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
+        """Where negated variables are asked.
+
+        Parameters
+        ----------
+        reached
+            The variables bound at each step or node, none before those below it.
+        whole
+            Whether what depends on the window of the whole match is asked at the root only.
+        """
+        found = []
+        for variable in self.clause.negated:
+            between = surrounding(self.pattern, self.clause, variable.name)
+            compared = compared_with(self.pattern, self.clause, variable)
+            enough = (bound for bound in reached if {*between, *compared} <= set(bound))
+            asked_with = reached[-1] if whole and not self._enclosed(variable.name) else next(enough)
+            leaf, rate = leaf_of(self.pattern, self.clause, variable.name), self._rate(variable.name)
+            found.append(PlacedNegation(variable.name, leaf.key, rate, between, compared, asked_with))
+        return tuple(found)
+
+    @cached_property
+    def events_in_window(self) -> float | None:
+        """The number of the stream's events that come while the time of one window passes, if it is known."""
+        window = self.pattern.window
+        events = window.events if window.time_us is None else window.time_us / 1e6 * self.snapshot.events_per_s
+        return float(events) if events else None
+
+    # -- one step, one node -----------------------------------------------------------------------------------------
+
+    def _step(self, earlier: Sequence[int], position: int) -> PlanStep:
+        statistics, beginning = self.statistics, (*earlier, position)
+        variable = statistics.names[position]
+        rate = self.snapshot.rate(self.pattern, self.clause, variable)
+        return PlanStep(
+            variable=variable,
+            leaf=leaf_of(self.pattern, self.clause, variable).key,
+            rate_per_s=rate.per_s,
+            count=rate.count,
+            ln_instances=statistics.ln_instances[position],
+            order_share=self._order_share(earlier, [position]),
+            conditions=tuple(self._conditions(earlier, [position], step=True)),
+            ln_partial_matches=ln_partial_matches(statistics, beginning),
+            ln_made=self._ln_made(beginning),
+        )
+
+    def _node(self, left: tuple[int, ...], right: tuple[int, ...]) -> PlanNode:
+        return PlanNode(
+            variables=tuple(self.statistics.names[position] for position in (*left, *right)),
+            order_share=self._order_share(left, right),
+            conditions=tuple(self._conditions(left, right, step=False)),
+            ln_partial_matches=ln_partial_matches(self.statistics, (*left, *right)),
+            ln_made=self._ln_made((*left, *right)),
+        )
+
+    def _order_share(self, left: Sequence[int], right: Sequence[int]) -> float:
+        """Share of the combinations of both sides that are in order."""
+        apart = ln_order_share(self.statistics, left) + ln_order_share(self.statistics, right)
+        return min(math.exp(ln_order_share(self.statistics, (*left, *right)) - apart), 1.0)
+
+    def _ln_made(self, positions: Sequence[int]) -> float:
+        """ln of the partial matches made while the time of one window passes.
+
+        Of sets with n instances alive in a window of length W, dn/dW are made in each unit of time: k n / W of k single
+        events, and more where lists are among them, whose number grows exponentially with W.
+        """
+        growth = math.fsum(self._growth[position] for position in positions)
+        return ln_partial_matches(self.statistics, positions) + math.log(growth)
+
+    @cached_property
+    def _growth(self) -> tuple[float, ...]:
+        """d ln(instances) / d ln(window) of each variable."""
+        found = []
+        for variable in self.clause.positive:
+            rate = self.snapshot.rate(self.pattern, self.clause, variable.name)
+            events = planned_events_in_window(self.pattern, self.snapshot, rate)
+            found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
+        return tuple(found)
+
+    def _conditions(self, left: Sequence[int], right: Sequence[int], *, step: bool) -> Iterator[TestedCondition]:
+        """What can be tested where two sides meet; at a step of an order, what its variable alone decides, too."""
+        names = self.statistics.names
+        one, other = [names[position] for position in left], [names[position] for position in right]
+        for conjunct in positive_conjuncts(self.clause):
+            below = conjunct.variables <= {*one} or (conjunct.variables <= {*other} and not step)
+            if conjunct.variables <= {*one, *other} and not below:
+                selectivity = self.snapshot.selectivity(self.pattern, self.clause, conjunct)
+                yield TestedCondition(format_conjunct(conjunct), selectivity)
+        for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
+            yield self._agreement(attribute, one, other, step=step)
+
+    def _agreement(self, attribute: str, left: Sequence[str], right: Sequence[str], *, step: bool) -> TestedCondition:
+        """That both sides agree on an attribute: the pair of them that does most rarely."""
+        pairs = {
+            (one, other): self.snapshot.agreement(self.pattern, self.clause, attribute, one, other)
+            for one in left
+            for other in right
+        }
+        one, other = min(pairs, key=lambda pair: ln_planned_selectivity(pairs[pair]))
+        text = f"[{attribute}] with {one}" if step else f"[{attribute}] of {one} and {other}"
+        return TestedCondition(text, pairs[one, other], agreement=True)
+
+    def _rate(self, variable: str) -> float:
+        return self.snapshot.rate(self.pattern, self.clause, variable).per_s
+
+    def _enclosed(self, negated: str) -> bool:
+        """Whether what an event of a negated variable rejects is decided by the events around it."""
+        around = self.clause.predecessors(negated) and self.clause.successors(negated)
+        return bool(around) and self.pattern.ties is not Ties.ANY
