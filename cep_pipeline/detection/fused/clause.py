@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.evaluate import constants_hold
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
@@ -255,9 +255,8 @@ class ClauseRun:
     def _leaf_views(self) -> list[View] | None:
         """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
         events, clause = self.events, self.clause
-        for conjunct in clause.conjuncts:
-            if not conjunct.variables and not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
-                return None
+        if not constants_hold(clause.conjuncts, events):
+            return None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         views = []
         for name in self.order:

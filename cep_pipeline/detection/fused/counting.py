@@ -7,6 +7,8 @@ it may follow: each element adds to 16 later ones at a time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from cep_pipeline.detection.fused.comparing import ComparingText
 from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import Search, Shape, Term
@@ -27,7 +29,7 @@ def generate_counting(shape: Shape) -> str:
     return kinds.get(shape.search, _Lists)(shape).text()
 
 
-class _Counting(ComparingText):
+class _Counting(ComparingText, ABC):
     """`run`: writes to the first output array, one int64 for each row of the prefix, and returns 0."""
 
     def text(self) -> str:
@@ -62,9 +64,9 @@ class _Counting(ComparingText):
         self.begin("over")
         self.emit("ret i64 0")
 
+    @abstractmethod
     def count(self, start: str, end: str, leave: str) -> None:
         """Set `self.counted` for the candidates in [start, end), and go on at `leave`."""
-        raise NotImplementedError
 
     def write(self, at: str) -> None:
         """Write what was counted."""
