@@ -177,7 +177,7 @@ def waits_at_the_end(pattern_set: PatternSet) -> bool:
 @contextmanager
 def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
     """A folder for what is not published, removed at the end."""
-    from cep_pipeline.spark.ingestion import remove_scratch
+    from cep_pipeline.spark.staging import remove_scratch
 
     name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
     scratch = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)

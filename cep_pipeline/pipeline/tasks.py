@@ -70,7 +70,7 @@ class DayTask:
 
 def ingest(task: DayTask, spark: SparkSession) -> None:
     """Read, check, order and validate the raw files of the day; publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.ingestion import remove_scratch, stage_days
+    from cep_pipeline.spark.staging import remove_scratch, stage_days
 
     with _work(task, "ingest", first=True) as (work, handover, _):
         remove_scratch(handover.events)
@@ -158,7 +158,7 @@ def detect(task: DayTask, spark: SparkSession) -> None:
 
 def publish(task: DayTask) -> None:
     """Publish the matches of the day, and record the run as done."""
-    from cep_pipeline.spark.ingestion import remove_scratch
+    from cep_pipeline.spark.staging import remove_scratch
 
     with _work(task, "publish") as (work, handover, _):
         staged = StagedDay.from_json(handover.read(STAGED))

@@ -1,0 +1,373 @@
+"""Raw files of some days to staged days: checked, in order, each key once, validated.
+
+Three steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
+validation. Spark distributes the first two. What a day carries to the next is known after the second, so that days run
+in parallel although each depends on the one before.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow.fs as pafs
+
+from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.events.parquet_rows import ParquetRows
+from cep_pipeline.events.parts import (
+    RUN_ROWS,
+    Parsed,
+    ParseTask,
+    RejectedRows,
+    Run,
+    fingerprint_file,
+    parse_file,
+    read_run,
+)
+from cep_pipeline.events.paths import SourceFile, files_of_day
+from cep_pipeline.events.quality import (
+    FailedValidation,
+    check_rejected_share,
+    start_import,
+    validate,
+    validated_columns,
+)
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.settling import RANGE_ROWS, MergeTask, Settled, merge_runs, merge_tasks
+from cep_pipeline.events.staged import StagedDay
+from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.warehouse.data_files import DataDirectory, open_filesystem
+from cep_pipeline.warehouse.fingerprints import RawFile
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EXAMPLES = 5
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+def new_scratch(parent: str | Path) -> str:
+    """A folder of its own for the files of one ingestion, below a folder or URI that all workers reach."""
+    return f"{str(parent).rstrip('/')}/ingest-{uuid.uuid4().hex}"
+
+
+def remove_scratch(location: str) -> None:
+    """Remove the files of an ingestion; nothing happens where there are none."""
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        shutil.rmtree(path, ignore_errors=True)
+    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        filesystem.delete_dir(path)
+
+
+def stage_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    days: Sequence[date],
+    data_root: str | Path,
+    *,
+    scratch: str,
+    earlier_row_counts: Sequence[int] = (),
+    run_rows: int = RUN_ROWS,
+    range_rows: int = RANGE_ROWS,
+    progress: Progress | None = None,
+) -> list[StagedDay]:
+    """Read, check, order and validate days; their events stay in `scratch` until they are preprocessed.
+
+    Parameters
+    ----------
+    days
+        Ascending.
+    data_root
+        The folder or URI under which the source's paths lie.
+    scratch
+        Made by `new_scratch`, and removed by whoever made it.
+    earlier_row_counts, run_rows, range_rows, progress
+        As in `ingest_days`.
+
+    Returns
+    -------
+    list of StagedDay
+        One for each day, in order, up to the first that fails validation: that one says why, and is the last.
+
+    Raises
+    ------
+    InputError
+        A missing day (`on_missing: error`), a file that is truncated, corrupt or lacks a column.
+    """
+    if list(days) != sorted(set(days)):
+        raise InputError("the days to ingest must be given once each, in order")
+    if not days:
+        return []
+    directory = DataDirectory(scratch, "scratch")
+    work = _Ingestion(spark, schema, tuple(days), str(data_root), directory, run_rows, range_rows, progress)
+    work.find_files()
+    importing = start_import()
+    work.parse()
+    work.merge()
+    with work.timed("import"):
+        importing.result()
+    return work.validate(earlier_row_counts)
+
+
+@dataclass
+class _Day:
+    """One day on its way through the steps."""
+
+    day: date
+    files: tuple[SourceFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    rejected: tuple[RejectedRows, ...] = ()
+    settled: tuple[Settled, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+    skipped: bool = False
+
+    @property
+    def events(self) -> int:
+        return sum(settled.rows for settled in self.settled)
+
+    @property
+    def rejected_rows(self) -> int:
+        return sum(rows.rows for rows in self.rejected)
+
+
+class _Ingestion:
+    """The steps of one ingestion and what is known between them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: StreamSchema,
+        days: tuple[date, ...],
+        data_root: str,
+        scratch: DataDirectory,
+        run_rows: int,
+        range_rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self.spark = spark
+        self.schema = schema
+        self.data_root = data_root
+        self.scratch = scratch
+        self.run_rows = run_rows
+        self.range_rows = range_rows
+        self.progress = progress
+        self.days = [_Day(day) for day in days]
+        self.raw_files: dict[str, RawFile] = {}
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, step: str) -> _Timer:
+        return _Timer(self.seconds, step)
+
+    def _run(
+        self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
+    ) -> list[Outcome]:
+        what = f"{self.schema.name}: {doing}"
+        with self.timed(step):
+            return run_tasks(
+                self.spark, partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
+            )
+
+    # -- raw files to runs -------------------------------------------------------------------------------------------
+
+    def find_files(self) -> None:
+        """Find the files of the days."""
+        source = _source(self.schema)
+        for state in self.days:
+            files, missing = files_of_day(source.paths, self.data_root, state.day)
+            state.files, state.missing = tuple(files), tuple(missing)
+        self._check_missing_files()
+
+    def parse(self) -> None:
+        """Read each file once, for all of its days."""
+        wanted: dict[SourceFile, set[date]] = {}
+        for state in self.days:
+            for file in state.files:
+                wanted.setdefault(file, set()).add(state.day)
+        tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
+        outcomes = self._run(tasks, _parse_or_fingerprint, "parse", "reading raw files")
+        by_file: dict[SourceFile, list[Parsed]] = {}
+        for outcome in outcomes:
+            if isinstance(outcome, RawFile):
+                self.raw_files[outcome.name] = outcome
+                continue
+            by_file.setdefault(outcome.file, []).append(outcome)
+            if outcome.raw_file is not None:
+                self.raw_files[outcome.raw_file.name] = outcome.raw_file
+        for file, parsed in by_file.items():
+            self._take(file, parsed)
+
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[ParseTask | SourceFile]:
+        """One task for a CSV file; for Parquet one for about `run_rows` rows of it, and one for its fingerprint."""
+        source = _source(self.schema)
+        if source.format == "csv":
+            return [ParseTask(self.schema, file, days, self.scratch, None, self.run_rows)]
+        with ParquetRows(file.path, source) as rows:
+            groups = [group for group in rows.row_groups() if group.may_hold(sorted(days), file.period)]
+        tasks: list[ParseTask | SourceFile] = [file]
+        chunk: list[Any] = []
+        for group in groups:
+            if chunk and sum(g.rows for g in chunk) + group.rows > self.run_rows:
+                tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+                chunk = []
+            chunk.append(group)
+        tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+        return tasks
+
+    def _take(self, file: SourceFile, parsed: Sequence[Parsed]) -> None:
+        """Hand what was read from a file to its days."""
+        states = {state.day: state for state in self.days if file in state.files}
+        first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
+        if first_day is None:
+            # No row says of which day the file is.
+            first_day = min(states)
+        dropped = parsed[0].dropped_columns
+        empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
+        for day, state in states.items():
+            state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
+            state.rejected += tuple(rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
+            if dropped:
+                state.notes += (
+                    f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
+                )
+            if empty:
+                state.notes += (f"{file.name}: the file has no rows",)
+
+    def _check_missing_files(self) -> None:
+        for state in self.days:
+            if not state.missing:
+                continue
+            where = ", ".join(f"{self.data_root.rstrip('/')}/{path}" for path in state.missing)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
+                    "empty or skip in the stream schema for days without files"
+                )
+            state.notes += (f"no file {where}",)
+            state.skipped = not state.files and self.schema.on_missing == "skip"
+
+    def _check_missing_rows(self) -> None:
+        """A file of a month that has no row of a day lacks the day, as a missing file of the day would."""
+        for state in self.days:
+            if state.skipped or not state.files or state.runs or state.rejected:
+                continue
+            if any(file.period.is_one_day for file in state.files):
+                continue
+            where = ", ".join(file.name for file in state.files)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "
+                    "file holds, or set on_missing: empty or skip in the stream schema"
+                )
+            state.notes += (f"no row of this day in {where}",)
+            state.skipped = self.schema.on_missing == "skip"
+
+    # -- runs to settled ranges --------------------------------------------------------------------------------------
+
+    def merge(self) -> None:
+        """Merge the runs of each day, and find repeated keys."""
+        self._check_missing_rows()
+        tasks: list[MergeTask] = []
+        for state in self.days:
+            if len(state.runs) == 1 and not self.schema.key:
+                (run,) = state.runs
+                state.settled = (Settled(state.day, run.path, run.rows, run.last_values),)
+            elif state.runs:
+                tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
+        merged = self._run(tasks, merge_runs, "merge", "merging runs")
+        for state in self.days:
+            of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
+            state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
+            state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+
+    # -- validation --------------------------------------------------------------------------------------------------
+
+    def validate(self, earlier_row_counts: Sequence[int]) -> list[StagedDay]:
+        """Validate the days in order, up to the first that fails."""
+        counts = list(earlier_row_counts)
+        reached: list[_Day] = []
+        with self.timed("validate"):
+            for state in self.days:
+                reached.append(state)
+                if state.skipped:
+                    continue
+                try:
+                    self._validate(state, counts)
+                except FailedValidation as error:
+                    state.failure, state.validation = str(error), error.document
+                    break
+                except DataError as error:
+                    state.failure = str(error)
+                    break
+                counts.append(state.events)
+        return [self._staged(state) for state in reached]
+
+    def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
+        examples = [example for rows in state.rejected for example in rows.examples][:_EXAMPLES]
+        check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
+        columns = validated_columns(self.schema)
+        validation = validate(
+            (read_run(settled.path, columns) for settled in state.settled),
+            self.schema,
+            state.day,
+            earlier_row_counts=earlier_row_counts,
+        )
+        validation.require(self.schema.name)
+        state.validation, state.warnings = validation.document, validation.warnings
+
+    def _staged(self, state: _Day) -> StagedDay:
+        return StagedDay(
+            day=state.day,
+            files=tuple(self.raw_files[file.name] for file in state.files),
+            schema=self.schema.digest,
+            settled=state.settled,
+            rejected=state.rejected,
+            notes=tuple(dict.fromkeys(state.notes)),
+            warnings=state.warnings,
+            validation=state.validation,
+            failure=state.failure,
+            skipped=state.skipped,
+            seconds=dict(self.seconds),
+        )
+
+
+class _Timer:
+    """Adds the wall-clock seconds of a block to a step."""
+
+    def __init__(self, seconds: dict[str, float], step: str) -> None:
+        self._seconds = seconds
+        self._step = step
+        self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._step] = self._seconds.get(self._step, 0.0) + time.perf_counter() - self._begin
+
+
+def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
+    number, task = numbered
+    return function(task, number, attempt)
+
+
+def _parse_or_fingerprint(task: ParseTask | SourceFile, number: int, attempt: int) -> Parsed | RawFile:
+    return fingerprint_file(task) if isinstance(task, SourceFile) else parse_file(task, number, attempt)
+
+
+def _source(schema: StreamSchema) -> Any:
+    if schema.source is None:
+        raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
+    return schema.source
