@@ -76,10 +76,21 @@ def _multiply(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _remainder(a: Array, b: Array) -> tuple[Array, Array]:
+    if len(b) == 1 and b[0] not in (0, -1, INT64_MIN):
+        return _remainder_by_constant(a, abs(int(b[0]))), np.zeros(1, dtype=bool)
     # The divisor -1 always leaves 0, but the processor traps on int64's minimum; 0 has no remainder at all.
     safe = (b == 0) | (b == -1)
     remainder = np.fmod(a, np.where(safe, 1, b))
     return remainder, np.broadcast_to(b == 0, remainder.shape)
+
+
+def _remainder_by_constant(a: Array, divisor: int) -> Array:
+    """The remainder, with the sign of the dividend: NumPy divides by a constant without dividing."""
+    remainder: Array = a - (a // divisor) * divisor  # from 0 to the divisor
+    below = (a < 0) & (remainder != 0)
+    if below.any():
+        remainder[below] -= divisor
+    return remainder
 
 
 _INTEGER: dict[str, Callable[[Array, Array], tuple[Array, Array]]] = {

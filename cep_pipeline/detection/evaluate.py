@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from cep_pipeline.detection.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
-from cep_pipeline.detection.columns import Array, Column, ColumnSource
+from cep_pipeline.detection.columns import Array, Column, ColumnSource, RowRange
 from cep_pipeline.detection.comparison import between, compare, member
 from cep_pipeline.detection.correlation import correlation
 from cep_pipeline.errors import UnsupportedPattern
@@ -29,8 +29,8 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
 )
 
-Rows = Mapping[str, Array]
-"""Variable -> rows in the events table, integers of shape (n,), the same n for all variables."""
+Rows = Mapping[str, Array | RowRange]
+"""Variable -> rows in the events table, integers of shape (n,) or a range, the same n for all variables."""
 
 _DTYPE = {ValueType.INT64: np.int64, ValueType.FLOAT64: np.float64, ValueType.BOOL: np.bool_}
 
@@ -117,7 +117,10 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
             _refuse_kleene(x)
             _refuse_kleene(y)
             return correlation(
-                source.column(x.attribute), rows[x.variable], source.column(y.attribute), rows[y.variable]
+                source.column(x.attribute),
+                _as_array(rows[x.variable]),
+                source.column(y.attribute),
+                _as_array(rows[y.variable]),
             )
         case Call(function, (argument,)):
             return FUNCTIONS[function](_evaluate(argument, source, rows))
@@ -125,6 +128,10 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
             raise UnsupportedPattern("fused", f"a Kleene variable ('{expression.variable}')")
         case _:
             raise TypeError(f"{expression!r} is no expression of the language")
+
+
+def _as_array(rows: Array | RowRange) -> Array:
+    return rows.as_array() if isinstance(rows, RowRange) else rows
 
 
 def _refuse_kleene(reference: Reference) -> None:

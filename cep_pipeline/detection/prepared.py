@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -78,6 +79,15 @@ class PreparedEvents:
         """int64, shape (n,)."""
         return self._columns.column("seq").values
 
+    @cached_property
+    def every_row(self) -> Array:
+        """int32, with readable elements behind the end: all rows in order."""
+        from cep_pipeline.detection.fused.routines import padded
+
+        rows = padded(len(self), np.int32)
+        rows[:] = np.arange(len(self), dtype=np.int32)
+        return rows
+
     def column(self, name: str) -> Column:
         """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
         return self._columns.column(name)
@@ -89,7 +99,7 @@ class PreparedEvents:
         missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
         if self.base_type in missing:
             missing.remove(self.base_type)
-            self._leaves[self.base_type] = padded_copy(np.arange(len(self), dtype=np.int32))
+            self._leaves[self.base_type] = self.every_row
         if not missing:
             return
         codes, names = self._type_codes()

@@ -206,7 +206,8 @@ def dense_codes(values: Array, missing: Array) -> tuple[Array, int]:
         low, high = int(present.min()), int(present.max())
         if high - low < DENSE_SPAN * len(values) + 1024:
             if not some_missing:
-                return np.subtract(values, low).astype(np.int32), high - low + 1
+                codes = np.empty(len(values), np.int32)
+                return np.subtract(values, low, out=codes, casting="unsafe"), high - low + 1
             codes = np.where(missing, low - 1, values) - low if low > -(2**63) else values - low
             return np.where(missing, -1, codes).astype(np.int32), high - low + 1
     else:

@@ -19,6 +19,8 @@ from cep_pipeline.detection.fused.workspace import uninitialized
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
+COUNTED_AT_ONCE = 1 << 16
+"""Codes that are counted in one go."""
 SPLIT_AT_ONCE = 8
 """With more types than this, a counting sort of all events is faster than comparing with each type."""
 
@@ -97,7 +99,9 @@ def group_rows(codes: Array, groups: int) -> tuple[Array, Array]:
     """
     codes = np.ascontiguousarray(codes, np.int32)
     starts = np.zeros(groups + 1, np.int64)
-    np.cumsum(np.bincount(codes, minlength=groups), out=starts[1:])
+    for first in range(0, len(codes), max(COUNTED_AT_ONCE, groups)):  # NumPy converts what it counts
+        starts[1:] += np.bincount(codes[first : first + max(COUNTED_AT_ONCE, groups)], minlength=groups)
+    np.cumsum(starts, out=starts)
     cursors = starts[:-1].copy()
     order = padded(len(codes), np.int32)
     _function("scatter", 4)(codes.ctypes.data, len(codes), cursors.ctypes.data, order.ctypes.data)

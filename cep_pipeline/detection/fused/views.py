@@ -15,6 +15,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.merging import count_before
 from cep_pipeline.detection.fused.routines import gather, group_rows, padded_copy
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -75,6 +76,11 @@ def leaf_view(
 
     def rows_of_leaf() -> Array:
         rows = events.leaf_rows(event_type)
+        if len(rows) == len(events):
+            held = np.ones(len(events), np.bool_)
+            for conjunct in filters:
+                held &= holds_for_all(events, conjunct)
+            return padded_copy(np.flatnonzero(held), np.int32)
         for conjunct in filters:
             rows = rows[conjunct_holds(conjunct, events, {ANY_EVENT: rows})]
         return padded_copy(rows)
@@ -108,7 +114,9 @@ def keyed_view(
         present = np.flatnonzero(codes >= 0) if len(codes) and int(codes.min()) < 0 else None
         order, starts = group_rows(codes if present is None else codes[present], groups)
         places = order if present is None else present[order].astype(np.int32)
-        return View((view.identity, key), padded_copy(view.rows[places]), starts, view, places)
+        every_row = present is None and len(view) == len(events)  # then rows are their places
+        rows = order if every_row else padded_copy(view.rows[places])
+        return View((view.identity, key), rows, starts, view, places)
 
     return events.derive(("keyed", view.identity, key), make)
 

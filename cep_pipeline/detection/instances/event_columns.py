@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array, Column
+from cep_pipeline.detection.columns import Array, Column, RowRange
 from cep_pipeline.detection.correlation import deviations_of_all
-from cep_pipeline.detection.evaluate import atom_holds, expression_values
+from cep_pipeline.detection.evaluate import expression_values
+from cep_pipeline.detection.event_truths import atom_holds_for_all
 from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact
 from cep_pipeline.detection.fused.views import ANY_EVENT
 from cep_pipeline.detection.prepared import PreparedEvents
@@ -60,16 +61,14 @@ def column_of(events: PreparedEvents, expression: Expression) -> Column:
         return events.column(own.attribute)
     if not any(isinstance(node, Reference) for node in walk(own)):
         return expression_values(own, events, {ANY_EVENT: np.zeros(1, np.int32)})
-    return events.derive(("values of all", own), lambda: expression_values(own, events, {ANY_EVENT: all_rows(events)}))
+    everything = RowRange(0, len(events))
+    return events.derive(("values of all", own), lambda: expression_values(own, events, {ANY_EVENT: everything}))
 
 
 def truths_of(events: PreparedEvents, atom: Atom) -> Array:
     """uint8: whether an atom over one event holds, for each event of the slice (or of one row for a constant)."""
     own = of_any_event(atom)
-    if not any(isinstance(node, Reference) for side in expressions_of(own) for node in walk(side)):
-        return atom_holds(own, events, {}).view(np.uint8)
-    rows = all_rows(events)
-    return events.derive(("truths of all", own), lambda: atom_holds(own, events, {ANY_EVENT: rows}).view(np.uint8))
+    return atom_holds_for_all(events, own).view(np.uint8)
 
 
 def truths_as_reals(events: PreparedEvents, atom: Atom) -> Array:
@@ -106,11 +105,6 @@ def reals_of(events: PreparedEvents, expression: Expression) -> Array:
 def lists_for_correlation(events: PreparedEvents, attribute: str) -> tuple[Array, Array, Array, Array]:
     """Deviations, starts, lengths and squares of all lists of an attribute, as `correlation` computes them."""
     return events.derive(("deviations of all", attribute), lambda: deviations_of_all(events.column(attribute)))
-
-
-def all_rows(events: PreparedEvents) -> Array:
-    """int32: every row of the slice."""
-    return events.derive(("every row",), lambda: np.arange(len(events), dtype=np.int32))
 
 
 def of_any_event(node: Node) -> Node:

@@ -15,6 +15,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import atom_holds
+from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
@@ -100,9 +101,14 @@ class Program:
         for slot, variable in enumerate(self.variables):
             own = [c for c in self.clause.conjuncts if c.variables == {variable.name} and _is_decided_by_one_event(c)]
             filters = tuple(map(of_any_event, own))
-            view = leaf_view(self.events, variable.event_type, filters, 0, len(self.events))
-            fits[slot, view.rows if len(view) < len(self.events) else slice(None)] = 1
-            self.unary_evaluations += len(own) * len(self.events.leaf_rows(variable.event_type))
+            typed = self.events.leaf_rows(variable.event_type)
+            self.unary_evaluations += len(own) * len(typed)
+            if len(typed) < len(self.events):
+                fits[slot, leaf_view(self.events, variable.event_type, filters, 0, len(self.events)).rows] = 1
+                continue
+            fits[slot] = 1
+            for conjunct in filters:
+                fits[slot] &= holds_for_all(self.events, conjunct).view(np.uint8)
         return fits
 
     # --- groups --------------------------------------------------------------------------------------------------

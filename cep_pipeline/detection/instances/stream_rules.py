@@ -15,7 +15,6 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import agreement_codes
 from cep_pipeline.detection.fused.views import clock_of, rows_below
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.event_columns import all_rows
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab.stream import everything
 from cep_pipeline.detection.partitions import partitions_of
@@ -58,12 +57,12 @@ class StreamRules:
             view = everything(events)
             return rows_below(events, view, -width), rows_below(events, view, width + 1) - np.int32(1)
         assert window.events is not None
-        partitions, rows, width = partitions_of(events, self.pattern.partition_by), all_rows(events), window.events - 1
+        partitions, rows, width = partitions_of(events, self.pattern.partition_by), events.every_row, window.events - 1
         ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)
         return partitions.rows_back(rows, width).astype(np.int32), ceiling.astype(np.int32)
 
     def _order(self) -> tuple[Array, Array]:
-        rows = all_rows(self.events)
+        rows = self.events.every_row
         if self.pattern.ties is Ties.ARRIVAL:
             return rows, rows + np.int32(1)
         clock = clock_of(self.events)

@@ -10,10 +10,11 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.instances.cell_ring import CellRing
-from cep_pipeline.detection.instances.event_columns import truths_of
+from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.detection.instances.program import Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
@@ -113,23 +114,23 @@ class AutomatonRuns:
 
     def rows_of_expired(self) -> Array:
         """The rows of the first events of runs that expired, once for each run."""
-        places = np.flatnonzero(self.expired)
+        places = np.flatnonzero(self.expired != 0)
         return np.repeat(self.sequence.view.rows[places], self.expired[places])
 
     def _starts(self) -> Array:
         """int32: the places of the events that can begin the pattern."""
         rows = self.sequence.view.rows
-        begins = self.sequence.fits[0] != 0
+        begins = self.sequence.fits[0].view(np.bool_)
         first = self.clause.positive[0]
         for conjunct in self.clause.conjuncts:
             own = conjunct.variables == {first.name} and first.kleene
             if own and tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
-                holds = np.bitwise_or.reduce([truths_of(self.events, atom) for atom in conjunct.atoms])
-                begins = begins & (np.broadcast_to(holds, len(self.events))[rows] != 0)
+                holds = holds_for_all(self.events, of_any_event(conjunct))
+                begins = begins & (np.take(holds, rows, mode="clip") if len(holds) > 1 else holds)
         if self.first_row > 0:
-            begins &= rows >= self.first_row
+            begins = begins & (rows >= self.first_row)
         if self.end_row < len(self.events):
-            begins &= rows < self.end_row
+            begins = begins & (rows < self.end_row)
         return np.flatnonzero(begins).astype(np.int32)
 
     def _groups(self) -> Array:

@@ -36,7 +36,7 @@ class Lives:
 
     def add_changes(self, change: Array, ended: Array) -> None:
         """Add runs by how their number changes with each event, and the ends of those that do not end with an event."""
-        rows = np.flatnonzero(change)
+        rows = np.flatnonzero(change != 0)  # bools are searched many at a time
         self.rows.append(rows)
         self.changes.append(change[rows])
         self.ended.append(ended)

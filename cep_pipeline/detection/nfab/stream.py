@@ -94,8 +94,7 @@ def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
 
 def everything(events: PreparedEvents) -> View:
     """All events in stream order."""
-    rows = events.derive(("all rows",), lambda: padded_copy(np.arange(len(events), dtype=np.int32)))
-    return View("all rows", rows, np.array([0, len(rows)], np.int64))
+    return View("all rows", events.every_row, np.array([0, len(events)], np.int64))
 
 
 def agreeing_view(pattern: Pattern, attributes: tuple[str, ...], view: View, events: PreparedEvents) -> View:
@@ -206,7 +205,7 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
     skipping = pattern.strategy in (Strategy.SKIP_TILL_NEXT_MATCH, Strategy.SKIP_TILL_ANY_MATCH)
     grouped = bool(clause.agree_on) and pattern.strategy is not Strategy.STRICT_CONTIGUITY
     view = everything(events)
-    full = fits.all(axis=1)
+    full = fits.view(np.bool_).all(axis=1)
     if skipping and not full.any():
         rows = padded_copy(np.flatnonzero(fits.any(axis=0)).astype(np.int32))
         conditions = frozenset(c for c in clause.conjuncts if len(c.variables) == 1)
@@ -222,7 +221,7 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
     if len(view) < len(events) or grouped:
         of_places = np.ones((len(fits), len(view)), np.uint8)
         for place in np.flatnonzero(~full):
-            np.take(fits[place], view.rows, out=of_places[place])
+            np.take(fits[place], view.rows, out=of_places[place], mode="clip")
         fits = of_places
     return Sequence(view, np.ascontiguousarray(fits), np.empty((len(fits), 0), np.int32), ends, keys)
 
