@@ -50,7 +50,8 @@ class Buffer(NamedTuple):
     pointers
         int32 [states, size]: `POINTER_WORDS` of each.
     starts
-        int64 [states, size]: of the pointers of junctions, the start of the run.
+        int64 [states, size]: of the pointers of junctions, the start of the run; of others where, of all elements
+        written so far, the one for it stands in the match that was written last with it (-1: in none).
     mask
         The size of a stack less 1.
     states
@@ -113,6 +114,7 @@ def select(
     buffer.pointers[words + BEFORE] = before
     buffer.pointers[words + STATE] = state_before
     buffer.pointers[words + LENGTH] = length
+    buffer.starts[words // POINTER_WORDS] = -1
     return newest & NUMBERS
 
 
@@ -244,6 +246,7 @@ def retrieve(
     variables: Any,
     most: int,
     at: int,
+    handed_on: int,
     offsets: Any,
     matches: int,
     most_matches: int,
@@ -260,6 +263,8 @@ def retrieve(
         int32 pairs of row and variable, newest first: the ends of matches, behind what waits.
     rows, variables, most, at
         The elements of the matches, room for so many, and where to go on.
+    handed_on
+        How many elements were written before these.
     offsets, matches, most_matches
         Where each match ends, their number, and room for so many.
 
@@ -308,6 +313,14 @@ def retrieve(
             pointer = followed_pointer(buffer, versions, state, event, prefix, digit, place)
             place = (pointer - event) & NUMBERS
             words = words_of(buffer, state, pointer)
+            written = buffer.starts[words // POINTER_WORDS] - handed_on
+            buffer.starts[words // POINTER_WORDS] = handed_on + write - 1
+            if written >= 0:  # another match has the same events up to here
+                source = written + 1 - buffer.pointers[words + LENGTH]
+                for element in range(write - at):
+                    rows[at + element] = rows[source + element]
+                    variables[at + element] = variables[source + element]
+                break
             write -= 1
             rows[write] = buffer.pointers[words + ROW]
             variables[write] = state

@@ -209,6 +209,7 @@ class FinishedMatches:
         else:
             self._make_room()
         found = self.offsets[: matches + 1].copy(), rows, variables
+        self.control[at.HANDED_ON] += written
         self.control[at.MATCHES] = self.control[at.WRITTEN] = 0
         return found
 

@@ -121,6 +121,7 @@ def write_finished(words: Any) -> bool:
             machine.out_variables,
             machine.out_capacity,
             control[at.WRITTEN],
+            control[at.HANDED_ON],
             machine.out_offsets,
             control[at.MATCHES],
             machine.out_matches,

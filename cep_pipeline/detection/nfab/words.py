@@ -142,13 +142,15 @@ merged, finished matches may be rejected, matches are not constructed, and runs 
     LEFT_TO_DO,
     FURTHEST,
     FINISHES,
+    HANDED_ON,
     CONTROL_WORDS,
-) = range(20)
+) = range(21)
 """Of CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Last, how often a run was finished."""
+place that no run has read yet. Last, how often a run was finished, and how many elements were written and handed on
+before those that `WRITTEN` counts."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL = range(7)
 """Why a kernel returns."""

@@ -65,7 +65,7 @@ class Stream:
 
     def __init__(self, size: int = 64) -> None:
         self.memory, self.numbers = MatchBuffer(STATES, size), VersionNumbers(size)
-        self.started = self.row = 0
+        self.started = self.row = self.handed_on = 0
         self.runs: list[Run] = []
 
     @property
@@ -135,10 +135,24 @@ class Stream:
         rows, states = np.zeros(4096, np.int32), np.zeros(4096, np.int32)
         offsets = np.zeros(513, np.int64)
         wait(pending, 0, run.event, run.state, run.prefix, run.digit, 0)
-        top, _, matches = retrieve(
-            self.buffer, self.versions, earliest, pending, 1, path, rows, states, 4096, 0, offsets, 0, 512
+        top, written, matches = retrieve(
+            self.buffer,
+            self.versions,
+            earliest,
+            pending,
+            1,
+            path,
+            rows,
+            states,
+            4096,
+            0,
+            self.handed_on,
+            offsets,
+            0,
+            512,
         )
         assert top == 0
+        self.handed_on += written
         ends = offsets[: matches + 1].tolist()
         pairs = list(zip(rows.tolist(), states.tolist(), strict=True))
         return [tuple(pairs[begin:end]) for begin, end in pairwise(ends)]
