@@ -19,6 +19,7 @@ from cep_pipeline.planning import Plan
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
+from cep_pipeline.statistics.observed import Observed
 from cep_pipeline.warehouse.data_files import DataDirectory
 from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
 from cep_pipeline.warehouse.layout import folder_name
@@ -33,7 +34,8 @@ class DetectedDay:
     """The matches of a pattern set that become final on a day, in files that are not published yet.
 
     `pending` are the matches by pattern that are not published because they, or others before them, are not final when
-    the day is over; `carry_out` is what the next day needs to know.
+    the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
+    the next day's statistics.
     """
 
     pattern_set: str
@@ -43,6 +45,7 @@ class DetectedDay:
     plan_version: int | None
     carry_out: Mapping[str, Any] = field(default_factory=dict)
     pending: Mapping[str, int] = field(default_factory=dict)
+    observed: Observed = field(default_factory=Observed)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
@@ -54,6 +57,7 @@ class DetectedDay:
             "plan_version": self.plan_version,
             "carry_out": dict(self.carry_out),
             "pending": dict(self.pending),
+            "observed": self.observed.to_json(),
         }
 
     @classmethod
@@ -67,6 +71,7 @@ class DetectedDay:
             content["plan_version"],
             content["carry_out"],
             content["pending"],
+            Observed.from_json(content["observed"]),
         )
 
 
@@ -149,11 +154,12 @@ def detect_day(
         plan.version if plan is not None else None,
         detected.carry_out.to_json(),
         detected.pending,
+        detected.observed.shortened(MOST_ORDERS_PUBLISHED),
     )
 
 
 def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
-    """Publish the matches of (pattern set, day)."""
+    """Publish the matches of (pattern set, day), and what detecting them has shown for the next day's statistics."""
     with work.timed(f"publish {detected.pattern_set}") as counts:
         published = work.tables.publish_matches(
             detected.pattern_set,
@@ -165,8 +171,16 @@ def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
             counts=detected.matches,
             pending=detected.pending,
         )
+        # Not with the matches in one commit: what is observed neither follows from the fingerprint nor changes it.
+        work.tables.publish_observed(
+            detected.pattern_set, work.day, detected.observed.to_json() if detected.observed else None, lease=work.lease
+        )
         counts.update(matches=published.matches)
     return published
+
+
+MOST_ORDERS_PUBLISHED = 64
+"""Temporal orders of each clause's matches that are kept with a day."""
 
 
 def waits_at_the_end(pattern_set: PatternSet) -> bool:

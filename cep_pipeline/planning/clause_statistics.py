@@ -7,13 +7,14 @@ patterns of any size and rates of any ratio neither overflow nor lose their orde
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, positive_conjuncts
 
@@ -159,6 +160,19 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
             _agreement(pattern, clause, snapshot, attribute) for attribute in agreeing_attributes(pattern, clause)
         ),
         sequences=series_groups(clause),
+        joints=_joints(pattern, clause, snapshot, position),
+    )
+
+
+def _joints(
+    pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, position: Mapping[str, int]
+) -> tuple[JointCondition, ...]:
+    if not snapshot.joints:
+        return ()
+    terms = ClauseTerms(pattern, clause, snapshot)
+    return tuple(
+        JointCondition(tuple(sorted(position[name] for name in terms.names_of(chosen))), ln_ratio)
+        for chosen, ln_ratio in terms.increments.items()
     )
 
 

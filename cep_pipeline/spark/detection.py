@@ -30,6 +30,8 @@ from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
+from cep_pipeline.statistics.observed import Observed, observations_of
+from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
@@ -81,6 +83,7 @@ class DetectionJob:
 class DetectedSlice:
     """What one task did: the files it wrote (None without a match), matches by pattern, and what was counted.
 
+    `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
     have matches of a pattern, where a window counts their events and the slice is the one behind the range.
     """
@@ -90,6 +93,7 @@ class DetectedSlice:
     matches: dict[str, int]
     nodes: tuple[NodeCounts, ...]
     events: int
+    profiles: tuple[OrderProfile, ...]
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -97,8 +101,9 @@ class DetectedSlice:
 class Detected:
     """The outcome of a detection job: files to publish, matches by pattern, observed counts of each plan node.
 
-    `pending` are the matches by pattern that are not published because they, or others before them, are not final yet;
-    `carry_out` is what the next day needs to know of these, and for OUTPUT and CONSUME.
+    `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
+    matches by pattern that are not published because they, or others before them, are not final yet; `carry_out` is
+    what the next day needs to know of these, and for OUTPUT and CONSUME.
     """
 
     files: tuple[str, ...]
@@ -106,6 +111,7 @@ class Detected:
     nodes: tuple[NodeCounts, ...]
     slices: int
     events_read: int
+    observed: Observed
     carry_out: CarryState
     pending: dict[str, int] = field(default_factory=dict)
 
@@ -151,8 +157,10 @@ def detect_slices(
             counters.count(node)
     files = [result.path for result in results if result.path is not None]
     pending = Counter(last.matches if last is not None else {})
+    profiles = [profile for result in results for profile in result.profiles]
     if last is not None and job.end_of_stream:
         files += [last.path] if last.path is not None else []
+        profiles += last.profiles
         matches.update(pending)
         pending.clear()
     kept = _keep(
@@ -165,6 +173,7 @@ def detect_slices(
     carry_out = job.carry_in if job.carry_in is not None else CarryState(job.pattern_set_version)
     if kept is not None:
         files += kept.files
+        profiles += kept.profiles
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
         carry_out = kept.carry_out
@@ -174,6 +183,7 @@ def detect_slices(
         nodes=tuple(counters.nodes.values()),
         slices=len(results),
         events_read=sum(result.events for result in results),
+        observed=Observed(observations_of(job.patterns, counters.nodes.values()), merge_profiles(profiles)),
         carry_out=replace(carry_out, pending=dict(last.partitions) if last is not None else {}),
         pending={name: number for name, number in pending.items() if number},
     )
@@ -244,6 +254,7 @@ def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
         "pattern_version": job.pattern_set_version,
     }
     partitions: dict[str, set[str]] = {}
+    profiler = OutputProfiler(pattern for pattern in part.patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
     located = {p.name for p in part.patterns if part.behind and counts_in_partitions(p)}
     hidden = {p.name for p in part.patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
@@ -255,6 +266,7 @@ def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
                 partitions.setdefault(pattern.name, set()).update(found)
                 if pattern.name in hidden:
                     return
+            profiler.add_rows(pattern.name, batch)
             undecided = has_output_policy(pattern)
             schema, directory = (CANDIDATES_SCHEMA, job.candidates) if undecided else (MATCHES_SCHEMA, job.directory)
             if schema not in writers:  # a slice without a match writes no file
@@ -294,6 +306,7 @@ def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
         matches,
         tuple(nodes),
         rows,
+        profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
     )
 

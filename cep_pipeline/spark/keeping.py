@@ -31,6 +31,7 @@ from cep_pipeline.spark.undecided import (
     undecided_from_json,
     undecided_to_json,
 )
+from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file, open_filesystem, storage_errors
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
@@ -126,13 +127,15 @@ class CarryState:
 class Kept:
     """What the pass gave: files to publish, kept matches by pattern, and what the next day goes on from.
 
-    `waiting` counts the candidates that are final but stand behind others that are not.
+    `waiting` counts the candidates that are final but stand behind others that are not; `profiles` are the temporal
+    orders of the kept matches.
     """
 
     files: tuple[str, ...]
     matches: Mapping[str, int]
     waiting: Mapping[str, int]
     carry_out: CarryState
+    profiles: tuple[OrderProfile, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -175,7 +178,8 @@ class KeepingPass:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
         kept = self.carry_in.kept(self.patterns)
         # Numbers behind those of the slices' files, so that the order of files is always the same.
-        files = _MatchFiles(self.directory, attempt, len(candidates) + 1, dict.fromkeys(kept, 0))
+        profiler = OutputProfiler(pattern for pattern in self.patterns if pattern.name in kept)
+        files = _MatchFiles(self.directory, attempt, len(candidates) + 1, dict.fromkeys(kept, 0), profiler)
         waiting = [pattern for pattern in self.patterns if pattern.name in kept and waits_for_later_events(pattern)]
         names = {pattern.name for pattern in waiting}
         for source in candidates:
@@ -196,6 +200,7 @@ class KeepingPass:
             files.matches,
             {name: final_rows(held) for name, held in undecided.items()},
             carry_out,
+            files.profiler.profiles(),
         )
 
     def _decide(
@@ -226,10 +231,18 @@ class KeepingPass:
 class _MatchFiles:
     """The files of kept matches, each made when it gets its first match."""
 
-    def __init__(self, directory: DataDirectory, attempt: int, number: int, matches: dict[str, int]) -> None:
+    def __init__(
+        self,
+        directory: DataDirectory,
+        attempt: int,
+        number: int,
+        matches: dict[str, int],
+        profiler: OutputProfiler,
+    ) -> None:
         self._directory, self._attempt, self._number = directory, attempt, number
         self.paths: list[str] = []
         self.matches = matches
+        self.profiler = profiler
 
     @contextmanager
     def next_file(self) -> Iterator[Callable[[str, pa.RecordBatch], None]]:
@@ -249,6 +262,7 @@ class _MatchFiles:
                     )
                 writer.write_batch(batch.select(MATCHES_SCHEMA.names))
                 self.matches[name] += batch.num_rows
+                self.profiler.add_rows(name, batch)
 
             yield write
 

@@ -136,7 +136,10 @@ class JointSelectivity:
     Attributes
     ----------
     conditions
-        Keys of the conditions, sorted, at least two.
+        Keys of the conditions, sorted, at least two. A key stands twice where two conditions ask the same of other
+        variables.
+    over
+        For each condition the variables that it is over, numbered among those of all in pattern order.
     value, low, high
         The share, and the interval that has it with the snapshot's confidence.
     tested
@@ -151,15 +154,23 @@ class JointSelectivity:
     high: float
     tested: int
     independent: float
+    over: tuple[tuple[int, ...], ...]
+    source: Source = Source.OBSERVED
 
     def __post_init__(self) -> None:
-        if len(self.conditions) < 2 or tuple(sorted(set(self.conditions))) != self.conditions:
-            raise ValueError(f"a joint selectivity is of two or more conditions in order, not {self.conditions}")
+        members = tuple(zip(self.conditions, self.over, strict=True))
+        if len(members) < 2 or tuple(sorted(set(members))) != members:
+            raise ValueError(f"a joint selectivity is of two or more conditions in order, not {members}")
         if not (0 <= self.value <= 1 and 0 <= self.independent <= 1):
             raise ValueError(f"a selectivity lies in [0, 1]; {self.conditions} have {self.value}")
         if self.tested < 0:
             raise ValueError(f"a count is not negative; {self.conditions} have {self.tested}")
         _check_interval(" and ".join(self.conditions), self.value, self.low, self.high, most=1.0)
+
+    @property
+    def members(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The conditions, each with its variables: what the number is of."""
+        return tuple(zip(self.conditions, self.over, strict=True))
 
 
 def _check_interval(what: str, value: float, low: float | None, high: float | None, most: float = math.inf) -> None:
@@ -233,10 +244,10 @@ class StatisticsSnapshot:
             )
         object.__setattr__(self, "rates", tuple(sorted(self.rates, key=lambda rate: rate.leaf)))
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
-        object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.conditions)))
+        object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.members)))
         if len(self._rates) != len(self.rates) or len(self._selectivities) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
-        if len({joint.conditions for joint in self.joints}) != len(self.joints):
+        if len({joint.members for joint in self.joints}) != len(self.joints):
             raise ValueError("a snapshot holds the joint selectivity of some conditions once")
 
     @cached_property
@@ -305,7 +316,10 @@ class StatisticsSnapshot:
             "kind": self.kind.value,
             "rates": [_entry(rate, _RATE) for rate in self.rates],
             "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
-            "joints": [{**_entry(joint, _JOINT), "conditions": list(joint.conditions)} for joint in self.joints],
+            "joints": [
+                {**_entry(joint, _JOINT), "conditions": list(joint.conditions), "over": list(map(list, joint.over))}
+                for joint in self.joints
+            ],
             "order_profiles": [profile.to_json() for profile in self.order_profiles],
             "notes": list(self.notes),
         }
@@ -331,7 +345,13 @@ class StatisticsSnapshot:
                     Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
                 ),
                 joints=tuple(
-                    JointSelectivity(**{**_arguments(entry, _JOINT), "conditions": tuple(entry["conditions"])})
+                    JointSelectivity(
+                        **{
+                            **_arguments(entry, _JOINT),
+                            "conditions": tuple(entry["conditions"]),
+                            "over": tuple(map(tuple, entry["over"])),
+                        }
+                    )
                     for entry in content["joints"]
                 ),
                 order_profiles=tuple(OrderProfile.from_json(entry) for entry in content["order_profiles"]),
@@ -359,7 +379,7 @@ _PLAIN = (
 )
 _RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
 _SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
-_JOINT = ("conditions", "value", "low", "high", "tested", "independent")
+_JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over", "source")
 
 
 def _entry(number: LeafRate | Selectivity | JointSelectivity, names: Iterable[str]) -> dict[str, Any]:

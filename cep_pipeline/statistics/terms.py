@@ -48,7 +48,7 @@ class Leaf:
         """Canonical text, such as `SPY where x.price > 10`."""
         if not self.filters:
             return self.event_type
-        return f"{self.event_type} where {' and '.join(_key_text(conjunct) for conjunct in self.filters)}"
+        return f"{self.event_type} where {' and '.join(conjunct_key(conjunct) for conjunct in self.filters)}"
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class PairCondition:
     @cached_property
     def key(self) -> str:
         """Canonical text, such as `(A) before (B) within 2 s: x.diff < y.diff`."""
-        return f"{self.scope.key}: {_key_text(self.conjunct)}"
+        return f"{self.scope.key}: {conjunct_key(self.conjunct)}"
 
 
 def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
     """The leaf of a variable: its type and the conjuncts that test each of its events alone."""
     filters = (rename(conjunct, {variable: FIRST}) for conjunct in clause.conjuncts if is_filter(conjunct, variable))
-    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=_key_text)))
+    return Leaf(clause.by_name[variable].event_type, tuple(sorted(set(filters), key=conjunct_key)))
 
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:
@@ -173,7 +173,7 @@ def _mentions_only(conjunct: Conjunct, elements: frozenset[Element]) -> bool:
     return True
 
 
-def _key_text(conjunct: Conjunct) -> str:
+def conjunct_key(conjunct: Conjunct) -> str:
     """The conjunct as text that also tells the values of its parameters apart (which may be thousands)."""
     parameters = "".join(
         f" with ${atom.parameter} = {sha256(repr(atom.values).encode()).hexdigest()[:8]}"

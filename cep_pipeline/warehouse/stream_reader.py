@@ -159,6 +159,26 @@ class StreamReader:
         latest = max(files, key=lambda file: file.partition[position], default=None)
         return statistics_record(self._read("statistics", latest.file_path).to_pylist()[0]) if latest else None
 
+    def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
+        """Return what detection counted on the latest earlier day on which it counted anything, and that day.
+
+        Raises
+        ------
+        InputError
+            It is no JSON.
+        """
+        from cep_pipeline.warehouse import commits
+
+        files = commits.files_between(
+            self._table("statistics"), DAY, None, day - timedelta(days=1), equal={"pattern_set": pattern_set}
+        )
+        position = self._layouts["statistics"].partitions.index(DAY)
+        for file in sorted(files, key=lambda file: file.partition[position], reverse=True):
+            record = statistics_record(self._read("statistics", file.file_path).to_pylist()[0])
+            if record.observed is not None:
+                return record.day, record.observed
+        return None
+
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
         return published.carry_before(self.warehouse.database, self.name, "events", "", day)

@@ -81,3 +81,14 @@ def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
         tables.statistics("demo")
     publish(tables, rate=5.0)
     assert tables.read_statistics("demo", MONDAY) == {"rate": 5.0}
+
+
+def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTables) -> None:
+    with tables.day_lease(MONDAY, run_id="run") as lease:
+        tables.publish_observed("demo", MONDAY, {"passes": 3}, lease=lease)
+    publish(tables, TUESDAY)
+    with tables.day_lease(TUESDAY, run_id="run") as lease:
+        tables.publish_observed("demo", TUESDAY, None, lease=lease)
+    assert tables.observed_before("demo", WEDNESDAY) == (MONDAY, {"passes": 3})
+    assert tables.observed_before("demo", MONDAY) is None
+    assert tables.observed_before("another", WEDNESDAY) is None
