@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.configuration import PatternSet
-from cep_pipeline.pipeline.steps import DayWork
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.combining import combine_observed
 from cep_pipeline.statistics.observed import Observed
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet
+    from cep_pipeline.pipeline.steps import DayWork
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +33,7 @@ def with_observed(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSn
     except InputError as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)
+    combined = combine_observed(snapshot, pattern_set.patterns, observed)
     if combined == snapshot:
         return snapshot
     return replace(combined, notes=(*combined.notes, f"with what the detection of {day} observed"))

@@ -21,6 +21,7 @@ from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+from cep_pipeline.pipeline.observed import with_observed
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
@@ -207,7 +208,8 @@ def estimate_day(
         slices = cut_day(work, events, spark.sparkContext.defaultParallelism, lambda group: group.rows, work.start)
         snapshot = estimate_over_slices(spark, _patterns(pattern_sets), slices, progress=progress)
         for pattern_set in pattern_sets:
-            work.tables.publish_statistics(pattern_set.name, work.day, snapshot.to_json(), lease=work.lease)
+            own = with_observed(work, pattern_set, snapshot)
+            work.tables.publish_statistics(pattern_set.name, work.day, own.to_json(), lease=work.lease)
         counts.update(events=snapshot.events)
     return snapshot
 

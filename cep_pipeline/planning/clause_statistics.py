@@ -14,12 +14,9 @@ from itertools import combinations
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, positive_conjuncts
-
-SMALLEST = 1e-30
-"""No rate and no selectivity is planned with as less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +184,7 @@ def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rat
 
 def ln_planned_selectivity(selectivity: Selectivity) -> float:
     """Logarithm of the selectivity that planning works with."""
-    value = selectivity.value if selectivity.value > 0 else 0.5 / (selectivity.tested + 1)
-    return math.log(max(value, SMALLEST))
+    return ln_planned(selectivity.value, selectivity.tested)
 
 
 def _ln_lists(events: float) -> float:

@@ -30,7 +30,7 @@ from cep_pipeline.statistics.terms import (
 )
 
 SMALLEST = 1e-30
-"""No selectivity is reckoned with as less than this."""
+"""No rate and no selectivity is planned with as less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class ClauseTerms:
 
 
 def ln_planned(share: float, tested: int) -> float:
-    """Logarithm of a share; of none, that of half a tuple of those tested."""
+    """Logarithm of the share that planning works with: of none, half a tuple of those tested."""
     return math.log(max(share if share > 0 else 0.5 / (tested + 1), SMALLEST))
 
 

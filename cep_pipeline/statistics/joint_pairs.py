@@ -112,7 +112,8 @@ def split_joints(
     measured
         Those of conditions, and of `JointPairs` by their keys.
     """
-    single, together = [], []
+    single: list[Selectivity] = []
+    together: list[Selectivity] = []
     for selectivity in measured:
         (together if selectivity.condition.startswith("[[") else single).append(selectivity)
     by_key = {selectivity.condition: selectivity for selectivity in single}
