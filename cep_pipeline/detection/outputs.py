@@ -33,7 +33,7 @@ def listed_because(pattern: Pattern) -> str | None:
     >>> listed_because(pattern)
     "sum() over the list 'a'"
     """
-    from cep_pipeline.detection.shared_buffer.needs import reason_to_list
+    from cep_pipeline.detection.shared_buffer.groups import reason_to_list
 
     return reason_to_list(pattern)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.comparison import compare
+from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition
 from cep_pipeline.detection.shared_buffer.fields import (
     BROKEN,
     NOTHING,
@@ -24,7 +25,6 @@ from cep_pipeline.detection.shared_buffer.fields import (
     to_bits,
 )
 from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence
-from cep_pipeline.detection.shared_buffer.needs import Choice, Component, Condition
 from cep_pipeline.detection.shared_buffer.rejection import Rejection
 from cep_pipeline.detection.shared_buffer.states import Known
 from cep_pipeline.patterns.conditions import Comparator

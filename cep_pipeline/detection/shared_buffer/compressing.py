@@ -25,7 +25,7 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer import lanes
 from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, statement_of
 from cep_pipeline.detection.shared_buffer.graph import Edges, GraphBuilder
-from cep_pipeline.detection.shared_buffer.needs import groups_of
+from cep_pipeline.detection.shared_buffer.groups import groups_of
 from cep_pipeline.detection.shared_buffer.runs import MergedRuns, exact_sum
 from cep_pipeline.patterns.pattern import Pattern
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_buffer.components import NeedsLists
+from cep_pipeline.detection.shared_buffer.groups import groups_of
 from cep_pipeline.detection.shared_buffer.lanes import Sequence
-from cep_pipeline.detection.shared_buffer.needs import NeedsLists, groups_of
 from cep_pipeline.detection.shared_buffer.runs import MergedRuns
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -16,7 +17,7 @@ def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -
     Returns
     -------
     int or None
-        None where a condition asks for the lists themselves (`needs.reason_to_list` says which).
+        None where a condition asks for the lists themselves (`groups.reason_to_list` says which).
     """
     try:
         groups = groups_of(pattern)

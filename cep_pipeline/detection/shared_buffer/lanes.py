@@ -18,7 +18,7 @@ from cep_pipeline.detection.fused.views import clock_of
 from cep_pipeline.detection.kleene.lists import Lists, holds_over_lists, ranges
 from cep_pipeline.detection.nfab.stream import Instants, instants_of
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.detection.shared_buffer.needs import Group
+from cep_pipeline.detection.shared_buffer.groups import Group
 from cep_pipeline.detection.shared_buffer.states import States
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable

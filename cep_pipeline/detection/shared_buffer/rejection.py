@@ -13,9 +13,10 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.lists import pieces, ranges
+from cep_pipeline.detection.shared_buffer.components import Condition
 from cep_pipeline.detection.shared_buffer.fields import Fields
+from cep_pipeline.detection.shared_buffer.groups import Negation
 from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence, candidates_of
-from cep_pipeline.detection.shared_buffer.needs import Condition, Negation
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a run and an event that may reject it, held at once."""
