@@ -9,8 +9,8 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import Block, MatchBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.finality import Finality
+from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clause
 from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 from cep_pipeline.detection.mechanism import (
     EVERYTHING,
@@ -68,17 +68,11 @@ def find_matches(
         yield from find_lazily(MECHANISM, pattern, orders, events, owned, counters)
         return
     lives = Lives()
-    for clause in pattern.clauses:
-        finality = finality_of(pattern, clause)
-        run = _run(pattern, clause, events, owned, finality, options, lives)
-        # Bindings that are final earlier by another clause belong to the slice of that point.
-        earlier = [
-            _run(pattern, other, events, owned, finality, options, Lives())
-            for other in pattern.clauses
-            if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
-        ]
-        yield from without_earlier(run, earlier)
-        run.count(counters)
+
+    def start(clause: Clause, _: object, finality: Finality) -> ClauseRun:
+        return _run(pattern, clause, events, owned, finality, options, lives)
+
+    yield from find_by_clause(MECHANISM, pattern, orders, owned, counters, start)
     counters.peaks.append(partial(lives.peak, len(events)))
 
 

@@ -57,7 +57,7 @@ class ClauseRuns:
     finality
         When a match counts as final.
     lives
-        Where the runs' lives are noted.
+        Where `count` notes the runs' lives.
 
     Notes
     -----
@@ -81,6 +81,7 @@ class ClauseRuns:
         self.finality = finality
         self.evaluations = 0
         self.lives = lives
+        self._ends: list[tuple[Array, Array]] = []
         variables = len(clause.positive)
         self._nodes = variables if self.chain else 1 << variables
         if self._nodes > MOST_NODES:
@@ -106,6 +107,8 @@ class ClauseRuns:
 
     def count(self, counters: Counters) -> None:
         """Add what happened at each state that binds events: a chain's prefixes, or an AND's sets."""
+        for begun, ended in self._ends:
+            self.lives.add(begun, ended)
         names = [variable.name for variable in self.clause.positive]
         if self._nodes == 1 and len(names) > 1:
             return
@@ -159,7 +162,7 @@ class ClauseRuns:
         begun = sequence.view.rows[chosen]
         if len(expired):
             ended[expired] = np.minimum(self._instants.end_row_within(begun[expired]), self.end_row)
-        self.lives.add(begun, np.maximum(ended, begun, out=ended))
+        self._ends.append((begun, np.maximum(ended, begun, out=ended)))
         return found
 
     @property
