@@ -1,7 +1,8 @@
 """Iceberg commits: one that replaces a unit by exactly the given files, one that appends rows.
 
 Both are retried when another commit came first, planned anew on what that one left, so that any number of writers of
-different units all land. This module and `catalog.py` import pyiceberg (1-2 s), and are imported on first use.
+different units all land. This module, `iceberg_tables.py` and `catalog.py` import pyiceberg (1-2 s), and are
+imported on first use.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import date, timedelta
 from typing import cast
 
@@ -19,9 +20,7 @@ import sqlalchemy.exc
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import (
     CommitFailedException,
-    NamespaceAlreadyExistsError,
     NoSuchTableError,
-    TableAlreadyExistsError,
 )
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThanOrEqual
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
@@ -35,19 +34,11 @@ from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
 from cep_pipeline.warehouse.data_files import make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.database import explain_database_error
-from cep_pipeline.warehouse.layout import DAY, TableLayout
+from cep_pipeline.warehouse.layout import DAY
 from cep_pipeline.warehouse.records import EventsFile
 
 COMMIT_PATIENCE_S = 120.0
 _EPOCH = date(1970, 1, 1)
-
-_TABLE_PROPERTIES = {
-    # Conflicts are retried here, where the unit is planned anew on the newer table.
-    "commit.retry.num-retries": "0",
-    "commit.manifest-merge.enabled": "true",
-    "write.metadata.previous-versions-max": "20",
-    "write.parquet.compression-codec": "zstd",
-}
 
 # The constructors take a column's name and a literal, which their declared fields do not show.
 _equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
@@ -77,114 +68,6 @@ class UnitTransaction(Transaction):
             view = update_table_metadata(metadata, self._updates) if self._updates else metadata
             self._seen = (metadata, self._updates, view)
         return self._seen[2]
-
-
-def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
-    """Return a table, made if it is not there; columns that it lacks are added by `add_columns`, when they get values.
-
-    Raises
-    ------
-    InputError
-        A column has another type than the published one.
-    """
-    with storage_errors(f"making table {stream}.{layout.name}"):
-        try:
-            table = catalog.load_table((stream, layout.name))
-        except NoSuchTableError:
-            table = _create(catalog, stream, layout, location)
-    _missing_columns(table, stream, layout)
-    return table
-
-
-def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-    from pyiceberg.partitioning import PartitionField, PartitionSpec
-    from pyiceberg.schema import assign_fresh_schema_ids
-    from pyiceberg.table.sorting import SortField, SortOrder
-    from pyiceberg.transforms import IdentityTransform
-
-    schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
-    partitions = (
-        PartitionField(schema.find_field(name).field_id, 1000 + index, IdentityTransform(), name)
-        for index, name in enumerate(layout.partitions)
-    )
-    sort = (SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in layout.sort)
-    # Two processes may make the same stream at once: whoever comes second takes what is there.
-    with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
-        catalog.create_namespace(stream)
-    properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
-    try:
-        return catalog.create_table(
-            (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
-        )
-    except TableAlreadyExistsError:
-        return catalog.load_table((stream, layout.name))
-
-
-def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
-    """The columns of the layout that a table lacks, once the types of the others are checked."""
-    published = published_columns(table)
-    missing = [field for field in layout.schema if published.get_field_index(field.name) < 0]
-    for field in layout.schema:
-        index = published.get_field_index(field.name)
-        if index >= 0 and published.field(index).type != _small(field.type):
-            raise InputError(
-                f"stream {stream}: attribute '{field.name}' is {published.field(index).type} in the published "
-                f"{layout.name}, and {field.type} in the stream schema; an attribute keeps its type: give the new one "
-                "another name, or the stream another name"
-            )
-    return missing
-
-
-def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
-    """Add the columns of the layout that a published table lacks; where there are none, nothing is committed.
-
-    Raises
-    ------
-    InputError
-        A column has another type than the published one.
-    """
-    table = catalog.load_table((stream, layout.name))
-    added = _missing_columns(table, stream, layout)
-    if not added:
-        return
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
-
-    addition = _pyarrow_to_schema_without_ids(pa.schema(added))
-    for _ in patient_attempts(f"{stream}.{layout.name}"):
-        published = published_columns(table)
-        try:
-            with table.update_schema() as update:
-                for field in addition.fields:
-                    if published.get_field_index(field.name) < 0:
-                        update.add_column(field.name, field.field_type)
-        except CommitFailedException:
-            table.refresh()
-            continue
-        return
-
-
-def published_columns(table: Table) -> pa.Schema:
-    """Return the columns of a table in the types that its files have."""
-    from pyiceberg.io.pyarrow import schema_to_pyarrow
-
-    return pa.schema(
-        [
-            pa.field(field.name, _small(field.type))
-            for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
-        ]
-    )
-
-
-def _small(kind: pa.DataType) -> pa.DataType:
-    """Return the type with 32-bit offsets and plain field names: what the layouts and the files have."""
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
-        return pa.list_(_small(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
-    return kind
 
 
 def replace_unit(

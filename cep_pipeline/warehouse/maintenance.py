@@ -20,7 +20,7 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse import commits
+from cep_pipeline.warehouse import commits, iceberg_tables
 from cep_pipeline.warehouse.data_files import open_filesystem, read_data_file, storage_errors, write_data_file
 from cep_pipeline.warehouse.layout import SCRATCH, folder_name
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -102,7 +102,7 @@ def _pack(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
         return
 
     def change(table: Table, transaction: Transaction) -> int:
-        columns = commits.published_columns(table)
+        columns = iceberg_tables.published_columns(table)
         files = [task.file for task in table.scan().plan_files()]
         rows = pa.concat_tables([read_data_file(file.file_path, columns) for file in files])
         path = write_data_file(f"{table.location()}/data/packed-{time.time_ns()}.parquet", rows, columns)

@@ -107,12 +107,12 @@ class StreamTables(StreamReader):
         CepError
             A file is missing, does not fit the table or has rows of another day; nothing has changed.
         """
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse import commits, iceberg_tables
 
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
         with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the events of {self.name}"):
-            commits.add_columns(self.warehouse.catalog, self.name, self._layouts["events"])
+            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["events"])
         self._replace("events", {DAY: day}, files, lease, record)
         return next(entry for entry in self.days() if entry.day == day)
 
@@ -173,12 +173,12 @@ class StreamTables(StreamReader):
         self._publish_statistics(lease, replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed))
 
     def _publish_statistics(self, lease: Lease, record: StatisticsRecord) -> None:
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse import commits, iceberg_tables
 
         self._check_lease(lease, day_unit(record.day))
         unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
         with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the statistics of {self.name}"):
-            commits.add_columns(self.warehouse.catalog, self.name, self._layouts["statistics"])
+            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["statistics"])
         path = self._write_rows("statistics", [statistics_row(record)], unit)
         self._replace("statistics", unit, [path], lease, None)
 

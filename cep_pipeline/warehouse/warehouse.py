@@ -120,13 +120,13 @@ class Warehouse:
         InputError
             An attribute has another type than the published one.
         """
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse import commits, iceberg_tables
 
         name = check_stream_name(schema.name)
         layouts = table_layouts(events_columns(schema))
         for layout in layouts.values():
             with commits.catalog_errors(self.catalog, f"opening table {name}.{layout.name}"):
-                commits.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
+                iceberg_tables.ensure_table(self.catalog, name, layout, self.table_location(name, layout.name))
         return StreamTables(self, name, layouts)
 
     def open_stream(self, name: str) -> StreamTables:
@@ -137,13 +137,13 @@ class Warehouse:
         InputError
             There is no such stream; the message lists those that there are.
         """
-        from cep_pipeline.warehouse import commits
+        from cep_pipeline.warehouse import commits, iceberg_tables
 
         if name not in (known := self.streams()):
             there = f"there are {', '.join(known)}" if known else "it has none yet; `cep run` makes one"
             raise InputError(f"warehouse {self.location}: it has no stream {name!r}: {there}")
         with commits.catalog_errors(self.catalog, f"opening stream {name}"):
-            events = commits.published_columns(self.catalog.load_table((name, "events")))
+            events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
 
     def streams(self) -> list[str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse import Warehouse, commits, write_data_file
+from cep_pipeline.warehouse import Warehouse, commits, iceberg_tables, write_data_file
 from cep_pipeline.warehouse.layout import STATISTICS_SCHEMA, TableLayout
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades
@@ -56,7 +56,7 @@ def test_a_table_of_an_older_version_is_read_and_written(tmp_path: Path) -> None
     warehouse = Warehouse.open(tmp_path)
     older = pa.schema([STATISTICS_SCHEMA.field(number) for number in range(5)])
     location = warehouse.table_location(Trades().name, "statistics")
-    commits.ensure_table(
+    iceberg_tables.ensure_table(
         warehouse.catalog, Trades().name, TableLayout("statistics", older, ("pattern_set", "day")), location
     )
     path = f"{location}/data/old.parquet"

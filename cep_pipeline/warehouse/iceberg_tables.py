@@ -1,0 +1,137 @@
+"""Tables of the catalog: made where they are not there, and given the columns that a newer layout has."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pyarrow as pa
+import sqlalchemy.exc
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.table import Table
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.catalog import WarehouseCatalog
+from cep_pipeline.warehouse.commits import patient_attempts
+from cep_pipeline.warehouse.data_files import storage_errors
+from cep_pipeline.warehouse.layout import TableLayout
+
+_TABLE_PROPERTIES = {
+    # Conflicts are retried in `commits`, where the unit is planned anew on the newer table.
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+}
+
+
+def ensure_table(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
+    """Return a table, made if it is not there; columns that it lacks are added by `add_columns`, when they get values.
+
+    Raises
+    ------
+    InputError
+        A column has another type than the published one.
+    """
+    with storage_errors(f"making table {stream}.{layout.name}"):
+        try:
+            table = catalog.load_table((stream, layout.name))
+        except NoSuchTableError:
+            table = _create(catalog, stream, layout, location)
+    _missing_columns(table, stream, layout)
+    return table
+
+
+def _create(catalog: WarehouseCatalog, stream: str, layout: TableLayout, location: str) -> Table:
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
+    from pyiceberg.schema import assign_fresh_schema_ids
+    from pyiceberg.table.sorting import SortField, SortOrder
+    from pyiceberg.transforms import IdentityTransform
+
+    schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(layout.schema))
+    partitions = (
+        PartitionField(schema.find_field(name).field_id, 1000 + index, IdentityTransform(), name)
+        for index, name in enumerate(layout.partitions)
+    )
+    sort = (SortField(schema.find_field(name).field_id, transform=IdentityTransform()) for name in layout.sort)
+    # Two processes may make the same stream at once: whoever comes second takes what is there.
+    with suppress(NamespaceAlreadyExistsError, sqlalchemy.exc.IntegrityError):
+        catalog.create_namespace(stream)
+    properties = _TABLE_PROPERTIES | {"schema.name-mapping.default": schema.name_mapping.model_dump_json()}
+    try:
+        return catalog.create_table(
+            (stream, layout.name), schema, location, PartitionSpec(*partitions), SortOrder(*sort), properties
+        )
+    except TableAlreadyExistsError:
+        return catalog.load_table((stream, layout.name))
+
+
+def _missing_columns(table: Table, stream: str, layout: TableLayout) -> list[pa.Field]:
+    """The columns of the layout that a table lacks, once the types of the others are checked."""
+    published = published_columns(table)
+    missing = [field for field in layout.schema if published.get_field_index(field.name) < 0]
+    for field in layout.schema:
+        index = published.get_field_index(field.name)
+        if index >= 0 and published.field(index).type != _small(field.type):
+            raise InputError(
+                f"stream {stream}: attribute '{field.name}' is {published.field(index).type} in the published "
+                f"{layout.name}, and {field.type} in the stream schema; an attribute keeps its type: give the new one "
+                "another name, or the stream another name"
+            )
+    return missing
+
+
+def add_columns(catalog: WarehouseCatalog, stream: str, layout: TableLayout) -> None:
+    """Add the columns of the layout that a published table lacks; where there are none, nothing is committed.
+
+    Raises
+    ------
+    InputError
+        A column has another type than the published one.
+    """
+    table = catalog.load_table((stream, layout.name))
+    added = _missing_columns(table, stream, layout)
+    if not added:
+        return
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
+
+    addition = _pyarrow_to_schema_without_ids(pa.schema(added))
+    for _ in patient_attempts(f"{stream}.{layout.name}"):
+        published = published_columns(table)
+        try:
+            with table.update_schema() as update:
+                for field in addition.fields:
+                    if published.get_field_index(field.name) < 0:
+                        update.add_column(field.name, field.field_type)
+        except CommitFailedException:
+            table.refresh()
+            continue
+        return
+
+
+def published_columns(table: Table) -> pa.Schema:
+    """Return the columns of a table in the types that its files have."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return pa.schema(
+        [
+            pa.field(field.name, _small(field.type))
+            for field in schema_to_pyarrow(table.schema(), include_field_ids=False)
+        ]
+    )
+
+
+def _small(kind: pa.DataType) -> pa.DataType:
+    """Return the type with 32-bit offsets and plain field names: what the layouts and the files have."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _small(field.type)) for field in kind])
+    return kind
