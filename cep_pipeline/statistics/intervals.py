@@ -31,3 +31,25 @@ def wilson_interval(share: float, tested: float, confidence: float = CONFIDENCE)
     middle = (share + shrunk / 2) / (1 + shrunk)
     half = z * math.sqrt(share * (1 - share) / tested + shrunk / (4 * tested)) / (1 + shrunk)
     return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
+
+
+def effective_number(total: float, share: float, squares: float, passing_squares: float) -> float:
+    """How many independent trials of equal weight would tell a share as surely as weighted ones do.
+
+    Parameters
+    ----------
+    total, share
+        What the trials stand for all together, and the share of it that passes.
+    squares, passing_squares
+        Sums of the squares of the weights, of all trials that are a sample and of those of them that pass.
+
+    Notes
+    -----
+    The lesser of Kish's number, which takes all trials to be alike, and of what the spread of the weighted outcomes
+    themselves says, which is less where trials of large weight differ more than the others.
+    """
+    number = total * total / squares
+    spread = passing_squares * (1 - 2 * share) + share * share * squares
+    if spread > 0 and 0 < share < 1:
+        number = min(number, share * (1 - share) * total * total / spread)
+    return number

@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Ties, Window
 
 Array = np.ndarray[Any, Any]
 
-_LONGEST_US = 2**61
+_find_ranges = NativeKernel(
+    "cep_pipeline.statistics.pairs_kernel",
+    "find_ranges",
+    (*("int64",) * 7, *("int64*",) * 6),
+)
+_ORDERS = {Ties.ARRIVAL: 1, Ties.STRICT: 2, Ties.ANY: 3}
+"""What the kernel calls them."""
+
+LONGEST_US = 2**61
 """Windows are cut to this, so that a timestamp plus a window is an int64."""
 
 
@@ -54,7 +63,7 @@ def pair_ranges(
     ties: Ties = Ties.ARRIVAL,
     owned: tuple[int, int] | None = None,
 ) -> PairRanges:
-    """Find the pairs of a scope by binary search, in O(n log n) whatever their number.
+    """Find the pairs of a scope in time linear in the events, whatever the number of pairs.
 
     Parameters
     ----------
@@ -70,36 +79,27 @@ def pair_ranges(
         Rows `[start, end)`: only pairs whose later event lies there. None: all rows.
     """
     start, end = owned if owned is not None else (0, len(timestamps))
-    first = first[: np.searchsorted(first, end)].astype(np.int64)
-    second = second[: np.searchsorted(second, end)].astype(np.int64)
-    first_us, second_us = timestamps[first], timestamps[second]
-    if window.time_us is not None:
-        reach = min(window.time_us, _LONGEST_US)
-        low = np.searchsorted(second_us, first_us - reach, "left")
-        high = np.searchsorted(second_us, first_us + reach, "right")
-    else:
-        assert window.events is not None
-        reach = min(window.events - 1, _LONGEST_US)
-        low = np.searchsorted(second, first - reach, "left")
-        high = np.searchsorted(second, first + reach, "right")
-    if ordered:
-        low = np.maximum(low, _first_after(first, second, first_us, second_us, ties))
-    if start:
-        own = int(np.searchsorted(second, start))
-        low = np.where(first < start, np.maximum(low, own), low)
-    high = np.maximum(low, high)
-    place = np.searchsorted(second, first)
-    same = np.zeros(len(first), dtype=bool)
-    if len(second):
-        same = second[np.minimum(place, len(second) - 1)] == first
-    itself = np.flatnonzero(same & (low <= place) & (place < high))
-    return PairRanges(first, second, low.astype(np.int64), high.astype(np.int64), itself)
-
-
-def _first_after(first: Array, second: Array, first_us: Array, second_us: Array, ties: Ties) -> Array:
-    if ties is Ties.ARRIVAL:
-        return np.searchsorted(second, first, "right")
-    return np.searchsorted(second_us, first_us, "right" if ties is Ties.STRICT else "left")
+    first = np.ascontiguousarray(first[: np.searchsorted(first, end)], np.int64)
+    second = np.ascontiguousarray(second[: np.searchsorted(second, end)], np.int64)
+    by_time = window.time_us is not None
+    size = window.time_us if window.time_us is not None else (window.events or 1) - 1
+    low, high, itself = (np.empty(len(first), np.int64) for _ in range(3))
+    found = _find_ranges(
+        len(first),
+        len(second),
+        len(timestamps),
+        int(by_time),
+        min(size, LONGEST_US),
+        _ORDERS[ties] if ordered else 0,
+        start,
+        np.ascontiguousarray(timestamps),
+        first,
+        second,
+        low,
+        high,
+        itself,
+    )
+    return PairRanges(first, second, low, high, itself[:found])
 
 
 def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:

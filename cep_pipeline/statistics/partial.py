@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.statistics.intervals import wilson_interval
+from cep_pipeline.statistics.intervals import effective_number, wilson_interval
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -18,7 +18,7 @@ from cep_pipeline.statistics.snapshot import (
     span_seconds,
 )
 
-VERSION = 1
+VERSION = 2
 """Version of the JSON form."""
 
 
@@ -34,21 +34,34 @@ class PairCount:
         How many of them were tested.
     passing
         The (estimated) number of all `pairs` that pass: exact, and whole, where all were tested.
+    squares, passing_squares
+        Of the pairs that were drawn, and of those of them that pass, the sum of the squares of how many pairs each
+        stands for; 0 where all were tested. They add up over slices and days and give the variance of the estimate.
     """
 
     pairs: int = 0
     tested: int = 0
     passing: float = 0.0
+    squares: float = 0.0
+    passing_squares: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.tested <= self.pairs:
             raise ValueError(f"{self.tested} pairs tested of {self.pairs}")
         if not 0 <= self.passing <= self.pairs:
             raise ValueError(f"{self.passing} pairs pass of {self.pairs}")
+        if not (0 <= self.squares < math.inf and 0 <= self.passing_squares <= self.squares * (1 + 1e-9)):
+            raise ValueError(f"squares of {self.squares}, of {self.passing_squares} for those that pass")
 
     def __add__(self, other: PairCount) -> PairCount:
         pairs = self.pairs + other.pairs
-        return PairCount(pairs, self.tested + other.tested, min(self.passing + other.passing, float(pairs)))
+        return PairCount(
+            pairs,
+            self.tested + other.tested,
+            min(self.passing + other.passing, float(pairs)),
+            self.squares + other.squares,
+            self.passing_squares + other.passing_squares,
+        )
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,7 @@ class PartialStatistics:
     end_us: int | None
     leaves: Mapping[str, int]
     conditions: Mapping[str, PairCount]
+    orders: Mapping[str, PairCount] = field(default_factory=dict)
 
     def __add__(self, other: PartialStatistics) -> PartialStatistics:
         if other.stream != self.stream:
@@ -76,10 +90,8 @@ class PartialStatistics:
             start_us=min((t for t in (self.start_us, other.start_us) if t is not None), default=None),
             end_us=max((t for t in (self.end_us, other.end_us) if t is not None), default=None),
             leaves={key: self.leaves.get(key, 0) + other.leaves.get(key, 0) for key in {**self.leaves, **other.leaves}},
-            conditions={
-                key: self.conditions.get(key, PairCount()) + other.conditions.get(key, PairCount())
-                for key in {**self.conditions, **other.conditions}
-            },
+            conditions=_added(self.conditions, other.conditions),
+            orders=_added(self.orders, other.orders),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -91,7 +103,8 @@ class PartialStatistics:
             "start_us": self.start_us,
             "end_us": self.end_us,
             "leaves": dict(sorted(self.leaves.items())),
-            "conditions": {key: [c.pairs, c.tested, c.passing] for key, c in sorted(self.conditions.items())},
+            "conditions": {key: list(astuple(counts)) for key, counts in sorted(self.conditions.items())},
+            "orders": {key: list(astuple(counts)) for key, counts in sorted(self.orders.items())},
         }
 
     @classmethod
@@ -106,11 +119,16 @@ class PartialStatistics:
                 end_us=content["end_us"],
                 leaves=dict(content["leaves"]),
                 conditions={key: PairCount(*counts) for key, counts in content["conditions"].items()},
+                orders={key: PairCount(*counts) for key, counts in content["orders"].items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
                 f"{source}: no part of the statistics: {error!r}; estimate the statistics again"
             ) from error
+
+
+def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict[str, PairCount]:
+    return {key: one.get(key, PairCount()) + other.get(key, PairCount()) for key in {**one, **other}}
 
 
 def combine(parts: Iterable[PartialStatistics]) -> StatisticsSnapshot:
@@ -151,6 +169,7 @@ def snapshot_of(whole: PartialStatistics, **described: Any) -> StatisticsSnapsho
         selectivities=tuple(
             selectivity_of(condition, count) for condition, count in whole.conditions.items() if count.tested
         ),
+        orders=tuple(selectivity_of(condition, count) for condition, count in whole.orders.items() if count.tested),
         **described,
     )
 
@@ -158,7 +177,7 @@ def snapshot_of(whole: PartialStatistics, **described: Any) -> StatisticsSnapsho
 def selectivity_of(condition: str, count: PairCount) -> Selectivity:
     """The share of pairs that pass, and its interval: a point where all of them were tested."""
     share = count.passing / count.pairs
-    if count.tested == count.pairs:
+    if not count.squares:
         return Selectivity(condition, share, count.pairs, count.tested, Source.ALL_PAIRS, share, share)
-    low, high = wilson_interval(share, count.tested)
+    low, high = wilson_interval(share, effective_number(count.pairs, share, count.squares, count.passing_squares))
     return Selectivity(condition, share, count.pairs, count.tested, Source.SAMPLED_PAIRS, low, high)

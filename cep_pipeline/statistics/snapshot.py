@@ -17,6 +17,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.priors import EQUAL, prior_selectivity
 from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, pair_of
+from cep_pipeline.statistics.tuple_terms import order_of, tuple_of
 
 if TYPE_CHECKING:
     from cep_pipeline.statistics.output_profile import OrderProfile
@@ -192,7 +193,8 @@ class StatisticsSnapshot:
         The number of events that were seen, of all types. Of a business day the mean over its windows.
     start_us, end_us
         What the numbers are of, microseconds since the epoch: first and last timestamp of a span; a window from its
-        start to `as_of_us`; the business day. None where there was no event.
+        start, or from the first event where that is later, to `as_of_us`; the business day. None where there was no
+        event.
     rates, selectivities, joints
         Sorted by key, each key once.
     kind
@@ -205,6 +207,8 @@ class StatisticsSnapshot:
         The number of windows that a business day is the mean of.
     confidence
         How sure the intervals of sampled numbers are.
+    orders
+        Share of the pairs in one window that are in a temporal order, under a TIES mode; sorted by key.
     order_profiles
         In which temporal orders the events of reported matches came.
     notes
@@ -224,6 +228,7 @@ class StatisticsSnapshot:
     windows: int | None = None
     confidence: float = CONFIDENCE
     joints: tuple[JointSelectivity, ...] = ()
+    orders: tuple[Selectivity, ...] = ()
     order_profiles: tuple[OrderProfile, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -244,6 +249,7 @@ class StatisticsSnapshot:
             )
         object.__setattr__(self, "rates", tuple(sorted(self.rates, key=lambda rate: rate.leaf)))
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
+        object.__setattr__(self, "orders", tuple(sorted(self.orders, key=lambda order: order.condition)))
         object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.members)))
         if len(self._rates) != len(self.rates) or len(self._selectivities) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
@@ -261,7 +267,7 @@ class StatisticsSnapshot:
     @property
     def span_s(self) -> float:
         """Seconds that `events` came in; events at one instant only, or none, count as one second."""
-        if self.kind is not Kind.SPAN and self.window_us is not None:
+        if self.kind is Kind.BUSINESS_DAY and self.window_us is not None:
             return self.window_us / 1e6
         return span_seconds(self.start_us, self.end_us)
 
@@ -297,7 +303,7 @@ class StatisticsSnapshot:
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
-        measured = pair_of(pattern, clause, conjunct)
+        measured = pair_of(pattern, clause, conjunct) or tuple_of(pattern, clause, conjunct)
         if measured is not None and measured.key in self._selectivities:
             return self._selectivities[measured.key]
         text = measured.key if measured is not None else format_conjunct(conjunct)
@@ -308,6 +314,15 @@ class StatisticsSnapshot:
         key = agreement(pattern, clause, attribute, first, second).key
         return self._selectivities.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
 
+    def order(self, pattern: Pattern, clause: Clause, first: str, second: str) -> Selectivity:
+        """Share of the pairs of two variables in one window whose first event comes before the second.
+
+        By the pattern's TIES; measured of variables that follow one another in the clause, a prior of 1/2 for others.
+        """
+        key = order_of(pattern, clause, first, second).key
+        known = {order.condition: order for order in self.orders}
+        return known.get(key, Selectivity(key, 0.5, source=Source.PRIOR))
+
     def to_json(self) -> dict[str, Any]:
         """The snapshot as JSON values, with its version."""
         return {
@@ -316,6 +331,7 @@ class StatisticsSnapshot:
             "kind": self.kind.value,
             "rates": [_entry(rate, _RATE) for rate in self.rates],
             "selectivities": [_entry(selectivity, _SELECTIVITY) for selectivity in self.selectivities],
+            "orders": [_entry(order, _SELECTIVITY) for order in self.orders],
             "joints": [
                 {**_entry(joint, _JOINT), "conditions": list(joint.conditions), "over": list(map(list, joint.over))}
                 for joint in self.joints
@@ -344,6 +360,7 @@ class StatisticsSnapshot:
                 selectivities=tuple(
                     Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["selectivities"]
                 ),
+                orders=tuple(Selectivity(**_arguments(entry, _SELECTIVITY)) for entry in content["orders"]),
                 joints=tuple(
                     JointSelectivity(
                         **{

@@ -6,10 +6,11 @@ that pass the same comparison inside the same window) get the same key and share
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import combinations
 
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
@@ -149,6 +150,27 @@ def positive_conjuncts(clause: Clause) -> tuple[Conjunct, ...]:
         and conjunct.variables <= positive
         and not any(is_filter(conjunct, name) for name in conjunct.variables)
     )
+
+
+def terms_of(patterns: Iterable[Pattern]) -> tuple[list[Leaf], list[PairCondition]]:
+    """The leaves and pairwise conditions of patterns, each once, in the order of first mention."""
+    leaves: dict[Leaf, None] = {}
+    conditions: dict[PairCondition, None] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses:
+            for variable in (*clause.positive, *clause.negated):
+                leaves[leaf_of(pattern, clause, variable.name)] = None
+            for conjunct in positive_conjuncts(clause):
+                measured = pair_of(pattern, clause, conjunct)
+                if measured is not None:
+                    conditions[measured] = None
+            for attribute in agreeing_attributes(pattern, clause):
+                for one, other in combinations(clause.positive, 2):
+                    conditions[agreement(pattern, clause, attribute, one.name, other.name)] = None
+    for condition in conditions:
+        leaves[condition.scope.first] = None
+        leaves[condition.scope.second] = None
+    return list(leaves), list(conditions)
 
 
 def rename(conjunct: Conjunct, names: Mapping[str, str]) -> Conjunct:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.statistics import (
+    Kind,
     PartialStatistics,
     Selectivity,
     Source,
@@ -75,9 +77,13 @@ def test_window_keeps_the_latest_events() -> None:
     patterns = parse("PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 1 second")
     events = market(1001)
     latest = estimate_statistics(patterns, events, window="20 seconds")
-    assert latest == estimate_statistics(patterns, events.slice(800))
+    sliced = estimate_statistics(patterns, events.slice(800))
+    assert (latest.kind, latest.window_us, latest.as_of_us) == (Kind.WINDOW, 20_000_000, 100_000_000)
+    assert replace(latest, kind=Kind.SPAN, window_us=None, as_of_us=None) == sliced
     assert latest.events == 201
-    assert estimate_statistics(patterns, events, window="3 days") == estimate_statistics(patterns, events)
+    longer = estimate_statistics(patterns, events, window="3 days")
+    assert longer.rates == estimate_statistics(patterns, events).rates
+    assert "longer than the data" in longer.notes[0]
 
 
 @pytest.mark.parametrize("window", ["", "20", "minutes", "-3 ms", "0 seconds", "1e3 ms", "2 weeks", "1000000000 days"])

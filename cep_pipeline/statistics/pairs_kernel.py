@@ -1,0 +1,71 @@
+"""The index ranges of pairs, written in Numba. Imported only where it is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import carray
+
+NO_ORDER, ARRIVAL, STRICT, ANY = 0, 1, 2, 3
+
+
+def find_ranges(
+    firsts: int,
+    seconds: int,
+    events: int,
+    by_time: int,
+    reach: int,
+    order: int,
+    start: int,
+    timestamps_at: Any,
+    first_at: Any,
+    second_at: Any,
+    low_at: Any,
+    high_at: Any,
+    itself_at: Any,
+) -> int:
+    """For each first row the range of places in the second rows that it makes pairs with; returns how many hold itself.
+
+    All bounds only grow from one first row to the next, so that each is moved over the second rows once.
+    """
+    timestamps = carray(timestamps_at, events)
+    first, second = carray(first_at, firsts), carray(second_at, seconds)
+    low, high = carray(low_at, firsts), carray(high_at, firsts)
+    itself = carray(itself_at, firsts)
+    reached, beyond, after, own, place, found = 0, 0, 0, 0, 0, 0
+    while own < seconds and second[own] < start:
+        own += 1
+    for index in range(firsts):
+        row = first[index]
+        time = timestamps[row]
+        if by_time:
+            while reached < seconds and timestamps[second[reached]] < time - reach:
+                reached += 1
+            while beyond < seconds and timestamps[second[beyond]] <= time + reach:
+                beyond += 1
+        else:
+            while reached < seconds and second[reached] < row - reach:
+                reached += 1
+            while beyond < seconds and second[beyond] <= row + reach:
+                beyond += 1
+        begin = reached
+        if order == ARRIVAL:
+            while after < seconds and second[after] <= row:
+                after += 1
+        elif order == STRICT:
+            while after < seconds and timestamps[second[after]] <= time:
+                after += 1
+        elif order == ANY:
+            while after < seconds and timestamps[second[after]] < time:
+                after += 1
+        begin = max(begin, after)
+        if row < start:
+            begin = max(begin, own)
+        end = max(begin, beyond)
+        low[index], high[index] = begin, end
+        while place < seconds and second[place] < row:
+            place += 1
+        if begin <= place < end and second[place] == row:
+            itself[found] = index
+            found += 1
+    return found

@@ -1,0 +1,231 @@
+"""What is measured of one slice: the rows of its leaves, and for each condition which of the tested tuples pass.
+
+Leaves are shared by all patterns, and so are the tuples of a scope by all its conditions: the cost grows with the
+events and with the number of different questions, not with patterns times types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.kleene.lists import holds_over_lists
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.statistics.pairs import PairRanges, draw_pairs, pair_ranges
+from cep_pipeline.statistics.partial import PairCount
+from cep_pipeline.statistics.terms import FIRST, SECOND, Leaf, PairCondition, PairScope, terms_of
+from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleCondition, TupleScope, tuples_and_orders
+from cep_pipeline.statistics.tuples import find_tuples
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """All that planning some patterns asks of a stream, each question once."""
+
+    leaves: tuple[Leaf, ...]
+    scopes: Mapping[PairScope | TupleScope, tuple[PairCondition | TupleCondition | OrderCondition, ...]]
+
+    @classmethod
+    def of(cls, patterns: Iterable[Pattern]) -> Terms:
+        """The leaves and conditions of patterns of one stream."""
+        patterns = tuple(patterns)
+        leaves, pairs = terms_of(patterns)
+        tuples, orders = tuples_and_orders(patterns)
+        scopes: dict[PairScope | TupleScope, list[PairCondition | TupleCondition | OrderCondition]] = {}
+        conditions: list[PairCondition | TupleCondition | OrderCondition] = [*pairs, *tuples, *orders]
+        for condition in conditions:
+            scopes.setdefault(condition.scope, []).append(condition)
+        known = dict.fromkeys(leaves)
+        for scope in scopes:
+            known.update(dict.fromkeys(leaves_of(scope)))
+        return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
+
+
+def leaves_of(scope: PairScope | TupleScope) -> tuple[Leaf, ...]:
+    """The leaves whose events a scope combines."""
+    if isinstance(scope, PairScope):
+        return scope.first, scope.second
+    return tuple(member.leaf for member in scope.members)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The tested tuples of one scope in one slice.
+
+    Attributes
+    ----------
+    count
+        How many tuples there are, all together; of tuples that are no pairs an estimate where not all are tested.
+    last
+        Row of each tested tuple's last event, in whatever order.
+    weights
+        How many tuples each stands for.
+    whole
+        Whether all tuples are tested.
+    holds
+        Key of a condition -> which tested tuples pass, bool.
+    exact
+        Key of a condition -> how many of all tuples pass, where that was counted though not all were tested.
+    """
+
+    count: int
+    last: Array
+    weights: Array
+    whole: bool
+    holds: Mapping[str, Array]
+    exact: Mapping[str, int] = field(default_factory=dict)
+
+    def counted(self, condition: str) -> PairCount:
+        """What the slice says of one condition."""
+        if condition in self.exact:
+            return PairCount(self.count, self.count, float(self.exact[condition]))
+        holds = self.holds[condition]
+        tested = len(self.last)
+        if self.whole:
+            return PairCount(tested, tested, float(np.count_nonzero(holds)))
+        if not tested:
+            return PairCount(self.count)
+        weights = self.weights * (self.count / float(self.weights.sum()))
+        squared = weights * weights
+        passing = min(float(weights[holds].sum()), float(self.count))
+        return PairCount(self.count, tested, passing, float(squared.sum()), float(squared[holds].sum()))
+
+
+def rows_of_leaves(leaves: Sequence[Leaf], prepared: PreparedEvents) -> dict[Leaf, Array]:
+    """The ascending rows of each leaf's events; a filter that several leaves of a type have is evaluated once."""
+    prepared.split(leaf.event_type for leaf in leaves)
+    passing: dict[tuple[str, Conjunct], Array] = {}
+    rows = {}
+    for leaf in leaves:
+        candidates = prepared.leaf_rows(leaf.event_type)
+        holds: Array | None = None
+        for conjunct in leaf.filters:
+            asked = (leaf.event_type, conjunct)
+            if asked not in passing:
+                passing[asked] = conjunct_holds(conjunct, prepared, {FIRST: candidates})
+            holds = passing[asked] if holds is None else holds & passing[asked]
+        rows[leaf] = candidates if holds is None else candidates[holds]
+    return rows
+
+
+def sample_scopes(
+    terms: Terms,
+    prepared: PreparedEvents,
+    rows: Mapping[Leaf, Array],
+    owned: tuple[int, int],
+    *,
+    seed: int,
+    max_pairs: int,
+    count_orders: bool,
+) -> Iterator[tuple[PairScope | TupleScope, Sample]]:
+    """Test the conditions of each scope, all on the same tuples.
+
+    Parameters
+    ----------
+    owned
+        Rows `[start, end)`: only tuples whose last event lies there.
+    count_orders
+        Count the pairs in temporal order exactly, beside those that are tested.
+    """
+    for scope, asked in terms.scopes.items():
+        # A seed of its own for each scope and slice: what else is estimated must not change a scope's sample.
+        entropy = np.random.SeedSequence([seed & (2**63 - 1), crc32(scope.key.encode()), owned[1] - owned[0]])
+        if isinstance(scope, PairScope):
+            yield scope, _sample_pairs(scope, asked, prepared, rows, owned, entropy, max_pairs, count_orders)
+        else:
+            yield scope, _sample_tuples(scope, asked, prepared, rows, owned, entropy, max_pairs)
+
+
+def _sample_pairs(
+    scope: PairScope,
+    asked: Sequence[PairCondition | TupleCondition | OrderCondition],
+    prepared: PreparedEvents,
+    rows: Mapping[Leaf, Array],
+    owned: tuple[int, int],
+    entropy: np.random.SeedSequence,
+    max_pairs: int,
+    count_orders: bool,
+) -> Sample:
+    found = _ranges(scope, prepared, rows, owned, ordered=scope.ordered, ties=scope.ties)
+    count = found.count
+    tested = [one for one in asked if not (count_orders and isinstance(one, OrderCondition))]
+    exact = {
+        one.key: _ranges(scope, prepared, rows, owned, ordered=True, ties=one.ties).count
+        for one in asked
+        if count_orders and isinstance(one, OrderCondition)
+    }
+    if not tested:
+        empty = np.empty(0, np.int64)
+        return Sample(count, empty, np.empty(0), False, {}, exact)
+    first, second = draw_pairs(found, max_pairs, entropy)
+    holds = {}
+    for condition in tested:
+        if isinstance(condition, OrderCondition):
+            holds[condition.key] = _in_order(condition.ties, prepared.timestamps, first, second)
+        elif len(first):
+            holds[condition.key] = conjunct_holds(condition.conjunct, prepared, {FIRST: first, SECOND: second})
+        else:
+            holds[condition.key] = np.zeros(0, dtype=bool)
+    weight = count / len(first) if len(first) else 0.0
+    return Sample(count, np.maximum(first, second), np.full(len(first), weight), len(first) == count, holds, exact)
+
+
+def _ranges(
+    scope: PairScope,
+    prepared: PreparedEvents,
+    rows: Mapping[Leaf, Array],
+    owned: tuple[int, int],
+    *,
+    ordered: bool,
+    ties: Ties,
+) -> PairRanges:
+    return pair_ranges(
+        prepared.timestamps,
+        rows[scope.first],
+        rows[scope.second],
+        window=scope.window,
+        ordered=ordered,
+        ties=ties,
+        owned=owned,
+    )
+
+
+def _in_order(ties: Ties, timestamps: Array, first: Array, second: Array) -> Array:
+    if ties is Ties.ARRIVAL:
+        return np.asarray(first < second)
+    one, other = timestamps[first], timestamps[second]
+    return np.asarray(one < other if ties is Ties.STRICT else one <= other)
+
+
+def _sample_tuples(
+    scope: TupleScope,
+    asked: Sequence[PairCondition | TupleCondition | OrderCondition],
+    prepared: PreparedEvents,
+    rows: Mapping[Leaf, Array],
+    owned: tuple[int, int],
+    entropy: np.random.SeedSequence,
+    most: int,
+) -> Sample:
+    members = [rows[member.leaf] for member in scope.members]
+    found = find_tuples(scope, prepared.timestamps, members, owned, min(most, MOST_TUPLES), entropy)
+    tested = len(found.last)
+    holds = {
+        condition.key: holds_over_lists(condition.conjunct, prepared, found.bound, tested)
+        for condition in asked
+        if isinstance(condition, TupleCondition)
+    }
+    count = max(round(float(found.weights.sum())), tested)
+    return Sample(count, found.last, found.weights, found.whole, holds)
+
+
+MOST_TUPLES = 8192
+"""Tuples that are drawn of a scope, at most: finding and testing one takes longer than a pair."""

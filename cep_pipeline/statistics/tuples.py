@@ -1,0 +1,281 @@
+"""The tuples of a scope: combinations of events and of lists of events inside one window, all of them or a sample.
+
+A list is drawn as the language makes them: of the events that fit, each is in it or not. Where a window holds more than
+`LONGEST_LIST` of them, a run of so many that follow one another stands for all, so that sampled lists stay short enough
+to be tested; a selectivity over lists is thus that of lists of moderate length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.detection.kleene.lists import Bound, Lists, ranges
+from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.statistics.pairs import LONGEST_US
+from cep_pipeline.statistics.tuple_terms import TupleScope, member_name
+
+Array = np.ndarray[Any, Any]
+
+LONGEST_LIST = 12
+"""Events that a list is drawn from, at most."""
+MOST_ALL = 65_536
+"""Where a slice has no more tuples than this, all of them are tested."""
+
+
+@dataclass(frozen=True)
+class Tuples:
+    """Tuples of a scope whose last event is owned.
+
+    Attributes
+    ----------
+    bound
+        Member name -> row, or list of rows.
+    last
+        int64, shape (n,): row of the last event.
+    weights
+        float64, shape (n,): how many tuples each stands for, 1 where they are all.
+    whole
+        Whether they are all tuples that there are.
+    """
+
+    bound: Bound
+    last: Array
+    weights: Array
+    whole: bool
+
+
+def find_tuples(
+    scope: TupleScope,
+    timestamps: Array,
+    rows: Sequence[Array],
+    owned: tuple[int, int],
+    most: int,
+    seed: np.random.SeedSequence,
+) -> Tuples:
+    """All tuples of a scope where there are few, else a sample of at most `most`, spread over the first member.
+
+    Parameters
+    ----------
+    timestamps
+        int64, ascending: microseconds.
+    rows
+        For each member of the scope the ascending rows of its leaf.
+    owned
+        Rows `[start, end)`: only tuples whose last event lies there.
+    """
+    rows = [found[: np.searchsorted(found, owned[1])].astype(np.int64) for found in rows]
+    every = _Search(scope, timestamps, rows, None, most)
+    found = every.run() if all(len(of) for of in rows) else every.nothing()
+    if found is None:
+        sampling = _Search(scope, timestamps, rows, np.random.default_rng(seed), most)
+        found = sampling.run()
+        assert found is not None
+    last = found.last
+    keep = np.flatnonzero((last >= owned[0]) & (last < owned[1]) & _distinct(found.bound, len(last)))
+    bound = {name: of.take(keep) if isinstance(of, Lists) else of[keep] for name, of in found.bound.items()}
+    return Tuples(bound, last[keep], found.weights[keep], found.whole)
+
+
+class _Search:
+    """Binds the members one after the other, each inside what the earlier ones leave of window and order."""
+
+    def __init__(
+        self,
+        scope: TupleScope,
+        timestamps: Array,
+        rows: Sequence[Array],
+        random: np.random.Generator | None,
+        most: int,
+    ) -> None:
+        self.scope, self.rows, self.random = scope, rows, random
+        self.limit = MOST_ALL if random is None else most
+        self.times = [timestamps[of] for of in rows]
+        self.all_times = timestamps
+        by_time = scope.window.time_us is not None
+        self.keys = self.times if by_time else rows
+        self.key_of = (lambda row: timestamps[row]) if by_time else (lambda row: row)
+        size = scope.window.time_us if scope.window.time_us is not None else (scope.window.events or 1) - 1
+        self.reach = min(size, LONGEST_US)
+        self.bound: dict[int, Array | Lists] = {}
+        self.first, self.last = np.empty(0, np.int64), np.empty(0, np.int64)
+        self.weights = np.empty(0)
+
+    def nothing(self) -> Tuples:
+        empty = np.empty(0, np.int64)
+        bound = {
+            member_name(place): Lists(empty, empty, empty) if member.kleene else empty
+            for place, member in enumerate(self.scope.members)
+        }
+        return Tuples(bound, empty, np.empty(0), True)
+
+    def run(self) -> Tuples | None:
+        """The tuples; None where there are too many to look at them all."""
+        members = self.scope.members
+        order = [place for place, member in enumerate(members) if not member.kleene]
+        lists = [place for place, member in enumerate(members) if member.kleene]
+        anchor = (order or lists)[0]
+        if not self._anchor(anchor):
+            return None
+        for place in (*order[1:], *(place for place in lists if order or place != anchor)):
+            low, high = self._range(place)
+            if not (self._add_lists(place, low, high) if members[place].kleene else self._add_rows(place, low, high)):
+                return None
+        if not order and not self._prolong(anchor):
+            return None
+        bound = {member_name(place): of for place, of in sorted(self.bound.items())}
+        return Tuples(bound, self.last, self.weights, self.random is None)
+
+    def _anchor(self, place: int) -> bool:
+        pool = len(self.rows[place])
+        if self.random is None:
+            if pool > self.limit:
+                return False
+            picks, self.weights = np.arange(pool), np.ones(pool)
+        else:
+            picks = ((np.arange(self.limit) + self.random.random(self.limit)) * (pool / self.limit)).astype(np.int64)
+            self.weights = np.full(self.limit, pool / self.limit)
+        chosen = self.rows[place][np.minimum(picks, pool - 1)]
+        self.bound[place] = chosen
+        self.first = self.last = chosen
+        return True
+
+    def _range(self, place: int) -> tuple[Array, Array]:
+        """Places in the leaf's rows that fit what is bound: `[low, high)`."""
+        keys, rows, times = self.keys[place], self.rows[place], self.times[place]
+        low = np.searchsorted(keys, self.key_of(self.last) - self.reach, "left")
+        high = np.searchsorted(keys, self.key_of(self.first) + self.reach, "right")
+        strict, arrival = self.scope.ties is Ties.STRICT, self.scope.ties is Ties.ARRIVAL
+        for one, other in self.scope.precedence:
+            if other == place and one in self.bound:
+                row = _lasts(self.bound[one])
+                after = (
+                    np.searchsorted(rows, row, "right")
+                    if arrival
+                    else np.searchsorted(times, self.all_times[row], "right" if strict else "left")
+                )
+                low = np.maximum(low, after)
+            elif one == place and other in self.bound:
+                row = _firsts(self.bound[other])
+                before = (
+                    np.searchsorted(rows, row, "left")
+                    if arrival
+                    else np.searchsorted(times, self.all_times[row], "left" if strict else "right")
+                )
+                high = np.minimum(high, before)
+        return low, np.maximum(low, high)
+
+    def _add_rows(self, place: int, low: Array, high: Array) -> bool:
+        chosen = self._choose(high - low)
+        if chosen is None:
+            return False
+        again, offset = chosen
+        self._keep(again)
+        row = self.rows[place][(low[again] + offset)]
+        self.bound[place] = row
+        self.first, self.last = np.minimum(self.first, row), np.maximum(self.last, row)
+        return True
+
+    def _add_lists(self, place: int, low: Array, high: Array) -> bool:
+        low, size = self._run_of(low, high - low)
+        chosen = self._choose((np.int64(1) << size) - 1, weighed=False)
+        if chosen is None:
+            return False
+        again, number = chosen
+        self._keep(again)
+        self.bound[place] = lists = _subsets(self.rows[place], low[again], size[again], number + 1)
+        self.first = np.minimum(self.first, lists.firsts())
+        self.last = np.maximum(self.last, lists.lasts())
+        return True
+
+    def _prolong(self, place: int) -> bool:
+        """Make lists of the anchor: it, and some of the later events of its leaf."""
+        head = self.bound[place]
+        assert not isinstance(head, Lists)
+        keys = self.keys[place]
+        low = np.searchsorted(self.rows[place], head, "right")
+        high = np.searchsorted(keys, np.minimum(self.key_of(head), self.key_of(self.first)) + self.reach, "right")
+        for one, other in self.scope.precedence:  # what comes after the list, and was bound to come after its head
+            if one == place and other in self.bound:
+                high = np.minimum(high, self._range(place)[1])
+        low, size = self._run_of(low, np.maximum(high - low, 0), LONGEST_LIST - 1)
+        chosen = self._choose(np.int64(1) << size, weighed=False)
+        if chosen is None:
+            return False
+        again, number = chosen
+        self._keep(again)
+        rest = _subsets(self.rows[place], low[again], size[again], number)
+        head = head[again]
+        lengths = rest.lengths + 1
+        starts = np.cumsum(lengths) - lengths
+        flat = np.empty(int(lengths.sum()), np.int64)
+        flat[starts] = head
+        flat[ranges(starts + 1, rest.lengths)] = rest.flat()
+        self.bound[place] = lists = Lists(starts, lengths, flat)
+        self.last = np.maximum(self.last, lists.lasts())
+        return True
+
+    def _run_of(self, low: Array, size: Array, longest: int = LONGEST_LIST) -> tuple[Array, Array]:
+        """Where there are too many candidates for a list, a run of them."""
+        spare = np.maximum(size - longest, 0)
+        if self.random is None:
+            return low, np.minimum(size, 62)  # too many lists to look at them all
+        return low + (self.random.random(len(size)) * (spare + 1)).astype(np.int64), size - spare
+
+    def _choose(self, counts: Array, weighed: bool = True) -> tuple[Array, Array] | None:
+        """Which bindings go on, and with which of their choices: all, or one of each at random."""
+        if self.random is None:
+            if counts.sum(dtype=np.float64) > self.limit:
+                return None
+            again = np.repeat(np.arange(len(counts)), counts)
+            return again, ranges(np.zeros(len(counts), np.int64), counts)
+        again = np.flatnonzero(counts > 0)
+        if weighed:
+            self.weights = self.weights * counts
+        left = counts[again]
+        return again, np.minimum((self.random.random(len(again)) * left).astype(np.int64), left - 1)
+
+    def _keep(self, again: Array) -> None:
+        self.weights, self.first, self.last = self.weights[again], self.first[again], self.last[again]
+        for place, of in self.bound.items():
+            self.bound[place] = of.take(again) if isinstance(of, Lists) else of[again]
+
+
+def _subsets(rows: Array, low: Array, size: Array, bits: Array) -> Lists:
+    """The lists of the rows from `low` on whose bits are set."""
+    width = int(size.max()) if len(size) else 0
+    chosen = (bits[:, np.newaxis] >> np.arange(width)) & 1 == 1
+    of, offset = np.nonzero(chosen)
+    lengths = chosen.sum(axis=1, dtype=np.int64)
+    return Lists(np.cumsum(lengths) - lengths, lengths, rows[low[of] + offset])
+
+
+def _firsts(of: Array | Lists) -> Array:
+    return of.firsts() if isinstance(of, Lists) else of
+
+
+def _lasts(of: Array | Lists) -> Array:
+    return of.lasts() if isinstance(of, Lists) else of
+
+
+def _distinct(bound: Bound, count: int) -> Array:
+    """Whether no event stands twice in a tuple."""
+
+    def members() -> Iterator[tuple[Array, Array]]:
+        for of in bound.values():
+            if isinstance(of, Lists):
+                yield np.repeat(np.arange(count), of.lengths), of.flat()
+            else:
+                yield np.arange(count), of
+
+    if len(bound) == 1:
+        return np.ones(count, dtype=bool)
+    binding, row = (np.concatenate(parts) for parts in zip(*members(), strict=True))
+    order = np.lexsort((row, binding))
+    binding, row = binding[order], row[order]
+    distinct = np.ones(count, dtype=bool)
+    distinct[binding[1:][(binding[1:] == binding[:-1]) & (row[1:] == row[:-1])]] = False
+    return distinct
