@@ -72,8 +72,8 @@ def estimate_statistics(
         start = int(np.searchsorted(timestamps[:end], last - length_us, "left"))
         if timestamps[0] > last - length_us:
             notes.append(f"the window of {window} is longer than the data: rates are over what there is")
-    if start == end:
-        notes.append("there are no events" if not len(timestamps) else "there are no events in the window")
+    if length_us is not None and start == end:
+        notes.append(f"there are no events in the window of {window}")
     whole = partial_statistics(patterns, events.slice(start, end - start), seed=seed, max_pairs=max_pairs)
     if length_us is None:
         return snapshot_of(whole, notes=tuple(notes))
