@@ -16,12 +16,15 @@ from cep_pipeline.statistics.snapshot import Selectivity, Source
 class TestedCondition:
     """A condition of the pattern at the step or node that binds the last of its variables.
 
-    `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test.
+    `agreement`: it is that all events agree on an attribute, which mechanisms look up rather than test. `correction`:
+    it is several conditions together, which depend on each other; what the product of their selectivities is multiplied
+    by for that. None: it is one condition.
     """
 
     text: str
     selectivity: Selectivity
     agreement: bool = False
+    correction: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +278,12 @@ def clause_from_json(content: Mapping[str, Any]) -> ClausePlan:
 
 def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
     conditions = [
-        {"text": condition.text, "agreement": condition.agreement, **asdict(condition.selectivity)}
+        {
+            "text": condition.text,
+            "agreement": condition.agreement,
+            "correction": condition.correction,
+            **asdict(condition.selectivity),
+        }
         | {"source": condition.selectivity.source.value}
         for condition in expected.conditions
     ]
@@ -287,9 +295,9 @@ def _expected_from_json(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _condition_from_json(content: Mapping[str, Any]) -> TestedCondition:
-    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement")}
+    numbers = {key: value for key, value in content.items() if key not in ("text", "agreement", "correction")}
     selectivity = Selectivity(**{**numbers, "source": Source(content["source"])})
-    return TestedCondition(content["text"], selectivity, content["agreement"])
+    return TestedCondition(content["text"], selectivity, content["agreement"], content["correction"])
 
 
 def _join_from_json(content: Any) -> Join | None:

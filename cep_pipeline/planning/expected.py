@@ -19,7 +19,8 @@ from cep_pipeline.planning.clause_statistics import (
 )
 from cep_pipeline.planning.negation import compared_with, surrounding
 from cep_pipeline.planning.trees import PositionTree, positions_below
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 LN_2 = math.log(2)
@@ -141,6 +142,29 @@ class Expectations:
                 yield TestedCondition(format_conjunct(conjunct), selectivity)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
+        yield from self._together(one, other, step=step)
+
+    def _together(self, left: Sequence[str], right: Sequence[str], *, step: bool) -> Iterator[TestedCondition]:
+        """Conditions that depend on each other, all of which hold only where two sides meet."""
+        terms = self._terms
+        below = [terms.within(left), *([] if step else [terms.within(right)])]
+        here = terms.within([*left, *right])
+        for chosen, ln_ratio in terms.increments.items():
+            if chosen <= here and not any(chosen <= known for known in below):
+                joint = terms.joints[chosen]
+                texts = [
+                    f"[{term.attribute}] of {' and '.join(term.names)}"
+                    if term.conjunct is None
+                    else format_conjunct(term.conjunct)
+                    for term in (terms.terms[place] for place in sorted(chosen))
+                ]
+                pairs = joint.tested
+                share = Selectivity("", joint.value, pairs, pairs, joint.source, joint.low, joint.high)
+                yield TestedCondition(" and ".join(texts), share, correction=math.exp(ln_ratio))
+
+    @cached_property
+    def _terms(self) -> ClauseTerms:
+        return ClauseTerms(self.pattern, self.clause, self.snapshot)
 
     def _agreement(self, attribute: str, left: Sequence[str], right: Sequence[str], *, step: bool) -> TestedCondition:
         """That both sides agree on an attribute: the pair of them that does most rarely."""

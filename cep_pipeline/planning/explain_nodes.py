@@ -146,7 +146,10 @@ def _conditions(clause: ClausePlan) -> list[tuple[str, ...]]:
             rows.append((name, "temporal order", format_number(expected.order_share), "the pattern's order"))
         for condition in expected.conditions:
             selectivity = condition.selectivity
-            rows.append((name, condition.text, format_number(selectivity.value), _evidence(selectivity)))
+            evidence = _evidence(selectivity)
+            if condition.correction is not None:
+                evidence = f"together {format_number(condition.correction)} times what each alone says; {evidence}"
+            rows.append((name, condition.text, format_number(selectivity.value), evidence))
     return rows
 
 
@@ -191,7 +194,11 @@ def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
             rows.append((name, "", "", "", "", "", "", "", "", "the mechanism has no such node"))
             continue
         made = None if observed.windows is None else expected.ln_made + math.log(observed.windows)
-        tests = [c.selectivity.value for c in expected.conditions if not c.agreement]
+        tests = [
+            c.selectivity.value if c.correction is None else c.correction
+            for c in expected.conditions
+            if not c.agreement
+        ]
         share, passing = math.prod(tests), counts.passes / counts.candidates if counts.candidates else 0.0
         judged = bool(tests) and counts.candidates >= FEW
         marks = []

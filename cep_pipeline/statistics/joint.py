@@ -87,11 +87,15 @@ class ClauseTerms:
         is taken off.
         """
         found: dict[frozenset[int], float] = {}
-        for terms, joint in sorted(self._matches(), key=lambda match: len(match[0])):
-            if terms not in found:
-                found[terms] = ln_planned(joint.value, joint.tested) - ln_planned(joint.independent, joint.tested)
-                found[terms] -= sum(known for smaller, known in found.items() if smaller < terms)
+        for terms, joint in self.joints.items():
+            ratio = ln_planned(joint.value, joint.tested) - ln_planned(joint.independent, joint.tested)
+            found[terms] = ratio - sum(known for smaller, known in found.items() if smaller < terms)
         return found
+
+    @cached_property
+    def joints(self) -> dict[frozenset[int], JointSelectivity]:
+        """The joint selectivities of sets of terms, smaller sets first."""
+        return dict(sorted(self._matches(), key=lambda match: len(match[0])))
 
     def within(self, names: Collection[str]) -> frozenset[int]:
         """The terms all of whose variables are among these."""

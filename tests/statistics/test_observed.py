@@ -95,6 +95,9 @@ def test_correlated_conditions_are_planned_by_what_detection_observed() -> None:
     assert set(order_of(independent)[:3]) == set("abc")
     assert set(order_of(corrected)[:3]) != set("abc")
     assert work_of(pattern, events, corrected) < 0.6 * work_of(pattern, events, independent)
+    assert Plan.from_json(json.loads(json.dumps(corrected.to_json()))) == corrected
+    explained = corrected.explain()
+    assert "a.hot < b.hot and b.warm > c.warm" in explained and "times what each alone says" in explained
     steps = corrected.patterns[0].clauses[0].steps
     _, metrics = cep.detect([pattern], events, corrected, "fused", metrics=True)
     ratios = [node.passes / math.exp(step.ln_partial_matches) for node, step in zip(metrics.nodes, steps, strict=True)]

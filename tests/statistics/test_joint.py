@@ -1,0 +1,104 @@
+"""Joint selectivities: found again in every clause that asks the same, and right where they overlap."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain, combinations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.planning.cardinality import ln_partial_matches
+from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.snapshot import JointSelectivity, StatisticsSnapshot
+from tests.statistics.market import market, parse
+
+TEXT = """
+NAME p PATTERN SEQ(A a, A b, B c, C d)
+WHERE a.price < b.price AND b.price < c.price AND c.price < d.price AND a.diff < b.diff AND a.diff < d.diff
+WITHIN 2 seconds
+"""
+[PATTERN] = parse(TEXT)
+SNAPSHOT = cep.estimate_statistics([PATTERN], market(400))
+
+
+def joint_of(terms: ClauseTerms, chosen: frozenset[int], value: float) -> JointSelectivity:
+    members = terms.named(chosen)
+    conditions, over = zip(*members, strict=True)
+    return JointSelectivity(conditions, value, value, value, 1000, math.exp(terms.ln_independent(chosen)), over)
+
+
+def with_joints(joints: list[JointSelectivity]) -> StatisticsSnapshot:
+    unique = {joint.members: joint for joint in joints}
+    return StatisticsSnapshot(
+        rates=SNAPSHOT.rates,
+        selectivities=SNAPSHOT.selectivities,
+        events=SNAPSHOT.events,
+        start_us=SNAPSHOT.start_us,
+        end_us=SNAPSHOT.end_us,
+        joints=tuple(unique.values()),
+    )
+
+
+SETS = st.sets(st.frozensets(st.integers(0, 4), min_size=2), max_size=6)
+
+
+@settings(deadline=None)
+@given(chosen=SETS, data=st.data())
+def test_each_joint_selectivity_is_what_is_expected_of_its_conditions(
+    chosen: set[frozenset[int]], data: st.DataObject
+) -> None:
+    """However they overlap: what joints of some of the conditions do already is taken off."""
+    terms = ClauseTerms(PATTERN, PATTERN.clauses[0], SNAPSHOT)
+    assert len(terms.terms) == 5
+    values = {one: data.draw(st.floats(1e-6, 1.0)) for one in sorted(chosen, key=sorted)}
+    snapshot = with_joints([joint_of(terms, one, value) for one, value in values.items()])
+    corrected = ClauseTerms(PATTERN, PATTERN.clauses[0], snapshot)
+    assert set(corrected.increments) == chosen
+    for one, value in values.items():
+        assert corrected.ln_expected(one) == pytest.approx(math.log(value), abs=1e-9)
+    for one in map(frozenset, chain.from_iterable(combinations(range(5), size) for size in range(6))):
+        if not any(known <= one for known in chosen):
+            assert corrected.ln_expected(one) == pytest.approx(terms.ln_independent(one), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=50)
+@given(chosen=SETS, data=st.data())
+def test_plans_expect_the_same(chosen: set[frozenset[int]], data: st.DataObject) -> None:
+    terms = ClauseTerms(PATTERN, PATTERN.clauses[0], SNAPSHOT)
+    joints = [joint_of(terms, one, data.draw(st.floats(1e-6, 1.0))) for one in sorted(chosen, key=sorted)]
+    plain = clause_statistics(PATTERN, PATTERN.clauses[0], SNAPSHOT)
+    snapshot = with_joints(joints)
+    corrected = clause_statistics(PATTERN, PATTERN.clauses[0], snapshot)
+    known = ClauseTerms(PATTERN, PATTERN.clauses[0], snapshot)
+    for size in range(1, 5):
+        for positions in combinations(range(4), size):
+            inside = known.within([plain.names[position] for position in positions])
+            change = ln_partial_matches(corrected, positions) - ln_partial_matches(plain, positions)
+            assert change == pytest.approx(known.ln_expected(inside) - known.ln_independent(inside), abs=1e-9)
+
+
+def test_joints_of_other_conditions_change_nothing() -> None:
+    terms = ClauseTerms(PATTERN, PATTERN.clauses[0], SNAPSHOT)
+    [other] = parse(TEXT.replace("2 seconds", "3 seconds"))
+    snapshot = with_joints([joint_of(terms, frozenset({0, 1}), 0.5)])
+    assert ClauseTerms(other, other.clauses[0], snapshot).increments == {}
+
+
+def test_a_joint_selectivity_survives_json() -> None:
+    terms = ClauseTerms(PATTERN, PATTERN.clauses[0], SNAPSHOT)
+    snapshot = with_joints([joint_of(terms, frozenset({0, 1, 4}), 0.25)])
+    assert StatisticsSnapshot.from_json(snapshot.to_json()) == snapshot
+
+
+def test_what_is_no_joint_selectivity_is_refused() -> None:
+    with pytest.raises(ValueError, match="two or more conditions in order"):
+        JointSelectivity(("one",), 0.5, 0.5, 0.5, 1, 0.5, ((0, 1),))
+    with pytest.raises(ValueError, match="two or more conditions in order"):
+        JointSelectivity(("b", "a"), 0.5, 0.5, 0.5, 1, 0.5, ((0, 1), (0, 1)))
+    with pytest.raises(ValueError, match="two or more conditions in order"):
+        JointSelectivity(("a", "a"), 0.5, 0.5, 0.5, 1, 0.5, ((0, 1), (0, 1)))
+    assert JointSelectivity(("a", "a"), 0.5, 0.5, 0.5, 1, 0.5, ((0, 1), (1, 2))).over == ((0, 1), (1, 2))
