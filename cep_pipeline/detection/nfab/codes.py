@@ -9,5 +9,4 @@ RUNNING, ACCEPTED, REJECTED, PENDING, MATCHED, KILLED, EXPIRED = range(7)
 """States of a run: it goes on, with the answer that its candidate is taken or not; it waits for that answer; or it has
 ended with a match, by an event that it could not take, or because its window (or what there is to read) has ended."""
 
-LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL = range(6)
 SLOT, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)

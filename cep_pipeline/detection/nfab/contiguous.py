@@ -6,6 +6,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.nfab.program import Program
 from cep_pipeline.detection.nfab.stream import Sequence
 
@@ -19,7 +20,7 @@ _follow = NativeKernel(
         *("int32*", "int32*", "int32*", "int32*", "int32*", "int32*"),
         *("int64*", "int64", "float64*", "int64"),
     ),
-    sources=("cep_pipeline.detection.nfab.kernel", "cep_pipeline.detection.nfab.codes"),
+    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.kernel", "cep_pipeline.detection.nfab.codes"),
 )
 
 

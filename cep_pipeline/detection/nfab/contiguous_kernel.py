@@ -11,17 +11,8 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.detection.nfab.codes import (
-    AGREEING,
-    EQUAL,
-    GREATER,
-    GREATER_EQUAL,
-    LESS,
-    LESS_EQUAL,
-    SLOT,
-    STRICT,
-    UNEQUAL,
-)
+from cep_pipeline.detection.instances.codes import EQUAL, GREATER, GREATER_EQUAL, LESS, LESS_EQUAL, UNEQUAL
+from cep_pipeline.detection.nfab.codes import AGREEING, SLOT, STRICT
 from cep_pipeline.detection.nfab.kernel import conjunct_holds
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import carray, njit
 
+from cep_pipeline.detection.instances.interpreter import compare
 from cep_pipeline.detection.nfab.codes import (
     ABSOLUTE,
     ACCEPTED,
@@ -20,13 +21,8 @@ from cep_pipeline.detection.nfab.codes import (
     CONSTANT,
     CONTIGUOUS,
     DIVIDE,
-    EQUAL,
     EXPIRED,
-    GREATER,
-    GREATER_EQUAL,
     KILLED,
-    LESS,
-    LESS_EQUAL,
     MATCHED,
     MINUS,
     NEGATIVE,
@@ -38,24 +34,7 @@ from cep_pipeline.detection.nfab.codes import (
     SLOT,
     STRICT,
     TIMES,
-    UNEQUAL,
 )
-
-
-@njit(error_model="numpy")
-def compare(comparator: int, left: float, right: float) -> bool:
-    """False where a side is NaN."""
-    if comparator == LESS:
-        return left < right
-    if comparator == LESS_EQUAL:
-        return left <= right
-    if comparator == GREATER:
-        return left > right
-    if comparator == GREATER_EQUAL:
-        return left >= right
-    if comparator == EQUAL:
-        return left == right
-    return comparator == UNEQUAL and (left < right or left > right)
 
 
 @njit(error_model="numpy")

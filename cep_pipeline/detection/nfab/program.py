@@ -16,19 +16,12 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.fused.views import View
+from cep_pipeline.detection.instances.conjuncts import COMPARATORS
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 
-_COMPARATORS = {
-    Comparator.LT: codes.LESS,
-    Comparator.LE: codes.LESS_EQUAL,
-    Comparator.GT: codes.GREATER,
-    Comparator.GE: codes.GREATER_EQUAL,
-    Comparator.EQ: codes.EQUAL,
-    Comparator.NE: codes.UNEQUAL,
-}
 _OPERATORS = {
     "+": codes.PLUS,
     "-": codes.MINUS,
@@ -155,7 +148,7 @@ class _Writer:
         """Write the term of a comparison; returns the words of the scan."""
         begin = len(self.words)
         self.depth = max(self.depth, self._term(other))
-        return _COMPARATORS[comparator], self._number[own.slot], begin, len(self.words)
+        return COMPARATORS[comparator], self._number[own.slot], begin, len(self.words)
 
     def conjunct(self, variables: tuple[int, ...] | list[int], tested: TestedConjunct) -> int:
         """Write a conjunct; returns where it begins."""
@@ -166,7 +159,7 @@ class _Writer:
             self.words += [0, len(alternative)]
             for test in alternative:
                 at = len(self.words)
-                self.words += [_COMPARATORS[test.comparator], 0, 0]
+                self.words += [COMPARATORS[test.comparator], 0, 0]
                 depth = self._term(test.left)
                 self.words[at + 1] = len(self.words)
                 self.depth = max(self.depth, depth, self._term(test.right))

@@ -13,6 +13,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.fused.routines import gather
+from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.automaton import is_chain
@@ -41,7 +42,7 @@ _advance = NativeKernel(
         *("int32*", "int32*", "int32*", "int32*", "int32*", "uint8*"),
         *("int64*", "int64", "float64*", "int64"),
     ),
-    sources=("cep_pipeline.detection.nfab.codes",),
+    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.codes"),
 )
 
 
