@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,9 @@ from cep_pipeline.benchmarks.report import Comparison, count_per_s, machine, mar
 from cep_pipeline.benchmarks.streams import TWIN_LOOKS, Streams
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
-"""What can be measured, in the order of the page."""
+"""What is measured unless something is asked for, in the order of the page."""
+KERNEL_COSTS = "kernel-costs"
+"""What is measured only when it is asked for."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`.
+        Of `BENCHMARKS`, or `KERNEL_COSTS`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -35,6 +38,8 @@ class Settings:
         Looks at each sensor of generated readings, where the real ones are not there.
     master
         Spark master of ingestion.
+    constants
+        File to which the constants of the kernel's costs are written.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -44,6 +49,7 @@ class Settings:
     data: Path | None = None
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
+    constants: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks))
     sections = [_head(settings)]
-    for name in BENCHMARKS:
+    for name in (*BENCHMARKS, KERNEL_COSTS):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -162,9 +168,27 @@ def _ingestion(run: _Run) -> list[str]:
     return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
 
 
+def _kernel_costs(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.kernel_costs import EVENTS, calibrated, kernel_costs_page, measured_runs
+    from cep_pipeline.planning.costs import THROUGHPUT
+    from cep_pipeline.planning.costs.kernel import costs_to_json
+
+    found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
+    costs = calibrated(found)
+    if run.settings.constants is not None:
+        run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
+    return [
+        "## What a unit of the kernel's work costs, and how well plans are told apart by it\n\n"
+        "One core, seconds of the processor, preparation of the events included. A cost model ranks the plans of a "
+        "pattern by estimated statistics; where the slowest is hardly slower than the fastest, ranks say little.\n\n"
+        + kernel_costs_page(found, costs, [THROUGHPUT])
+    ]
+
+
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
     "strategies": _strategies,
     "ingestion": _ingestion,
+    KERNEL_COSTS: _kernel_costs,
 }

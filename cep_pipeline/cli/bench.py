@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cep_pipeline.cli.options import check_page_file
+from cep_pipeline.errors import InputError
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
+KERNEL_COSTS = "kernel-costs"
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice(BENCHMARKS))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS)))
 @click.option(
     "--events",
     multiple=True,
@@ -41,6 +43,11 @@ BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
 @click.option("--master", default="local[4]", show_default=True, help="Spark master of the ingestion benchmark.")
+@click.option(
+    "--constants",
+    type=click.Path(path_type=Path),
+    help="Write what kernel-costs measured to this JSON file; plans use it where CEP_KERNEL_COSTS names it.",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
 def bench(
     names: tuple[str, ...],
@@ -49,6 +56,7 @@ def bench(
     repetitions: int,
     data: Path,
     master: str,
+    constants: Path | None,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
@@ -59,6 +67,8 @@ def bench(
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
+      kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
+                  `kernel`), and how well cost models rank orders and trees by time
 
     All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
 
@@ -73,6 +83,8 @@ def bench(
     from cep_pipeline.benchmarks import measure
     from cep_pipeline.benchmarks.page import Settings, make_page
 
+    if constants is not None and KERNEL_COSTS not in names:
+        raise InputError("--constants is for kernel-costs: name it")
     if out is not None:
         check_page_file(out)
     settings = Settings(
@@ -82,6 +94,7 @@ def bench(
         repetitions=repetitions,
         data=data,
         master=master,
+        constants=constants,
     )
     console = Console(stderr=True)
     columns = (

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
@@ -21,10 +23,21 @@ from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, 
 
 @dataclass(frozen=True, slots=True)
 class PlanCondition:
-    """A condition between variables: its positions, and the natural logarithm of its selectivity (at most 0)."""
+    """A condition between variables.
+
+    Attributes
+    ----------
+    positions
+        Those of its variables.
+    ln_selectivity
+        Natural logarithm of its selectivity, at most 0.
+    equality
+        Whether it asks two events to be equal in something, so that an index finds those that are.
+    """
 
     positions: tuple[int, ...]
     ln_selectivity: float
+    equality: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ln_selectivity) and self.ln_selectivity <= 0):
@@ -85,6 +98,11 @@ class ClauseStatistics:
         What corrects the product of selectivities where conditions depend on each other.
     last
         The variable whose event is mostly the last of a match; None where neither the order nor a profile says so.
+    kleene
+        The Kleene variables.
+    ln_events
+        For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
+        `ln_instances`.
     """
 
     names: tuple[str, ...]
@@ -94,9 +112,13 @@ class ClauseStatistics:
     sequences: tuple[tuple[tuple[int, ...], ...], ...] = ()
     joints: tuple[JointCondition, ...] = ()
     last: int | None = None
+    kleene: frozenset[int] = frozenset()
+    ln_events: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         size = len(self.names)
+        if len(self.ln_events) not in (0, size):
+            raise ValueError(f"{len(self.ln_events)} numbers of events for {size} variables")
         if not size or len(self.ln_instances) != size:
             raise ValueError(f"{len(self.ln_instances)} numbers of instances for {size} variables")
         if not all(math.isfinite(number) for number in self.ln_instances):
@@ -120,6 +142,58 @@ class ClauseStatistics:
         """The variable whose event counts as the last of a match; if nothing is known, the pattern's last one."""
         return self.size - 1 if self.last is None else self.last
 
+    @cached_property
+    def precedence(self) -> frozenset[tuple[int, int]]:
+        """All pairs (a, b) of which every event of a comes before every event of b."""
+        return frozenset(
+            (one, other)
+            for groups in self.sequences
+            for earlier, later in combinations(groups, 2)
+            for one in earlier
+            for other in later
+        )
+
+    @cached_property
+    def singles(self) -> ClauseStatistics:
+        """The numbers of the single variables: what Kleene variables have instances and conditions counts as 1."""
+        apart = self.kleene
+        if not apart:
+            return self
+        size = range(self.size)
+        return replace(
+            self,
+            ln_instances=tuple(0.0 if place in apart else self.ln_instances[place] for place in size),
+            conditions=tuple(c for c in self.conditions if apart.isdisjoint(c.positions)),
+            agreements=tuple(
+                Agreement(
+                    tuple(tuple(0.0 if {i, j} & apart else one.ln_selectivities[i][j] for j in size) for i in size)
+                )
+                for one in self.agreements
+            ),
+            sequences=tuple(
+                tuple(tuple(place for place in group if place not in apart) for group in groups)
+                for groups in self.sequences
+            ),
+            joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
+        )
+
+    @cached_property
+    def in_range(self) -> ClauseStatistics:
+        """The numbers of the single variables without the conditions that have to be tested: what an index finds."""
+        found = tuple(condition for condition in self.singles.conditions if condition.equality)
+        return replace(self.singles, conditions=found, joints=())
+
+    @cached_property
+    def tested(self) -> ClauseStatistics:
+        """The numbers of the conditions on single variables that have to be tested, and nothing else."""
+        return replace(
+            self.singles,
+            ln_instances=(0.0,) * self.size,
+            conditions=tuple(condition for condition in self.singles.conditions if not condition.equality),
+            agreements=(),
+            sequences=(),
+        )
+
 
 def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:
     """Gather the numbers of a clause from a snapshot.
@@ -135,21 +209,21 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
     selectivity of 0 as half a pair of those tested, so that the rest of the plan is still decided by its numbers.
     """
     position = {variable.name: index for index, variable in enumerate(clause.positive)}
+    events = [
+        max(planned_events_in_window(pattern, snapshot, snapshot.rate(pattern, clause, name)), SMALLEST)
+        for name in position
+    ]
     return ClauseStatistics(
         names=tuple(position),
         ln_instances=tuple(
             _ln_lists(expected) if variable.kleene else math.log(expected)
-            for variable in clause.positive
-            for expected in [
-                max(
-                    planned_events_in_window(pattern, snapshot, snapshot.rate(pattern, clause, variable.name)), SMALLEST
-                )
-            ]
+            for variable, expected in zip(clause.positive, events, strict=True)
         ),
         conditions=tuple(
             PlanCondition(
                 tuple(sorted(position[name] for name in conjunct.variables)),
                 ln_planned_selectivity(snapshot.selectivity(pattern, clause, conjunct)),
+                is_equality(conjunct),
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
         ),
@@ -158,6 +232,9 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
         ),
         sequences=series_groups(clause),
         joints=_joints(pattern, clause, snapshot, position),
+        last=_last(pattern, clause, snapshot),
+        kleene=frozenset(position[variable.name] for variable in clause.positive if variable.kleene),
+        ln_events=tuple(map(math.log, events)),
     )
 
 
@@ -171,6 +248,27 @@ def _joints(
         JointCondition(tuple(sorted(position[name] for name in terms.names_of(chosen))), ln_ratio)
         for chosen, ln_ratio in terms.increments.items()
     )
+
+
+def is_equality(conjunct: Conjunct) -> bool:
+    """Whether a conjunct asks expressions of two variables to be equal, so that events can be sorted by them."""
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, left, right),):
+            sides = variables_of(left), variables_of(right)
+            return len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]
+    return False
+
+
+def _last(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
+    """The variable after which nothing comes in the clause's order, or as the matches so far say (JQPG section 6.1)."""
+    names = [variable.name for variable in clause.positive]
+    for place, name in enumerate(names):
+        if all(other == name or (other, name) in clause.precedence for other in names):
+            return place
+    for profile in snapshot.order_profiles:
+        if profile.pattern == pattern.name and list(profile.variables) == names and profile.likely_last is not None:
+            return names.index(profile.likely_last)
+    return None
 
 
 def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:

@@ -96,7 +96,7 @@ def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
     """
     if pattern.consume is Consume.MATCHED:
         return CONSUME_MATCHED.name
-    return THROUGHPUT.name
+    return "kernel" if on_kernel else THROUGHPUT.name
 
 
 def _model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:

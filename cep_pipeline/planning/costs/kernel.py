@@ -1,0 +1,235 @@
+"""The kernel cost: nanoseconds that the fused kernel takes while the time of one window passes.
+
+The kernel reads each level's candidates from an index range, which order, window and equalities bound; tests the other
+conditions on them, several at once; and goes on with those that pass. So its work is counted by
+
+- candidates: k Q(S) P(L) P(R) of them are tested where L and R meet in S, with Q(S) the combinations of one instance of
+  each of S that are in window and order and are equal in what the index is sorted by, and P(S) the share of them that
+  pass the other conditions among S;
+- partial matches: k PM(S) of them are made, each of which opens a range of the next level;
+- events: an array of range ends is made for those of the variables that the next level's ranges depend on, taken to be
+  those at the two edges of S, after which and before which none of S is ordered;
+- partial matches that are materialized, with their order, as both sides of a join that is not linear.
+
+k PM(S), with k = |S|, is the number that is made while the time of a window passes, where PM(S) are alive in it: of n
+proportional to W^k, dn/dW are made in each unit of time. Kleene variables are bound after all single ones, whatever the
+plan says; only reading their events is charged.
+
+What a unit of work costs is measured by `cep bench kernel-costs`, never guessed; `kernel_costs.json` has the constants,
+and where and when they were measured.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.planning.cardinality import (
+    ln_partial_matches,
+    ln_partial_matches_of_all,
+    ln_partial_matches_of_some,
+    mask_of,
+)
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+
+CONSTANTS_FILE = "kernel_costs.json"
+
+
+@dataclass(frozen=True)
+class KernelCosts:
+    """Nanoseconds of one core for a unit of work.
+
+    Attributes
+    ----------
+    candidate
+        To test one candidate.
+    partial_match
+        To go on with what has passed: to open its range of the next level.
+    match
+        To write one match.
+    event
+        To make the range end of one event of one earlier level.
+    materialized
+        To hold one partial match as a side of a join that is not linear, and to look up its range.
+    measured_on, measured_at
+        The machine, and the date.
+    """
+
+    candidate: float
+    partial_match: float
+    match: float
+    event: float
+    materialized: float
+    measured_on: str = ""
+    measured_at: str = ""
+
+    def __post_init__(self) -> None:
+        for name in UNITS:
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} costs {getattr(self, name)} ns: a unit of work costs something")
+
+
+UNITS = ("candidate", "partial_match", "match", "event", "materialized")
+"""The constants of `KernelCosts`."""
+
+
+@cache
+def kernel_costs() -> KernelCosts:
+    """The constants measured here, where the environment variable CEP_KERNEL_COSTS names their file; else the package's.
+
+    Raises
+    ------
+    InputError
+        The file that the variable names cannot be read, or holds something else.
+    """
+    here = os.environ.get("CEP_KERNEL_COSTS")
+    if here is None:
+        text = (files("cep_pipeline.planning.costs") / CONSTANTS_FILE).read_text(encoding="utf-8")
+        return costs_from_json(json.loads(text), CONSTANTS_FILE)
+    try:
+        return costs_from_json(json.loads(Path(here).read_text(encoding="utf-8")), here)
+    except (OSError, ValueError) as error:
+        raise InputError(f"CEP_KERNEL_COSTS: {here}: cannot be read: {error}") from error
+
+
+def costs_from_json(content: Any, source: str) -> KernelCosts:
+    """Read what `cep bench kernel-costs --out` wrote; InputError, which names the source, where it is none."""
+    try:
+        return KernelCosts(**content)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{source}: no constants of the kernel's costs: {error}; measure them again") from error
+
+
+def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
+    """The cost model of the kernel; its constants are asked for when it is first used."""
+    return CostModel(
+        name="kernel",
+        unit="ns a window on one core",
+        node=_term(lambda statistics: _Made(statistics, costs())),
+        pair=_term(lambda statistics: _Grown(statistics, statistics.in_range, costs().candidate)),
+        product=_term(lambda statistics: _Plain(statistics.tested)),
+        held=_term(lambda statistics: _Grown(statistics, statistics.singles, costs().materialized)),
+    )
+
+
+class _Plain:
+    """PM of sets, by some of a clause's statistics."""
+
+    def __init__(self, statistics: ClauseStatistics) -> None:
+        self.statistics = statistics
+
+    def one(self, positions: Sequence[int]) -> float:
+        return ln_partial_matches(self.statistics, positions)
+
+    def all(self) -> Array:
+        return ln_partial_matches_of_all(self.statistics)
+
+    def some(self, members: Array) -> Array:
+        return ln_partial_matches_of_some(self.statistics, members)
+
+
+class _Grown(_Plain):
+    """k PM of sets with k single variables, times a factor; of a set without any none."""
+
+    def __init__(self, clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> None:
+        super().__init__(statistics)
+        self.singles = [place for place in range(clause.size) if place not in clause.kleene]
+        self.ln_factor = math.log(factor)
+
+    def one(self, positions: Sequence[int]) -> float:
+        singles = sum(place in self.singles for place in positions)
+        return super().one(positions) + self.ln_factor + _ln(singles)
+
+    def all(self) -> Array:
+        sets = np.arange(1 << self.statistics.size, dtype=np.uint32) & np.uint32(mask_of(self.singles))
+        with np.errstate(divide="ignore"):
+            return np.asarray(super().all() + np.log(np.bitwise_count(sets).astype(np.float64)) + self.ln_factor)
+
+    def some(self, members: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.asarray(super().some(members) + np.log(members[:, self.singles].sum(axis=1)) + self.ln_factor)
+
+
+def edges(statistics: ClauseStatistics, positions: Sequence[int]) -> list[int]:
+    """The variables of a set after which none of it is ordered, and those before which none is; some are both."""
+    before = statistics.precedence
+    inside = set(positions)
+    last = [one for one in positions if not any((one, other) in before for other in inside)]
+    return last + [one for one in positions if not any((other, one) in before for other in inside)]
+
+
+class _Made:
+    """What the partial matches of a set cost that are made, or the matches, and the range ends of its events."""
+
+    def __init__(self, statistics: ClauseStatistics, costs: KernelCosts) -> None:
+        self.grown = _Grown(statistics, statistics.singles)
+        self.statistics, self.size = statistics, statistics.size
+        self.ln_events = np.array(statistics.ln_events or statistics.ln_instances)
+        self.ln_event = math.log(costs.event)
+        self.ln_partial, self.ln_match = math.log(costs.partial_match), math.log(costs.match)
+
+    def one(self, positions: Sequence[int]) -> float:
+        made = self.grown.one(positions) + (self.ln_match if len(positions) == self.size else self.ln_partial)
+        events = self.ln_event + float(np.logaddexp.reduce(self.ln_events[edges(self.statistics, positions)]))
+        return float(np.logaddexp(made, events))
+
+    def all(self) -> Array:
+        made = self.grown.all() + self.ln_partial
+        made[-1] += self.ln_match - self.ln_partial
+        sets = np.arange(len(made), dtype=np.uint32)
+        events = np.full(len(made), -np.inf)
+        for others in self._ordered():
+            for place, ln_events in enumerate(self.ln_events):
+                beyond = np.uint32(mask_of(np.flatnonzero(others[place]).tolist()))
+                edge = (sets >> np.uint32(place) & 1 == 1) & (sets & beyond == 0)
+                events[edge] = np.logaddexp(events[edge], ln_events)
+        return np.asarray(np.logaddexp(made, events + self.ln_event))
+
+    def some(self, members: Array) -> Array:
+        whole = members.sum(axis=1) == self.size
+        made = self.grown.some(members) + np.where(whole, self.ln_match, self.ln_partial)
+        sides = [np.where(members & ~(members @ others.T), self.ln_events, -np.inf) for others in self._ordered()]
+        events = np.logaddexp.reduce(np.concatenate(sides, axis=1), axis=1)
+        return np.asarray(np.logaddexp(made, events + self.ln_event))
+
+    def _ordered(self) -> tuple[Array, Array]:
+        """bool, shape (n, n): which variables are ordered after each, and which before it."""
+        after = np.zeros((self.size, self.size), bool)
+        for one, other in self.statistics.precedence:
+            after[one, other] = True
+        return after, after.T
+
+
+_Term = _Plain | _Made
+
+
+def _term(of: Callable[[ClauseStatistics], _Term]) -> SetTerm:
+    return SetTerm(
+        lambda statistics, positions: of(statistics).one(positions),
+        lambda statistics: of(statistics).all(),
+        lambda statistics, members: of(statistics).some(members),
+    )
+
+
+KERNEL = kernel_model(kernel_costs)
+"""The kernel's cost by the constants of `kernel_costs`."""
+
+
+def _ln(number: float) -> float:
+    return math.log(number) if number > 0 else -math.inf
+
+
+def costs_to_json(costs: KernelCosts) -> Mapping[str, Any]:
+    """The constants as JSON values."""
+    return {name: getattr(costs, name) for name in (*UNITS, "measured_on", "measured_at")}
