@@ -45,7 +45,7 @@ def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple
     matches = published(tables)["matches"]
     for name in ("rising", "pairs", "jumps"):
         assert f"{sum(row['pattern'] == name for row in matches)} │" in line_with(done.output, f"│ {name} ", last=True)
-    assert "plan 1 of all: dp_left_deep, cost throughput" in done.output
+    assert "plan 1 of all: dp_left_deep, cost kernel" in done.output
     assert "b, a, c (swapping two neighbours)" in done.output
     for word in ("rejected", "runner-up", "tables in warehouse", "cep matches --stream ticks", "all of it took"):
         assert word in done.output

@@ -29,7 +29,7 @@ PATTERN C c WITHIN 1 second
 def test_explain_of_estimates(planner: str) -> None:
     patterns = parse(PATTERNS)
     snapshot = estimate_statistics(patterns, market(1000), max_pairs=5000)
-    text = plan(patterns, snapshot, planner=planner).explain({"rise": "fused"})
+    text = plan(patterns, snapshot, planner, "throughput").explain({"rise": "fused"})
     # Identifiers hash numbers to the last bit, which may differ between processors.
     text = re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
     assert text == (SNAPSHOTS / f"{planner}.txt").read_text(encoding="utf-8")

@@ -103,7 +103,7 @@ def test_plans_that_cannot_be_are_refused() -> None:
 
 
 def test_costs_add_up() -> None:
-    one = made()
+    one = made(cost="throughput")
     total = sum(math.exp(clause.ln_cost) for pattern in one.patterns for clause in pattern.clauses)
     assert one.cost == pytest.approx(total)
     steps = one.for_pattern("rise").clauses[0].steps

@@ -86,7 +86,7 @@ UNITS = ("candidate", "partial_match", "match", "event", "materialized")
 
 @cache
 def kernel_costs() -> KernelCosts:
-    """The constants measured here, where the environment variable CEP_KERNEL_COSTS names their file; else the package's.
+    """Those measured here, where the environment variable CEP_KERNEL_COSTS names their file; else the package's.
 
     Raises
     ------
