@@ -158,21 +158,32 @@ class Metrics:
 class Counters:
     """Where a mechanism counts; the public result is `Metrics`.
 
-    `peaks` are those of instances that are still to be found, from the lives of all instances: that takes time, and
-    `settle` does it when somebody asks.
+    Attributes
+    ----------
+    peak
+        The highest number of instances found so far.
+    peaks
+        Those that are still to be found, from the lives of all instances: that takes time, and is done when somebody
+        asks for `peak_instances`.
     """
 
     nodes: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
-    peak_instances: int = 0
+    peak: int = 0
     events_buffered: int = 0
     condition_evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
     peaks: list[Callable[[], int]] = field(default_factory=list)
 
-    def settle(self) -> None:
-        """Find the peaks that are still to be found."""
+    @property
+    def peak_instances(self) -> int:
+        """The most instances alive at a time."""
         while self.peaks:
-            self.peak_instances = max(self.peak_instances, self.peaks.pop()())
+            self.count_peak(self.peaks.pop()())
+        return self.peak
+
+    def count_peak(self, instances: int) -> None:
+        """So many instances were alive at a time; the highest stays."""
+        self.peak = max(self.peak, instances)
 
     def count(self, node: NodeCounts) -> None:
         """Add what happened at a node; runs over parts of a stream add up, and of peaks the highest stays."""
@@ -190,14 +201,12 @@ class Counters:
             self.count(node)
         for pattern, runs in other.runs.items():
             self.count_runs(pattern, runs)
-        other.settle()  # so that what it needs for that is let go of
-        self.peak_instances = max(self.peak_instances, other.peak_instances)
+        self.count_peak(other.peak_instances)  # found now, so that what it needs for that is let go of
         self.events_buffered = max(self.events_buffered, other.events_buffered)
         self.condition_evaluations += other.condition_evaluations
 
     def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
         """What was counted, with the mechanism that ran each pattern."""
-        self.settle()
         return Metrics(
             dict(mechanisms),
             tuple(self.nodes.values()),

@@ -120,7 +120,6 @@ def measure(contender: Contender, sequence: str, events: pa.Table) -> dict[str, 
     begin = time.process_time()
     prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     matches = list_matches(contender.mechanism, pattern, _orders(contender, sequence), prepared, counters)
-    counters.settle()
     return {
         "events": events.num_rows,
         "matches": matches,

@@ -56,6 +56,7 @@ def test_queries_find_what_the_definition_of_runs_says(predicate: str, strategy:
     for algorithm in there:
         assert figures[f"{algorithm}.matches"] == len(expected)
         assert figures[f"{algorithm}.output_complexity"] == sum(map(len, expected))
+        assert 0 < figures[f"{algorithm}.peak_runs"] <= figures[f"{algorithm}.runs_started"]  # type: ignore[operator]
 
 
 def test_the_longer_query_asks_for_a_third_event() -> None:

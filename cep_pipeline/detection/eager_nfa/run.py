@@ -62,7 +62,7 @@ def find_eagerly(
         return EagerRun(pattern, clause, events, owned, finality, lives)
 
     yield from find_by_clause(MECHANISM, pattern, orders, owned, counters, start)
-    counters.peak_instances = max(counters.peak_instances, lives.peak())
+    counters.count_peak(lives.peak())
 
 
 @dataclass

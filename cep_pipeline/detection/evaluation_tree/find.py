@@ -49,7 +49,7 @@ def find_by_trees(
         return TreeRun(pattern, clause, _tree_of(pattern, clause, order), events, owned, finality, held)
 
     yield from find_by_clause(None, pattern, orders, owned, counters, start)
-    counters.peak_instances = max(counters.peak_instances, held.peak_instances)
+    counters.count_peak(held.peak_instances)
     counters.events_buffered = max(counters.events_buffered, held.peak_events)
 
 

@@ -163,4 +163,4 @@ def _add_counts(run: Run, counters: Counters) -> None:
                 count.tested,
             )
         )
-    counters.peak_instances = max(counters.peak_instances, stored)
+    counters.count_peak(stored)

@@ -32,5 +32,5 @@ def find_lazily(
 
     planned = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
     yield from find_by_clause(mechanism, pattern, planned if orders is None else orders, owned, counters, start)
-    counters.peak_instances = max(counters.peak_instances, lives.peak())
+    counters.count_peak(lives.peak())
     counters.events_buffered = max(counters.events_buffered, buffered.peak())

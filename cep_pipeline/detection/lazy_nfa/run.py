@@ -123,6 +123,6 @@ class LazyRun:
                     NodeCounts(self.pattern.name, self.clause.index, path, tried, passed, created, held, tested)
                 )
         self._lives.add(memory.lives)
-        counters.peak_instances = max(counters.peak_instances, int(memory.registers[c.PEAK]))
+        counters.count_peak(int(memory.registers[c.PEAK]))
         self._buffered.changes[0] += memory.stream.buffered(memory.rules, memory.states.root)
         counters.condition_evaluations += memory.program.evaluations + memory.program.unary_evaluations

@@ -85,7 +85,7 @@ def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters
         sequence = lanes.Sequence(pattern, group, events)
         runs = MergedRuns(sequence, graph)
         runs.run()
-        counters.peak_instances = max(counters.peak_instances, runs.peak)
+        counters.count_peak(runs.peak)
         found.append(_parts(pattern, sequence, graph))
     writer = _Writer(pattern, events)
     for row, alike in groupby(merge(*found, key=attrgetter("row")), key=attrgetter("row")):

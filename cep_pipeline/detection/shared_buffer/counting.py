@@ -27,5 +27,5 @@ def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -
     for group in groups:
         runs = MergedRuns(Sequence(pattern, group, events))
         total += runs.run()
-        counters.peak_instances = max(counters.peak_instances, runs.peak)
+        counters.count_peak(runs.peak)
     return total
