@@ -34,11 +34,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.intervals import wilson_interval
-from cep_pipeline.statistics.joint import ClauseTerms, ln_planned
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
 from cep_pipeline.statistics.observed import Observation, Observed, clause_key
 from cep_pipeline.statistics.snapshot import (
     JointSelectivity,
@@ -47,9 +46,6 @@ from cep_pipeline.statistics.snapshot import (
     StatisticsSnapshot,
 )
 from cep_pipeline.statistics.terms import conjunct_key
-
-DEPENDENT_FACTOR = 2.0
-"""Shares that are off by more than this factor make conditions count as dependent, unless told otherwise."""
 
 
 def combine_observed(
@@ -96,14 +92,6 @@ def combine_observed(
         if (profile.pattern, profile.variables) in names
     }
     return replace(snapshot, order_profiles=tuple(profiles.values()))
-
-
-def check_factor(factor: float) -> None:
-    """Raise InputError for a factor that is no measure of dependence."""
-    if not (math.isfinite(factor) and factor > 1):
-        raise InputError(
-            f"the factor by which shares are off where conditions depend on each other is above 1, not {factor}"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import TIME_UNITS_US, Pattern
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
 from cep_pipeline.statistics.samples import Terms, rows_of_leaves, sample_scopes
 from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
@@ -31,6 +32,7 @@ def estimate_statistics(
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
     as_of: int | None = None,
+    dependent_factor: float = DEPENDENT_FACTOR,
 ) -> StatisticsSnapshot:
     """Estimate all that planning the patterns needs, in one pass over the events.
 
@@ -48,6 +50,10 @@ def estimate_statistics(
         At most this many pairs are tested a scope; where there are fewer, all are.
     as_of
         Microseconds since the epoch: later events do not count, and the window ends here. None: with the last event.
+
+    dependent_factor
+        Conditions on the same two events, tested together, get a joint selectivity where that is off from the product
+        of theirs by more than this factor.
 
     Raises
     ------
@@ -76,11 +82,12 @@ def estimate_statistics(
         notes.append(f"there are no events in the window of {window}")
     whole = partial_statistics(patterns, events.slice(start, end - start), seed=seed, max_pairs=max_pairs)
     if length_us is None:
-        return snapshot_of(whole, notes=tuple(notes))
+        return snapshot_of(whole, dependent_factor, notes=tuple(notes))
     as_of = whole.end_us if as_of is None else as_of
     if whole.start_us is not None and as_of is not None:
         whole = replace(whole, start_us=max(as_of - length_us, int(timestamps[0])), end_us=as_of)
-    return snapshot_of(whole, kind=Kind.WINDOW, window_us=length_us, as_of_us=as_of, notes=tuple(notes))
+    described = {"window_us": length_us, "as_of_us": as_of, "notes": tuple(notes)}
+    return snapshot_of(whole, dependent_factor, kind=Kind.WINDOW, **described)
 
 
 def partial_statistics(

@@ -7,12 +7,14 @@ clause that asks the same question shares the number, as with selectivities.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -28,9 +30,16 @@ from cep_pipeline.statistics.terms import (
     positive_conjuncts,
     rename,
 )
+from cep_pipeline.statistics.tuple_terms import tuple_of
 
 SMALLEST = 1e-30
 """No rate and no selectivity is planned with as less than this."""
+
+
+Members = tuple[tuple[str, tuple[int, ...]], ...]
+"""Keys of conditions, sorted, each with its variables: what `JointSelectivity.members` has."""
+DEPENDENT_FACTOR = 2.0
+"""Shares that are off by more than this factor make conditions count as dependent, unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +57,7 @@ class Term:
     attribute
         That attribute.
     condition
-        What is measured under the key.
+        What is measured under the key, where it is on pairs.
     """
 
     key: str
@@ -148,7 +157,7 @@ class ClauseTerms:
             above = math.hypot(above, max(ln_planned(share.high, share.tested) - ln_value, 0.0))
         return below, above
 
-    def named(self, terms: Collection[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    def named(self, terms: Collection[int]) -> Members:
         """The keys of terms, sorted, each with the numbers of its variables among those of all."""
         chosen = [self.terms[place] for place in terms]
         names = sorted(self.names_of(terms), key=self.positions.__getitem__)
@@ -185,6 +194,79 @@ class ClauseTerms:
                     yield from self._choices(joint, by_key, (*chosen, place), {**names, **bound})
 
 
+def members_to_key(members: Members) -> str:
+    """The members of a joint selectivity as text: what they are counted under."""
+    return json.dumps(members, ensure_ascii=False)
+
+
+_SEVERAL = "[["
+"""What such a text begins with, and no key of a condition."""
+
+
+def _members_of_key(key: str) -> Members:
+    return tuple((condition, tuple(over)) for condition, over in json.loads(key))
+
+
+def split_joints(
+    measured: Iterable[Selectivity], factor: float
+) -> tuple[tuple[Selectivity, ...], tuple[JointSelectivity, ...]]:
+    """Selectivities of single conditions, and those of several that are off from the product by more than a factor.
+
+    Parameters
+    ----------
+    measured
+        Those of conditions, and of `JointPairs` by their keys.
+    """
+    single: list[Selectivity] = []
+    together: list[Selectivity] = []
+    for selectivity in measured:
+        (together if selectivity.condition.startswith(_SEVERAL) else single).append(selectivity)
+    by_key = {selectivity.condition: selectivity for selectivity in single}
+    joints = []
+    for selectivity in together:
+        members = _members_of_key(selectivity.condition)
+        if all(key in by_key for key, _ in members):
+            joint = _dependent(selectivity, members, [by_key[key] for key, _ in members], factor)
+            if joint is not None:
+                joints.append(joint)
+    return tuple(single), tuple(joints)
+
+
+def _dependent(
+    measured: Selectivity, members: Members, parts: Sequence[Selectivity], factor: float
+) -> JointSelectivity | None:
+    """The joint selectivity, if it is surely off from the product of its parts, and by more than the factor."""
+    independent, least, most = 1.0, 1.0, 1.0
+    for part in parts:
+        independent *= part.value
+        least *= part.value if part.low is None else part.low
+        most *= part.value if part.high is None else part.high
+    low = measured.value if measured.low is None else measured.low
+    high = measured.value if measured.high is None else measured.high
+    above = measured.value > factor * independent and low > most
+    below = factor * measured.value < independent and high < least
+    if not (above or below):
+        return None
+    return JointSelectivity(
+        tuple(key for key, _ in members),
+        measured.value,
+        low,
+        high,
+        measured.tested,
+        independent,
+        tuple(over for _, over in members),
+        measured.source,
+    )
+
+
+def check_factor(factor: float) -> None:
+    """Raise InputError for a factor that is no measure of dependence."""
+    if not (math.isfinite(factor) and factor > 1):
+        raise InputError(
+            f"the factor by which shares are off where conditions depend on each other is above 1, not {factor}"
+        )
+
+
 def ln_planned(share: float, tested: int) -> float:
     """Logarithm of the share that planning works with: of none, half a tuple of those tested."""
     return math.log(max(share if share > 0 else 0.5 / (tested + 1), SMALLEST))
@@ -194,8 +276,13 @@ def terms_of_clause(pattern: Pattern, clause: Clause) -> Iterator[Term]:
     """The conditions of a clause over several single events that have a key."""
     single = [variable.name for variable in clause.positive if not variable.kleene]
     for conjunct in positive_conjuncts(clause):
-        measured = pair_of(pattern, clause, conjunct) if conjunct.variables <= set(single) else None
-        if measured is not None:
+        if not conjunct.variables <= set(single):
+            continue
+        measured = pair_of(pattern, clause, conjunct)
+        larger = tuple_of(pattern, clause, conjunct) if len(conjunct.variables) > 2 else None
+        if larger is not None:
+            yield Term(larger.key, tuple(name for name in single if name in conjunct.variables), conjunct)
+        elif measured is not None:
             names = _as_in_key(pattern, clause, measured, conjunct.variables, conjunct)
             yield Term(measured.key, names, conjunct, condition=measured)
     for attribute in agreeing_attributes(pattern, clause):

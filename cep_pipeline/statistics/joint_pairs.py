@@ -7,7 +7,6 @@ of it becomes a joint selectivity is decided when the counts are a snapshot.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,14 +18,11 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.joint import Term, terms_of_clause
-from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity
+from cep_pipeline.statistics.joint import Members, Term, members_to_key, terms_of_clause
 from cep_pipeline.statistics.terms import FIRST, SECOND, PairCondition, PairScope
 
 MOST_TOGETHER = 6
 """Of more conditions on two variables, only all of them together and the first ones in twos are counted."""
-
-Members = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class JointPairs:
     @cached_property
     def key(self) -> str:
         """The members as text: what the pairs are counted under."""
-        return json.dumps(self.members, ensure_ascii=False)
+        return members_to_key(self.members)
 
     def holds(self, events: PreparedEvents, first: Array, second: Array) -> Array:
         """Whether all of them hold: bool, for each pair of rows."""
@@ -100,55 +96,3 @@ def _joint(terms: Sequence[Term], earlier: str) -> JointPairs:
     parts = tuple(term.condition for _, _, term in named if isinstance(term.condition, PairCondition))
     first = named[0][1]
     return JointPairs(parts, tuple(over != first for _, over, _ in named), tuple((key, over) for key, over, _ in named))
-
-
-def split_joints(
-    measured: Iterable[Selectivity], factor: float
-) -> tuple[tuple[Selectivity, ...], tuple[JointSelectivity, ...]]:
-    """Selectivities of single conditions, and those of several that are off from the product by more than a factor.
-
-    Parameters
-    ----------
-    measured
-        Those of conditions, and of `JointPairs` by their keys.
-    """
-    single: list[Selectivity] = []
-    together: list[Selectivity] = []
-    for selectivity in measured:
-        (together if selectivity.condition.startswith("[[") else single).append(selectivity)
-    by_key = {selectivity.condition: selectivity for selectivity in single}
-    joints = []
-    for selectivity in together:
-        members: Members = tuple((key, tuple(over)) for key, over in json.loads(selectivity.condition))
-        if all(key in by_key for key, _ in members):
-            joint = _dependent(selectivity, members, [by_key[key] for key, _ in members], factor)
-            if joint is not None:
-                joints.append(joint)
-    return tuple(single), tuple(joints)
-
-
-def _dependent(
-    measured: Selectivity, members: Members, parts: Sequence[Selectivity], factor: float
-) -> JointSelectivity | None:
-    """The joint selectivity, if it is surely off from the product of its parts, and by more than the factor."""
-    independent, least, most = 1.0, 1.0, 1.0
-    for part in parts:
-        independent *= part.value
-        least *= part.value if part.low is None else part.low
-        most *= part.value if part.high is None else part.high
-    low = measured.value if measured.low is None else measured.low
-    high = measured.value if measured.high is None else measured.high
-    above = measured.value > factor * independent and low > most
-    below = factor * measured.value < independent and high < least
-    if not (above or below):
-        return None
-    return JointSelectivity(
-        tuple(key for key, _ in members),
-        measured.value,
-        low,
-        high,
-        measured.tested,
-        independent,
-        tuple(over for _, over in members),
-        measured.source,
-    )

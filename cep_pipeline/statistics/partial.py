@@ -9,6 +9,7 @@ from typing import Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.statistics.intervals import effective_number, wilson_interval
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
 from cep_pipeline.statistics.snapshot import (
     LeafRate,
     Selectivity,
@@ -131,18 +132,20 @@ def _added(one: Mapping[str, PairCount], other: Mapping[str, PairCount]) -> dict
     return {key: one.get(key, PairCount()) + other.get(key, PairCount()) for key in {**one, **other}}
 
 
-def combine(parts: Iterable[PartialStatistics]) -> StatisticsSnapshot:
+def combine(parts: Iterable[PartialStatistics], dependent_factor: float = DEPENDENT_FACTOR) -> StatisticsSnapshot:
     """The snapshot of all slices together.
 
     Parameters
     ----------
     parts
         At least one; the slices of a stream, each pair of events in one of them.
+    dependent_factor
+        As `snapshot_of` takes it.
 
     Raises
     ------
     InputError
-        There is no part, or they are of several streams.
+        There is no part, they are of several streams, or `dependent_factor` is not above 1.
     """
     slices = sorted(parts, key=lambda part: -math.inf if part.start_us is None else part.start_us)
     if not slices:
@@ -150,13 +153,24 @@ def combine(parts: Iterable[PartialStatistics]) -> StatisticsSnapshot:
     whole = slices[0]
     for part in slices[1:]:
         whole = whole + part
-    return snapshot_of(whole)
+    return snapshot_of(whole, dependent_factor)
 
 
-def snapshot_of(whole: PartialStatistics, **described: Any) -> StatisticsSnapshot:
-    """The snapshot of what was counted; `described` are further fields of it, such as its kind and window."""
+def snapshot_of(
+    whole: PartialStatistics, dependent_factor: float = DEPENDENT_FACTOR, **described: Any
+) -> StatisticsSnapshot:
+    """The snapshot of what was counted; `described` are further fields of it, such as its kind and window.
+
+    Conditions on the same two events that are off from the product of their selectivities by more than
+    `dependent_factor` get their joint selectivity.
+    """
+    check_factor(dependent_factor)
     span_s = span_seconds(whole.start_us, whole.end_us)
     # A scope without pairs says nothing of its condition: the snapshot's reader falls back to the prior.
+    selectivities, joints = split_joints(
+        (selectivity_of(condition, count) for condition, count in whole.conditions.items() if count.tested),
+        dependent_factor,
+    )
     return StatisticsSnapshot(
         stream=whole.stream,
         events=whole.events,
@@ -166,9 +180,8 @@ def snapshot_of(whole: PartialStatistics, **described: Any) -> StatisticsSnapsho
             LeafRate(leaf, count / span_s, count, Source.COUNT, count / span_s, count / span_s)
             for leaf, count in whole.leaves.items()
         ),
-        selectivities=tuple(
-            selectivity_of(condition, count) for condition, count in whole.conditions.items() if count.tested
-        ),
+        selectivities=selectivities,
+        joints=joints,
         orders=tuple(selectivity_of(condition, count) for condition, count in whole.orders.items() if count.tested),
         **described,
     )

@@ -18,6 +18,7 @@ from cep_pipeline.detection.kleene.lists import holds_over_lists
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.statistics.joint_pairs import JointPairs, joint_pairs
 from cep_pipeline.statistics.pairs import PairRanges, draw_pairs, pair_ranges
 from cep_pipeline.statistics.partial import PairCount
 from cep_pipeline.statistics.terms import FIRST, SECOND, Leaf, PairCondition, PairScope, terms_of
@@ -27,12 +28,16 @@ from cep_pipeline.statistics.tuples import find_tuples
 Array = np.ndarray[Any, Any]
 
 
+Condition = PairCondition | JointPairs | TupleCondition | OrderCondition
+"""What is asked of the tuples of a scope."""
+
+
 @dataclass(frozen=True)
 class Terms:
     """All that planning some patterns asks of a stream, each question once."""
 
     leaves: tuple[Leaf, ...]
-    scopes: Mapping[PairScope | TupleScope, tuple[PairCondition | TupleCondition | OrderCondition, ...]]
+    scopes: Mapping[PairScope | TupleScope, tuple[Condition, ...]]
 
     @classmethod
     def of(cls, patterns: Iterable[Pattern]) -> Terms:
@@ -40,8 +45,8 @@ class Terms:
         patterns = tuple(patterns)
         leaves, pairs = terms_of(patterns)
         tuples, orders = tuples_and_orders(patterns)
-        scopes: dict[PairScope | TupleScope, list[PairCondition | TupleCondition | OrderCondition]] = {}
-        conditions: list[PairCondition | TupleCondition | OrderCondition] = [*pairs, *tuples, *orders]
+        scopes: dict[PairScope | TupleScope, list[Condition]] = {}
+        conditions: list[Condition] = [*pairs, *joint_pairs(patterns), *tuples, *orders]
         for condition in conditions:
             scopes.setdefault(condition.scope, []).append(condition)
         known = dict.fromkeys(leaves)
@@ -147,7 +152,7 @@ def sample_scopes(
 
 def _sample_pairs(
     scope: PairScope,
-    asked: Sequence[PairCondition | TupleCondition | OrderCondition],
+    asked: Sequence[Condition],
     prepared: PreparedEvents,
     rows: Mapping[Leaf, Array],
     owned: tuple[int, int],
@@ -171,7 +176,9 @@ def _sample_pairs(
     for condition in tested:
         if isinstance(condition, OrderCondition):
             holds[condition.key] = _in_order(condition.ties, prepared.timestamps, first, second)
-        elif len(first):
+        elif isinstance(condition, JointPairs):
+            holds[condition.key] = condition.holds(prepared, first, second)
+        elif isinstance(condition, PairCondition) and len(first):
             holds[condition.key] = conjunct_holds(condition.conjunct, prepared, {FIRST: first, SECOND: second})
         else:
             holds[condition.key] = np.zeros(0, dtype=bool)
@@ -208,7 +215,7 @@ def _in_order(ties: Ties, timestamps: Array, first: Array, second: Array) -> Arr
 
 def _sample_tuples(
     scope: TupleScope,
-    asked: Sequence[PairCondition | TupleCondition | OrderCondition],
+    asked: Sequence[Condition],
     prepared: PreparedEvents,
     rows: Mapping[Leaf, Array],
     owned: tuple[int, int],
