@@ -10,6 +10,7 @@ from cep_pipeline.statistics.snapshot import (
     Source,
     StatisticsSnapshot,
 )
+from cep_pipeline.statistics.windowed import WindowedStatistics, windowed_statistics
 
 __all__ = [
     "JointSelectivity",
@@ -19,7 +20,9 @@ __all__ = [
     "Selectivity",
     "Source",
     "StatisticsSnapshot",
+    "WindowedStatistics",
     "combine",
     "estimate_statistics",
     "partial_statistics",
+    "windowed_statistics",
 ]

@@ -147,6 +147,13 @@ class SlidingWindow:
         other._settle()
         self._add(other._spans, other._sums)
 
+    def shifted(self, by: int) -> SlidingWindow:
+        """The same values at later instants, such as positions of a part counted from the beginning of the whole."""
+        self._settle()
+        moved = SlidingWindow(self.statistic, self.width, self.epsilon)
+        moved._spans, moved._sums = self._spans + by, self._sums.copy()
+        return moved
+
     def estimate(self, now: int | None = None) -> Estimate:
         """The statistic of the window that ends with an instant, not before the latest (None: the latest).
 
@@ -229,6 +236,9 @@ class SlidingWindow:
         instants = np.concatenate([at for at, _ in self._pending])
         values = np.concatenate([what for _, what in self._pending])
         self._pending, self._held = [], 0
+        if self.statistic == "count" and (instants[1:] >= instants[:-1]).all():
+            self._add(*_counted(instants[np.searchsorted(instants, instants[-1] - self.width) :], self.epsilon))
+            return
         self._add(np.stack((instants, instants)), np.stack((np.ones(len(values)), values, np.zeros(len(values)))))
 
     def _add(self, spans: Array, sums: Array) -> None:
@@ -244,6 +254,44 @@ class SlidingWindow:
         kind = int(self.statistic == "variance")
         begin = _compress(spans.shape[1], kind, share, spans[0], spans[1], sums[0], sums[1], sums[2])
         self._spans, self._sums = spans[:, begin:].copy(), sums[:, begin:].copy()
+
+
+def _counted(instants: Array, epsilon: float) -> tuple[Array, Array]:
+    """The buckets of a sorted run of single events, as compressing them one by one leaves them.
+
+    Their sizes depend on nothing but how many events are newer, so that there is no need to look at each.
+    """
+    ends, newer = [], 0
+    size = len(instants)
+    while newer < size:
+        ends.append(size - newer)
+        newer += min(max(1, int(_SHARE["count"] * epsilon * newer)), size - newer)
+    last = np.array(ends[::-1], np.int64)
+    first = np.concatenate((np.zeros(1, np.int64), last[:-1]))
+    counts = (last - first).astype(np.float64)
+    return np.stack((instants[first], instants[last - 1])), np.stack((counts, counts, np.zeros(len(counts))))
+
+
+def merged_buckets(spans: Array, weights: Array, epsilon: float) -> tuple[Array, Array]:
+    """Merge neighbouring buckets of a sum wherever its relative error stays within `epsilon`.
+
+    Parameters
+    ----------
+    spans
+        int64, shape (2, n): first and last instant of each, from old to new.
+    weights
+        float64, shape (n,): what each adds to the sum.
+
+    Returns
+    -------
+    tuple[Array, Array]
+        The spans that remain, and of how many buckets each is made.
+    """
+    first, last = np.ascontiguousarray(spans[0]).copy(), np.ascontiguousarray(spans[1]).copy()
+    sizes, totals, unused = np.ones(len(weights)), weights.copy(), np.zeros(len(weights))
+    share = np.array([_SHARE["sum"] * epsilon])
+    begin = _compress(len(weights), 0, share, first, last, sizes, totals, unused)
+    return np.stack((first[begin:], last[begin:])), sizes[begin:].astype(np.int64)
 
 
 def _exactly(value: float) -> Estimate:

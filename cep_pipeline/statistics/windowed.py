@@ -1,0 +1,502 @@
+"""`WindowedStatistics`: the statistics of a stream over a sliding window, as a state that goes on from slice to slice.
+
+What is held does not grow with the number of events: an exponential histogram of each leaf for the window that ends
+now; the counts of each leaf in the bins of a day, for windows that have gone by and for the business day; the sums of
+each scope's tested pairs in the buckets of a histogram of their own. Slices of a stream are counted apart and merged in
+the order of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.statistics.arrays_json import packed, unpacked
+from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
+from cep_pipeline.statistics.estimate import owned_rows, prepare
+from cep_pipeline.statistics.intervals import effective_number, wilson_interval
+from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
+from cep_pipeline.statistics.sliding_sums import SlidingSums, Sums
+from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow
+from cep_pipeline.statistics.snapshot import (
+    Kind,
+    LeafRate,
+    Selectivity,
+    Source,
+    StatisticsSnapshot,
+    check_version,
+    digest_of,
+)
+from cep_pipeline.statistics.stream_clock import StreamClock
+from cep_pipeline.statistics.terms import PairScope, format_window
+from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleScope
+
+Array = np.ndarray[Any, Any]
+
+VERSION = 1
+"""Version of the JSON form."""
+EPSILON = 0.02
+"""Largest relative error of a leaf's count in the window, unless told otherwise."""
+PAIRS_A_SLICE = 16_384
+"""Pairs that are tested a scope in each slice, unless told otherwise."""
+CELLS = 512
+"""Parts of a slice, of equal numbers of events, that the tested pairs of a scope are told apart by."""
+DAY_US = 25 * 3_600_000_000
+"""How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
+_EVENTS = ""
+"""The key that all events of the stream are counted by."""
+
+
+@dataclass(frozen=True)
+class ScopeKeys:
+    """The conditions of one scope: their keys, and which of them are temporal orders."""
+
+    key: str
+    conditions: tuple[str, ...]
+    orders: frozenset[str]
+
+
+class WindowedStatistics:
+    """Statistics of a stream up to its latest event, of the window that ends with it and of the day behind it.
+
+    Parameters
+    ----------
+    stream
+        Name of the stream.
+    window
+        A length of time, or a number of events.
+    epsilon
+        Largest relative error of a leaf's count in the window, in (0, 0.5].
+    leaves, scopes
+        Keys of what is measured.
+
+    Notes
+    -----
+    Counts in the window that ends with the latest event, or later, lie within epsilon of the true ones; those of other
+    windows and all selectivities come with the bounds, or intervals, that hold for them.
+    """
+
+    def __init__(
+        self, stream: str, window: Window, epsilon: float, leaves: Sequence[str], scopes: Sequence[ScopeKeys]
+    ) -> None:
+        self.stream, self.window, self.epsilon = stream, window, epsilon
+        self.leaves, self.scopes = tuple(leaves), tuple(scopes)
+        self.events = 0
+        self.since_us: int | None = None
+        self.latest_us: int | None = None
+        by_time = window.time_us is not None
+        # A position p is in the window of n events that ends with position q where q - p <= n - 1.
+        width = window.time_us if window.time_us is not None else (window.events or 1) - 1
+        self._counts = {key: SlidingWindow("count", width, epsilon) for key in (_EVENTS, *self.leaves)}
+        self._bins = DayBins(len(self.leaves) + 1, bin_width_us(window.time_us), 2 * DAY_US)
+        horizon = max(DAY_US, width if by_time else 0)
+        self._sums = {scope.key: SlidingSums(3 + 2 * len(scope.conditions), horizon, epsilon) for scope in self.scopes}
+        self._clock = None if by_time else StreamClock(window.events or 1)
+
+    @classmethod
+    def of(cls, patterns: Sequence[Pattern], window: Window, epsilon: float = EPSILON) -> WindowedStatistics:
+        """The state before the first event, of all that planning the patterns asks."""
+        terms = Terms.of(patterns)
+        return cls(patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], _scope_keys(terms))
+
+    @property
+    def buckets(self) -> int:
+        """Buckets and bins that are held, the measure of its memory."""
+        held = sum(map(len, self._counts.values())) + sum(sums.spans.shape[1] for sums in self._sums.values())
+        return held + self._bins.counts.size
+
+    def covers(self, patterns: Sequence[Pattern]) -> bool:
+        """Whether all that planning the patterns asks is measured."""
+        terms = Terms.of(patterns)
+        own = {condition for scope in self.scopes for condition in scope.conditions}
+        asked = {condition for scope in _scope_keys(terms) for condition in scope.conditions}
+        same = {pattern.stream for pattern in patterns} <= {self.stream}
+        return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
+
+    def merge(self, later: WindowedStatistics) -> None:
+        """Go on with what was counted of later events.
+
+        Raises
+        ------
+        InputError
+            It is of another stream, window, epsilon or of other patterns, or some of its events are earlier than the
+            latest here: slices and days are merged in the order of time, each once.
+        """
+        if later._what != self._what:
+            raise InputError(
+                f"statistics of {self._described} do not go on with those of {later._described}: they measure "
+                "different things; begin anew"
+            )
+        if later.since_us is None or later.latest_us is None:
+            return
+        if self.latest_us is not None and later.since_us < self.latest_us:
+            raise InputError(
+                f"statistics of {self._described} have gone on to {self.latest_us} us, and what is merged begins "
+                f"before, at {later.since_us} us: merge slices and days in the order of time, each once"
+            )
+        for key, histogram in self._counts.items():
+            other = later._counts[key]
+            histogram.merge(other if self._clock is None else other.shifted(self.events))
+        if self._clock is not None and later._clock is not None:
+            self._clock.merge(later._clock, self.events)
+        self._bins.merge(later._bins)
+        for key, sums in self._sums.items():
+            sums.merge(later._sums[key])
+        self.events += later.events
+        self.since_us = later.since_us if self.since_us is None else self.since_us
+        self.latest_us = later.latest_us
+
+    def snapshot(self, as_of_us: int | None = None) -> StatisticsSnapshot:
+        """The statistics of the window that ends at an instant; None: with the latest event.
+
+        Raises
+        ------
+        InputError
+            The instant is before all that is remembered.
+        """
+        end = self.latest_us if as_of_us is None else as_of_us
+        if end is None or self.since_us is None or self.latest_us is None:
+            return self._described_snapshot(Kind.WINDOW, None, None, end, ("no events have come yet",))
+        start = self._window_start(end)
+        if end < self.since_us or (end < self.latest_us and max(start, self.since_us) < self._bins.start_us):
+            known = max(self.since_us, self._bins.start_us)
+            raise InputError(
+                f"statistics of {self._described} are known from {known} us on: a window up to {end} us is not"
+            )
+        counts = self._window_counts(start, end)
+        notes = []
+        if start < self.since_us:
+            notes.append(
+                f"the window of {format_window(self.window)} is longer than the data: rates are over what there is"
+            )
+        begin = max(start, self.since_us)
+        if counts[_EVENTS].high == 0:
+            notes.append(f"there are no events in the window of {format_window(self.window)}")
+        span_s = max(end - begin, 0) / 1e6 or 1.0
+        rates = tuple(_rate(key, counts[key], span_s) for key in self.leaves)
+        conditions, orders = self._selectivities(begin, end)
+        return self._described_snapshot(
+            Kind.WINDOW,
+            begin,
+            max(begin, end),
+            end,
+            tuple(notes),
+            events=round(counts[_EVENTS].value),
+            rates=rates,
+            selectivities=conditions,
+            orders=orders,
+        )
+
+    def windows(self, start_us: int, end_us: int, most: int = 96) -> Iterator[StatisticsSnapshot]:
+        """Snapshots at up to `most` instants of a span, in order, from its first to its last events."""
+        for instant in self._bins.ends(start_us, end_us, most):
+            if self.since_us is not None and self.since_us <= instant:
+                yield self.snapshot(instant)
+
+    def business_day(self, start_us: int, end_us: int) -> StatisticsSnapshot:
+        """The mean over the windows of a span in which events came, with the highest rate of any of them beside it.
+
+        Parameters
+        ----------
+        start_us, end_us
+            The span `[start, end)`; what matters of it is from its first to its last event. Its ends are taken to the
+            bins of the day.
+
+        Notes
+        -----
+        Windows begin at every bin, a quarter of a window after another, so that no event weighs more for where a
+        window happens to begin. A day that is shorter than a window is one window.
+        """
+        found = self._bins.windows(start_us, end_us, self.window)
+        if found is None:
+            notes = ("no events came in the business day",)
+            return self._described_snapshot(Kind.BUSINESS_DAY, start_us, end_us, end_us, notes, windows=0)
+        counts, seconds = found.counts, found.seconds
+        rates = counts / seconds
+        mean, worst = rates.mean(axis=1), rates.max(axis=1)
+        totals = self._bins.totals(start_us, end_us)
+        conditions, orders = self._selectivities(start_us, end_us - 1)
+        length = float(seconds.mean())
+        return self._described_snapshot(
+            Kind.BUSINESS_DAY,
+            start_us,
+            end_us,
+            end_us,
+            found.notes,
+            windows=counts.shape[1],
+            events=round(float(mean[0]) * length),
+            rates=tuple(
+                LeafRate(key, float(per_s), int(total), Source.COUNT, float(per_s), float(per_s), float(highest))
+                for key, per_s, total, highest in zip(self.leaves, mean[1:], totals[1:], worst[1:], strict=True)
+            ),
+            selectivities=conditions,
+            orders=orders,
+            window_us=round(length * 1e6),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The state as JSON values, with their version and a checksum."""
+        content = {
+            "version": VERSION,
+            **self._what,
+            "events": self.events,
+            "since_us": self.since_us,
+            "latest_us": self.latest_us,
+            "counts": [_histogram_json(self._counts[key]) for key in (_EVENTS, *self.leaves)],
+            "bins": self._bins.to_json(),
+            "sums": [
+                [packed(self._sums[scope.key].spans), packed(self._sums[scope.key].sums)] for scope in self.scopes
+            ],
+            "clock": self._clock.to_json() if self._clock is not None else None,
+        }
+        return {**content, "checksum": digest_of(content)}
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits that change with anything in the state."""
+        return str(self.to_json()["checksum"])
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "statistics state") -> WindowedStatistics:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InputError
+            `content` is of another version (`OtherVersion`), damaged, or no state; `source` names it in the message.
+        """
+        check_version(content, VERSION, "state of statistics", source)
+        try:
+            whole = {key: value for key, value in content.items() if key != "checksum"}
+            if digest_of(whole) != content["checksum"]:
+                raise ValueError("its checksum is that of something else")
+            window = Window(*content["window"])
+            scopes = [ScopeKeys(key, tuple(asked), frozenset(orders)) for key, asked, orders in content["scopes"]]
+            state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
+            state.events, state.since_us = content["events"], content["since_us"]
+            state.latest_us = content["latest_us"]
+            for (key, histogram), held in zip(state._counts.items(), content["counts"], strict=True):
+                state._counts[key] = _histogram(histogram, held)
+            state._bins.read(content["bins"])
+            for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
+                shape = sums.sums.shape[0]
+                sums.spans, sums.sums = unpacked(spans, np.int64, 2), unpacked(values, np.float64, shape)
+                if sums.spans.shape[1] != sums.sums.shape[1]:
+                    raise ValueError("spans and sums of different length")
+            if state._clock is not None:
+                state._clock.read(content["clock"])
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise InputError(
+                f"{source}: the state of the statistics is damaged: {error}; estimate the statistics again"
+            ) from error
+        return state
+
+    @cached_property
+    def _what(self) -> dict[str, Any]:
+        """What is measured: states that have this in common can be merged."""
+        return {
+            "stream": self.stream,
+            "window": [self.window.time_us, self.window.events],
+            "epsilon": self.epsilon,
+            "leaves": list(self.leaves),
+            "scopes": [[scope.key, list(scope.conditions), sorted(scope.orders)] for scope in self.scopes],
+        }
+
+    @property
+    def _described(self) -> str:
+        terms = digest_of([self._what["leaves"], self._what["scopes"]])[:8]
+        return f"stream {self.stream!r} over {format_window(self.window)} within {self.epsilon} (of terms {terms})"
+
+    def _window_start(self, end: int) -> int:
+        """The instant that the window begins with which ends at `end`."""
+        if self.window.time_us is not None:
+            return end - self.window.time_us
+        assert self._clock is not None
+        assert self.window.events is not None
+        assert self.latest_us is not None
+        if end >= self.latest_us:
+            return self._clock.window_start()
+        return self._bins.start_of(end, self.window.events)
+
+    def _window_counts(self, start: int, end: int) -> dict[str, Estimate]:
+        """The number of events of each leaf from one instant to another."""
+        assert self.latest_us is not None
+        if end >= self.latest_us:
+            now = end if self._clock is None else self.events - 1
+            return {key: histogram.estimate(now) for key, histogram in self._counts.items()}
+        bounds = zip(*self._bins.between(start, end), strict=True)
+        return {
+            key: Estimate(float(value), float(low), float(high))
+            for key, (value, low, high) in zip((_EVENTS, *self.leaves), bounds, strict=True)
+        }
+
+    def _selectivities(self, start: int, end: int) -> tuple[tuple[Selectivity, ...], tuple[Selectivity, ...]]:
+        """Of conditions and of orders, by the pairs whose later event came from one instant to another."""
+        conditions: list[Selectivity] = []
+        orders: list[Selectivity] = []
+        for scope in self.scopes:
+            sums = self._sums[scope.key].between(start, end)
+            if sums.inside[1] + sums.cut[1] == 0:
+                continue  # nothing was tested: the snapshot's reader falls back to the prior
+            for place, condition in enumerate(scope.conditions):
+                found = _selectivity(condition, sums, 3 + 2 * place)
+                (orders if condition in scope.orders else conditions).append(found)
+        return tuple(conditions), tuple(orders)
+
+    def _described_snapshot(
+        self,
+        kind: Kind,
+        start: int | None,
+        end: int | None,
+        as_of: int | None,
+        notes: tuple[str, ...],
+        **numbers: Any,
+    ) -> StatisticsSnapshot:
+        described = {"window_us": self.window.time_us, "window_events": self.window.events}
+        if self.window.events is not None:
+            numbers.pop("window_us", None)
+        if not numbers.get("rates"):
+            numbers["rates"] = tuple(LeafRate(key, 0.0, 0, Source.COUNT, 0.0, 0.0) for key in self.leaves)
+        return StatisticsSnapshot(
+            stream=self.stream,
+            start_us=start,
+            end_us=end,
+            kind=kind,
+            as_of_us=as_of,
+            notes=notes,
+            **{**described, **numbers},
+        )
+
+
+def windowed_statistics(
+    patterns: Sequence[Pattern],
+    events: pa.Table | PreparedEvents,
+    window: Window,
+    epsilon: float = EPSILON,
+    *,
+    start: Boundary | None = None,
+    end: Boundary | None = None,
+    seed: int = 0,
+    max_pairs: int = PAIRS_A_SLICE,
+) -> WindowedStatistics:
+    """Count one slice of a stream, as a state to merge with those of the slices before and after it.
+
+    Parameters
+    ----------
+    patterns
+        Patterns of one stream.
+    events
+        The events of the slice, with the look-back before `start` that the longest window of a pattern takes.
+    start, end
+        The slice is `[start, end)`: its events are counted, and the pairs whose later event it has.
+    seed
+        Decides which pairs are drawn.
+    max_pairs
+        At most this many pairs are tested a scope; where there are fewer, all are.
+
+    Raises
+    ------
+    InputError
+        The patterns are of several streams, or the events are not in the order of time.
+    """
+    prepared = prepare(patterns, events)
+    times = prepared.timestamps
+    if len(times) > 1 and (times[1:] < times[:-1]).any():
+        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
+    owned = owned_rows(prepared, start, end)
+    terms = Terms.of(patterns)
+    rows = rows_of_leaves(terms.leaves, prepared)
+    state = WindowedStatistics(
+        patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], _scope_keys(terms)
+    )
+    first, last = owned
+    own = times[first:last]
+    if not len(own):
+        return state
+    state.events, state.since_us, state.latest_us = len(own), int(own[0]), int(own[-1])
+    by_time = state._clock is None
+    arrivals = [own]
+    state._counts[_EVENTS].update_many(own if by_time else np.arange(len(own)))
+    for leaf in terms.leaves:
+        found = rows[leaf]
+        mine = found[np.searchsorted(found, first) : np.searchsorted(found, last)]
+        at = own if len(mine) == len(own) else times[mine]
+        state._counts[leaf.key].update_many(at if by_time else mine.astype(np.int64) - first)
+        arrivals.append(at)
+    state._bins.count(arrivals)
+    if state._clock is not None:
+        state._clock.count(own)
+    edges = first + np.arange(CELLS + 1) * len(own) // CELLS
+    for scope, sample in sample_scopes(
+        terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False
+    ):
+        keys = next(of for of in state.scopes if of.key == scope.key)
+        state._sums[scope.key].add(*_cells(sample, keys.conditions, times, edges))
+    return state
+
+
+def _cells(sample: Sample, conditions: Sequence[str], times: Array, edges: Array) -> tuple[Array, Array]:
+    """The tested tuples of a slice by the cell of their last event: spans, and sums as `_selectivity` reads them."""
+    cell = np.searchsorted(edges, sample.last, "right") - 1
+    count = len(edges) - 1
+    weights = np.ones(len(sample.last)) if sample.whole else sample.weights
+    squared = np.zeros(len(weights)) if sample.whole else weights * weights
+    rows = [np.bincount(cell, weights, count), np.bincount(cell, minlength=count), np.bincount(cell, squared, count)]
+    for condition in conditions:
+        holds = sample.holds[condition]
+        rows += [np.bincount(cell[holds], by[holds], count) for by in (weights, squared)]
+    some = edges[1:] > edges[:-1]
+    spans = np.stack((times[edges[:-1][some]], times[edges[1:][some] - 1]))
+    return spans, np.stack(rows)[:, some].astype(np.float64)
+
+
+def _selectivity(condition: str, sums: Sums, row: int) -> Selectivity:
+    """The share that passes in a window, and its interval: of the sample, and of what the window's edges cut."""
+    total, cut = float(sums.inside[0]), float(sums.cut[0])
+    passing, passing_cut = float(min(sums.inside[row], total)), float(min(sums.cut[row], cut))
+    tested = round(float(sums.inside[1] + sums.cut[1]))
+    pairs = max(round(total + cut / 2), tested)
+    share = min((passing + passing_cut / 2) / (total + cut / 2), 1.0)
+    low = passing / (total + cut - passing_cut) if total + cut > passing_cut else share
+    high = (passing + passing_cut) / (total + passing_cut) if total + passing_cut > 0 else share
+    squares = float(sums.inside[2] + sums.cut[2] / 2)
+    if squares:
+        number = effective_number(total + cut / 2, share, squares, float(sums.inside[row + 1] + sums.cut[row + 1] / 2))
+        low, high = wilson_interval(min(low, 1.0), number)[0], wilson_interval(min(high, 1.0), number)[1]
+    low, high = max(0.0, min(low, share)), min(1.0, max(high, share))
+    source = Source.SAMPLED_PAIRS if squares else Source.ALL_PAIRS if low == high else Source.WINDOW
+    return Selectivity(condition, share, pairs, tested, source, low, high)
+
+
+def _rate(key: str, count: Estimate, span_s: float) -> LeafRate:
+    source = Source.COUNT if count.low == count.high else Source.WINDOW
+    return LeafRate(key, count.value / span_s, round(count.value), source, count.low / span_s, count.high / span_s)
+
+
+def _scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
+    def keys(scope: PairScope | TupleScope) -> ScopeKeys:
+        asked = terms.scopes[scope]
+        orders = frozenset(condition.key for condition in asked if isinstance(condition, OrderCondition))
+        return ScopeKeys(scope.key, tuple(condition.key for condition in asked), orders)
+
+    return tuple(sorted(map(keys, terms.scopes), key=lambda scope: scope.key))
+
+
+def _histogram_json(histogram: SlidingWindow) -> list[str]:
+    content = histogram.to_json()
+    spans = np.array(content["spans"], np.int64).reshape(2, -1)
+    return [packed(spans), packed(np.array(content["sums"][0], np.float64).reshape(1, -1))]
+
+
+def _histogram(empty: SlidingWindow, held: Sequence[str]) -> SlidingWindow:
+    spans, counts = unpacked(held[0], np.int64, 2), unpacked(held[1], np.float64, 1)
+    sums = np.concatenate((counts, counts, np.zeros_like(counts)))
+    return SlidingWindow.from_json({**empty.to_json(), "spans": spans.tolist(), "sums": sums.tolist()})
