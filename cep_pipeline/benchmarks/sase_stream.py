@@ -22,7 +22,9 @@ HIGHEST = 1000
 LARGEST_STEP = 3
 
 
-def generate_sase_stream(events: int, seed: int = SEED, rising: float = 0.7) -> pa.Table:
+def generate_sase_stream(
+    events: int, seed: int = SEED, rising: float = 0.7, largest_step: int = LARGEST_STEP
+) -> pa.Table:
     """Make a stream whose event k comes at k milliseconds, as an events table.
 
     Parameters
@@ -33,11 +35,13 @@ def generate_sase_stream(events: int, seed: int = SEED, rising: float = 0.7) -> 
         Seed of all draws.
     rising
         Probability that a price is higher than the one before of its symbol; it falls, or stays, with half of the rest.
+    largest_step
+        A price that changes does so by 1 to this.
 
     Returns
     -------
     pyarrow.Table
-        timestamp, seq, symbol, price and volume, all whole numbers. A price changes by 1 to 3 and is never under 1.
+        timestamp, seq, symbol, price and volume, all whole numbers. A price is never under 1.
     """
     if events < 1 or not 0 <= rising <= 1:
         raise ValueError(f"{events:,} events with rising {rising}: at least one event, and a probability, are needed")
@@ -45,7 +49,7 @@ def generate_sase_stream(events: int, seed: int = SEED, rising: float = 0.7) -> 
     symbol = rng.integers(SYMBOLS[0], SYMBOLS[-1] + 1, events)
     volume = rng.integers(1, HIGHEST + 1, events)
     chance = rng.random(events)
-    step = rng.integers(1, LARGEST_STEP + 1, events)
+    step = rng.integers(1, largest_step + 1, events)
     moved = np.where(chance < rising, step, np.where(chance < rising + (1 - rising) / 2, -step, 0))
     price = np.empty(events, np.int64)
     for code in SYMBOLS:

@@ -134,7 +134,7 @@ class AutomatonRuns:
         return np.flatnonzero(begins).astype(np.int32)
 
     def _groups(self) -> Array:
-        """int64, shape (variables, 3): the groups of conjuncts of each begin edge, take edge and of leaving."""
+        """int64, shape (variables, 3): the groups of conjuncts of each begin edge, take edge and of leaving; or -1."""
         groups = np.full((self.variables, 3), -1, np.int64)
         before = Moment()
         for place, variable in enumerate(self.clause.positive):
@@ -144,9 +144,10 @@ class AutomatonRuns:
             if variable.kleene:
                 growing = Moment(bound, before.complete)
                 groups[place, 1] = self.program.element_group(variable.name, growing)
-                left = self.program.left_group(growing, (variable.name,))
-                groups[place, 2] = -1 if self.program.group_is_empty(left) else left
+                groups[place, 2] = self.program.left_group(growing, (variable.name,))
             before = Moment(bound, complete)
+        empty = [group for group in np.unique(groups[groups >= 0]) if self.program.group_is_empty(group)]
+        groups[np.isin(groups, empty)] = -1
         return groups
 
     def _run(self, starts: Array) -> Iterator[Block]:

@@ -182,6 +182,7 @@ def copy_of(words: Any, run: int) -> int:
     machine.prefixes[copy] = machine.prefixes[run]
     machine.digits[copy] = machine.digits[run]
     machine.lengths[copy] = machine.lengths[run]
+    machine.states[copy] = -1
     machine.begun[copy] = machine.begun[run]
     machine.newest[copy] = machine.newest[run]
     machine.run_keys[copy] = machine.run_keys[run]
@@ -208,7 +209,7 @@ def start(words: Any, place: int) -> int:
     base = run * machine.stride
     machine.slots[base] = append(cells, 0, -1, row, row) if machine.kleene[0] else row
     machine.counts[0] += 1
-    if not holds(words, machine.groups[0], base):
+    if machine.groups[0] >= 0 and not holds(words, machine.groups[0], base):
         if machine.kleene[0]:
             drop_newest(cells)
         release(words, run)
@@ -218,6 +219,7 @@ def start(words: Any, place: int) -> int:
     machine.prefixes[run] = extended(versions, -1, machine.control[at.STARTED], row)
     machine.digits[run] = 0
     machine.lengths[run] = 0
+    machine.states[run] = -1
     machine.events[run] = -1
     machine.begun[run] = machine.instants[place]
     machine.firsts[run] = place
@@ -255,7 +257,8 @@ def begin(words: Any, run: int, variable: int, place: int) -> int:
         machine.slots[base + variable] = append(cells, variable, -1, row, row)
     else:
         machine.slots[base + variable] = row
-    if not holds(words, machine.groups[3 * variable], base):
+    tested = machine.groups[3 * variable]
+    if tested >= 0 and not holds(words, tested, base):
         if machine.kleene[variable]:
             drop_newest(cells)
         release(words, copy)
@@ -279,7 +282,8 @@ def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool
     machine.counts[2 * variable] += 1
     before = machine.slots[base + variable]
     machine.slots[base + variable] = append(cells, variable, before, row, row)
-    if not holds(words, machine.groups[3 * variable + 1], base):
+    tested = machine.groups[3 * variable + 1]
+    if tested >= 0 and not holds(words, tested, base):
         machine.slots[base + variable] = before
         drop_newest(cells)
         return False

@@ -22,10 +22,21 @@ from cep_pipeline.detection.nfab.machine import machine_at, parts_at, release
 
 @njit(error_model="numpy")
 def merge_state(words: Any, variable: int, place: int) -> None:
-    """Merge the runs in the state of a variable, after some of them have changed with the event at a place."""
+    """Merge the runs in the state of a variable, after some of them have changed with the event at a place.
+
+    No two of them are equal that have not changed since they were compared.
+    """
     machine, _, _, buffer, _, _ = parts_at(words)
     lists = variable * machine.capacity
     number = machine.list_sizes[variable]
+    changed = False
+    for index in range(number):
+        run = machine.lists[lists + index]
+        if machine.places[run] >= 0:
+            machine.places[run] = -1
+            changed |= instantiate(words, variable, run)
+    if not changed:
+        return
     mask = 15
     while mask < 2 * number:
         mask = 2 * mask + 1
@@ -34,9 +45,6 @@ def merge_state(words: Any, variable: int, place: int) -> None:
     kept = 0
     for index in range(number):
         run = machine.lists[lists + index]
-        if machine.places[run] >= 0:
-            instantiate(words, variable, run)
-            machine.places[run] = -1
         slot = machine.hashes[run] & mask
         other = machine.table[slot]
         while other >= 0 and not equivalent(words, variable, run, other):
@@ -84,9 +92,11 @@ def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
 
 
 @njit(error_model="numpy")
-def instantiate(words: Any, variable: int, run: int) -> None:
-    """Compute the value vector of a run in the state of a variable, and its hash."""
+def instantiate(words: Any, variable: int, run: int) -> bool:
+    """Compute the value vector of a run in the state of a variable, and its hash; whether it has changed."""
     machine, cells, _, _, _, _ = parts_at(words)
+    changed = machine.states[run] != variable
+    machine.states[run] = variable
     hashed = machine.run_keys[run]
     first = machine.vector_starts[variable]
     for number in range(first, machine.vector_starts[variable + 1]):
@@ -108,7 +118,10 @@ def instantiate(words: Any, variable: int, run: int) -> None:
             value = machine.real_bits[(slot & cells.mask) * cells.real_words + source]
         else:
             value = slot
-        machine.vectors[run * machine.vector_words + number - first] = value
+        kept = run * machine.vector_words + number - first
+        changed |= machine.vectors[kept] != value
+        machine.vectors[kept] = value
         hashed = (hashed ^ value) * 0x9E3779B97F4A7C1
         hashed ^= hashed >> 29
     machine.hashes[run] = hashed
+    return changed

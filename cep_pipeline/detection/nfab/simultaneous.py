@@ -38,8 +38,9 @@ def advance_all(words: Any) -> int:
     """Read events until the end, or until room is wanted; the code says which."""
     machine, cells, _, buffer, versions, _ = parts_at(words)
     control = machine.control
+    sure = 0  # there is room of all kinds for so many
     while True:
-        if not write_finished(words):
+        if control[at.FINISHED_RUNS] + control[at.TOP] > 0 and not write_finished(words):
             return at.OUTPUT_FULL
         place = control[at.PLACE]
         if control[at.ALIVE] > 0 and (place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row):
@@ -53,9 +54,13 @@ def advance_all(words: Any) -> int:
             forget_all(buffer)
             versions.ends[0] = versions.ends[1]
             cells.ends[0] = cells.ends[1]
-        wanted = wanted_room(words, 2 * control[at.ALIVE] + 2, machine.instants[place] - machine.width)
-        if wanted != at.DONE:
-            return wanted
+        most = 2 * control[at.ALIVE] + 2
+        if sure < 2 * most:
+            wanted = wanted_room(words, most, machine.instants[place] - machine.width)
+            if wanted != at.DONE:
+                return wanted
+            sure = sure_room(words)
+        sure -= 2 * most
         read(words, place)
         control[at.PLACE] = place + 1
 
@@ -81,6 +86,15 @@ def wanted_room(words: Any, most: int, earliest: int) -> int:
         if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
             return at.CELLS_FULL
     return at.DONE
+
+
+@njit(error_model="numpy")
+def sure_room(words: Any) -> int:
+    """How much room there is of each kind, before anything is pruned."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    least = min(machine.control[at.FREE_RUNS], machine.finished_capacity - machine.control[at.FINISHED_RUNS])
+    least = min(least, cells.mask + 1 - (cells.ends[1] - cells.ends[0]))
+    return min(least, room(buffer), versions.mask + 1 - (versions.ends[1] - versions.ends[0]))
 
 
 @njit(error_model="numpy")

@@ -84,7 +84,7 @@ SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACE
     The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
     bound (0: runs were merged), the instant of the first event, the timestamp of the newest, the code that events agree
     on, the place of the first event, and the place of the newest (-1 once the value vector has been computed with it),
-    and for backtracking the variable bound last.
+    and the variable in whose state that was; for backtracking the variable bound last.
 FREE, CAPACITY
     int32: the runs that are free; how many runs the pool has.
 LISTS, LIST_SIZES
