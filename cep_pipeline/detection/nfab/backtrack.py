@@ -52,8 +52,8 @@ def backtrack(words: Any) -> int:
             control[at.PLACE] = machine.starts[control[at.NEXT_START]]
             control[at.GROUP_END] = machine.ends[control[at.PLACE]]
             forget_all(buffer)
-            versions.ends[0] = versions.ends[1]
-            cells.ends[0] = cells.ends[1]
+            versions.ends[0] = versions.ends[1] = 0
+            cells.ends[0] = cells.ends[1] = 0
         place = control[at.PLACE]
         wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else machine.begun[run])
         if wanted != at.DONE:

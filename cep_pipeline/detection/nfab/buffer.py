@@ -157,22 +157,28 @@ def prune(buffer: Buffer, instants_of_rows: Any, earliest: int) -> None:
 
 @njit(error_model="numpy")
 def forget_all(buffer: Buffer) -> None:
-    """Let go of all events: no run lives."""
+    """Let go of all events: no run lives. The places at hand, which were used last, are used next."""
     for state in range(buffer.states):
         stack = state * STACK_WORDS
-        buffer.stacks[stack + RELEASED] = buffer.stacks[stack + MADE]
+        buffer.stacks[stack + RELEASED] = 0
+        buffer.stacks[stack + MADE] = 0
 
 
 @njit(error_model="numpy")
-def compatible_pointer(
+def compatible_place(
     buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
 ) -> int:
-    """The pointer of an event that is compatible with a version; -1 where none is: its run did not select the event.
+    """Behind how many pointers of an event the one stands that is compatible with a version.
 
     Parameters
     ----------
     guess
-        How many pointers of the event may stand before it.
+        Where to look first.
+
+    Returns
+    -------
+    int
+        -1 where none is compatible: the run of the version did not select the event.
     """
     row = buffer.pointers[words_of(buffer, state, event) + ROW]
     end = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
@@ -184,7 +190,7 @@ def compatible_pointer(
         words = words_of(buffer, state, event + place)
         own, own_digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
         if is_compatible(versions, prefix, digit, own, own_digit):
-            return (event + place) & NUMBERS
+            return place
         prefix, digit = version_before(versions, prefix, digit, own)
         if prefix == own:
             return -1
@@ -209,18 +215,18 @@ def _last_not_later(buffer: Buffer, state: int, event: int, row: int, end: int, 
 
 
 @njit(error_model="numpy", forceinline=True)
-def followed_pointer(
+def followed_place(
     buffer: Buffer, versions: Versions, state: int, event: int, prefix: int, digit: int, guess: int
 ) -> int:
     """The same, for an event on the way of a run, mostly at a glance."""
     words = words_of(buffer, state, event + guess)
     if buffer.pointers[words + PREFIX] == prefix and buffer.pointers[words + DIGIT] <= digit:
         if guess == 0:
-            return event
+            return 0
         made = (buffer.stacks[state * STACK_WORDS + MADE] - event) & NUMBERS
         if guess < made and buffer.pointers[words + ROW] == buffer.pointers[words_of(buffer, state, event) + ROW]:
-            return (event + guess) & NUMBERS
-    return compatible_pointer(buffer, versions, state, event, prefix, digit, guess)
+            return guess
+    return compatible_place(buffer, versions, state, event, prefix, digit, guess)
 
 
 @njit(error_model="numpy")
@@ -293,9 +299,8 @@ def retrieve(
                 event = buffer.pointers[words + BEFORE]
                 prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
                 continue
-            pointer = followed_pointer(buffer, versions, state, event, prefix, digit, place)
-            place = (pointer - event) & NUMBERS
-            words = words_of(buffer, state, pointer)
+            place = followed_place(buffer, versions, state, event, prefix, digit, place)
+            words = words_of(buffer, state, event + place)
             length = buffer.pointers[words + LENGTH]
             if length > 0:
                 break
@@ -310,9 +315,8 @@ def retrieve(
             break
         write = at + length
         while event >= 0:
-            pointer = followed_pointer(buffer, versions, state, event, prefix, digit, place)
-            place = (pointer - event) & NUMBERS
-            words = words_of(buffer, state, pointer)
+            place = followed_place(buffer, versions, state, event, prefix, digit, place)
+            words = words_of(buffer, state, event + place)
             written = buffer.starts[words // POINTER_WORDS] - handed_on
             buffer.starts[words // POINTER_WORDS] = handed_on + write - 1
             if written >= 0:  # another match has the same events up to here

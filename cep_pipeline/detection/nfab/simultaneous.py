@@ -52,8 +52,8 @@ def advance_all(words: Any) -> int:
             control[at.PLACE] = place
             control[at.GROUP_END] = machine.ends[place]
             forget_all(buffer)
-            versions.ends[0] = versions.ends[1]
-            cells.ends[0] = cells.ends[1]
+            versions.ends[0] = versions.ends[1] = 0
+            cells.ends[0] = cells.ends[1] = 0
         most = 2 * control[at.ALIVE] + 2
         if sure < 2 * most:
             wanted = wanted_room(words, most, machine.instants[place] - machine.width)

@@ -22,7 +22,7 @@ from cep_pipeline.detection.nfab.buffer import (
     STACK_WORDS,
     STATE,
     Buffer,
-    compatible_pointer,
+    compatible_place,
     forget_all,
     join,
     label,
@@ -218,7 +218,7 @@ def test_one_pointer_of_an_event_is_compatible_wherever_it_is_looked_for_first(s
             made = int(buffer.stacks[STACK_WORDS * state + 1])
             own = [place for place in range(event, made) if words[place, ROW] == words[event, ROW]]
             fitting = [p for p in own if is_compatible(versions, *version, words[p, PREFIX], words[p, DIGIT])]
-            assert fitting == [compatible_pointer(buffer, versions, state, event, *version, guess)]
+            assert fitting == [event + compatible_place(buffer, versions, state, event, *version, guess)]
             (pointer,) = fitting
             version = int(words[pointer, PREFIX]), int(words[pointer, DIGIT])
             event, state = int(words[pointer, BEFORE]), int(words[pointer, STATE])
@@ -257,8 +257,8 @@ def test_the_versions_of_figure_4() -> None:
     assert ends[0].event == ends[1].event
     # With the version of the other run nobody comes from e3 to e2: the mistake that section 5.1 warns of.
     e3 = 2
-    assert compatible_pointer(stream.buffer, stream.versions, 0, e3, ends[1].prefix, ends[1].digit, 0) == 3
-    assert compatible_pointer(stream.buffer, stream.versions, 0, 1, ends[1].prefix, ends[1].digit, 0) == -1
+    assert compatible_place(stream.buffer, stream.versions, 0, e3, ends[1].prefix, ends[1].digit, 0) == 1
+    assert compatible_place(stream.buffer, stream.versions, 0, 1, ends[1].prefix, ends[1].digit, 0) == -1
 
 
 def test_expired_runs_are_left_out_of_a_merged_one() -> None:
