@@ -236,6 +236,8 @@ class SlidingWindow:
         instants = np.concatenate([at for at, _ in self._pending])
         values = np.concatenate([what for _, what in self._pending])
         self._pending, self._held = [], 0
+        if not len(instants):
+            return
         if self.statistic == "count" and (instants[1:] >= instants[:-1]).all():
             self._add(*_counted(instants[np.searchsorted(instants, instants[-1] - self.width) :], self.epsilon))
             return
