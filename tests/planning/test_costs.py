@@ -1,0 +1,222 @@
+"""The cost models against their formulas, factor by factor."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.costs import (
+    CONSUME_MATCHED,
+    COSTS,
+    KERNEL,
+    LATENCY,
+    THROUGHPUT,
+    CostModel,
+    SetCosts,
+    is_linear,
+    ln_order_cost,
+    ln_tree_cost,
+    with_latency,
+)
+from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
+from cep_pipeline.planning.trees import PositionTree, positions_below
+from tests.planning import clauses
+
+every_model = pytest.mark.parametrize(
+    "model", [*COSTS.values(), with_latency(THROUGHPUT, 0.5), with_latency(KERNEL, 7.0)]
+)
+COSTS_OF_TEST = KernelCosts(candidate=0.5, partial_match=4.0, match=2.0, event=3.0, materialized=50.0)
+
+
+@st.composite
+def trees(draw: st.DrawFn, members: tuple[int, ...]) -> PositionTree:
+    """Any tree over the positions."""
+    if len(members) == 1:
+        return members[0]
+    mixed = draw(st.permutations(members))
+    cut = draw(st.integers(1, len(mixed) - 1))
+    return draw(trees(tuple(mixed[:cut]))), draw(trees(tuple(mixed[cut:])))
+
+
+def joins(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
+    if not isinstance(tree, int):
+        yield from joins(tree[0])
+        yield from joins(tree[1])
+        yield tree
+
+
+def mask(positions: Sequence[int]) -> int:
+    return sum(1 << position for position in positions)
+
+
+def scaled_order_cost(costs: SetCosts, order: Sequence[int]) -> float:
+    """The cost of an order by the numbers for exact search, as `SetCosts` says."""
+    total = 0.0
+    for length in range(1, len(order) + 1):
+        earlier, last, whole = mask(order[: length - 1]), 1 << order[length - 1], mask(order[:length])
+        total += costs.node[whole]
+        if costs.pair is not None and earlier:
+            product = 1.0 if costs.product is None else costs.product[earlier] * costs.product[last]
+            total += costs.pair[whole] * product
+        if costs.latency is not None and costs.last in order[: length - 1]:
+            total += costs.latency[last]
+    return float(total)
+
+
+def scaled_tree_cost(costs: SetCosts, tree: PositionTree) -> float:
+    """The cost of a tree by the numbers for exact search, as `SetCosts` says."""
+    total = float(sum(costs.node[1 << leaf] for leaf in positions_below(tree)))
+    for join in joins(tree):
+        sides = [mask(positions_below(side)) for side in join]
+        whole = sum(sides)
+        total += costs.node[whole]
+        if costs.pair is not None:
+            product = 1.0 if costs.product is None else costs.product[sides[0]] * costs.product[sides[1]]
+            total += costs.pair[whole] * product
+        if costs.latency is not None and costs.last is not None:
+            for side, other in (sides, sides[::-1]):
+                total += costs.latency[other] if side >> costs.last & 1 else 0.0
+        if costs.held is not None and not is_linear(join):
+            total += costs.held[sides[0]] + costs.held[sides[1]]
+    return float(total)
+
+
+@every_model
+@settings(deadline=None, max_examples=40)
+@given(statistics=clauses.clause_statistics(max_size=5), draw=st.data())
+def test_the_numbers_of_all_sets_give_the_costs_of_orders_and_trees(
+    model: CostModel, statistics: ClauseStatistics, draw: st.DataObject
+) -> None:
+    costs = model.set_costs(statistics)
+    assert all(np.isfinite(array).all() for array in (costs.node, costs.pair, costs.held) if array is not None)
+    order = draw.draw(st.permutations(range(statistics.size)))
+    tree = draw.draw(trees(tuple(order)))
+    for scaled, logarithm in (
+        (scaled_order_cost(costs, order), ln_order_cost(model, statistics, order)),
+        (scaled_tree_cost(costs, tree), ln_tree_cost(model, statistics, tree)),
+    ):
+        assert scaled > 0
+        assert math.log(scaled) + costs.ln_scale == pytest.approx(logarithm, rel=1e-9, abs=1e-6)
+
+
+def three() -> ClauseStatistics:
+    """AND(a, b, c): 2, 3 and 5 instances in a window, a half of the pairs of a and c pass."""
+    return ClauseStatistics(tuple("abc"), tuple(map(math.log, (2, 3, 5))), (PlanCondition((0, 2), math.log(0.5)),))
+
+
+def cost(model: CostModel, order: Sequence[int], statistics: ClauseStatistics | None = None) -> float:
+    return math.exp(ln_order_cost(model, statistics or three(), order))
+
+
+def test_throughput_of_orders_and_trees() -> None:
+    """JQPG sections 4.1 and 4.2."""
+    assert cost(THROUGHPUT, (0, 1, 2)) == pytest.approx(2 + 6 + 15)
+    assert cost(THROUGHPUT, (2, 0, 1)) == pytest.approx(5 + 5 + 15)
+    assert math.exp(ln_tree_cost(THROUGHPUT, three(), (1, (0, 2)))) == pytest.approx(2 + 3 + 5 + 5 + 15)
+
+
+def test_latency_of_orders_counts_what_is_bound_after_the_last_event() -> None:
+    """JQPG section 6.1; the pattern's last variable counts as the last one where nothing else is known."""
+    steps = 3
+    assert cost(LATENCY, (0, 1, 2)) == pytest.approx(steps)
+    assert cost(LATENCY, (0, 2, 1)) == pytest.approx(steps + 3)
+    assert cost(LATENCY, (2, 0, 1)) == pytest.approx(steps + 2 + 3)
+    profiled = ClauseStatistics(tuple("abc"), three().ln_instances, three().conditions, last=0)
+    assert cost(LATENCY, (0, 2, 1), profiled) == pytest.approx(steps + 5 + 3)
+
+
+def test_alpha_weighs_latency() -> None:
+    model = with_latency(THROUGHPUT, 0.5)
+    assert cost(model, (2, 0, 1)) == pytest.approx(25 + 0.5 * (2 + 3))
+    assert with_latency(THROUGHPUT, 0.0) is THROUGHPUT
+
+
+def test_consume_matched_is_bounded_by_the_rarest() -> None:
+    """JQPG section 6.2: m[k] = W min(r) times the selectivities."""
+    assert cost(CONSUME_MATCHED, (2, 0, 1)) == pytest.approx(5 + 2 * 0.5 + 2 * 0.5)
+    assert math.exp(ln_tree_cost(CONSUME_MATCHED, three(), ((1, 2), 0))) == pytest.approx(2 + 3 + 5 + 3 + 1)
+
+
+def test_the_kernel_counts_candidates_partial_matches_matches_and_range_ends() -> None:
+    model = kernel_model(lambda: COSTS_OF_TEST)
+    # Order a, c, b: k PM of each beginning, candidates before the condition on a and c, both edges of an AND.
+    work = 4.0 * (2 + 2 * 5) + 2.0 * 3 * 15
+    tested = 0.5 * (2 * 10 + 3 * 30 * 0.5)
+    ends = 3.0 * 2 * (2 + 7 + 10)
+    assert cost(model, (0, 2, 1)) == pytest.approx(work + tested + ends)
+    # A sequence has one event at each edge, and a sixth of the combinations in order.
+    ordered = ClauseStatistics(tuple("abc"), three().ln_instances, sequences=(((0,), (1,), (2,)),))
+    work = 4.0 * (2 + 2 * 3) + 2.0 * 3 * 5
+    tested = 0.5 * (2 * 3 + 3 * 5)
+    ends = 3.0 * ((2 + 2) + (2 + 3) + (2 + 5))
+    assert cost(model, (0, 1, 2), ordered) == pytest.approx(work + tested + ends)
+
+
+def test_what_is_equal_is_looked_up_and_not_tested() -> None:
+    model = kernel_model(lambda: COSTS_OF_TEST)
+    tested = ClauseStatistics(("a", "b"), (math.log(2), math.log(3)), (PlanCondition((0, 1), math.log(0.1)),))
+    equal = ClauseStatistics(("a", "b"), tested.ln_instances, (PlanCondition((0, 1), math.log(0.1), equality=True),))
+    saved = COSTS_OF_TEST.candidate * 2 * 6 * (1 - 0.1)
+    assert cost(model, (0, 1), tested) - cost(model, (0, 1), equal) == pytest.approx(saved)
+
+
+def test_materialized_sides_cost_only_where_no_order_does_the_same() -> None:
+    model = kernel_model(lambda: COSTS_OF_TEST)
+    free = kernel_model(lambda: KernelCosts(0.5, 4.0, 2.0, 3.0, 1e-9))
+    statistics = ClauseStatistics(tuple("abcd"), tuple(map(math.log, (2, 3, 5, 7))))
+
+    def held(tree: PositionTree) -> float:
+        return math.exp(ln_tree_cost(model, statistics, tree)) - math.exp(ln_tree_cost(free, statistics, tree))
+
+    assert held((((0, 1), 2), 3)) == held((3, (2, (0, 1)))) == 0
+    assert held(((0, 1), (2, 3))) == pytest.approx(50.0 * (2 * 6 + 2 * 35))
+
+
+def test_lists_are_bound_behind_single_events_whatever_the_plan_says() -> None:
+    model = kernel_model(lambda: COSTS_OF_TEST)
+    lists = ClauseStatistics(
+        tuple("akb"),
+        (math.log(2), 1e4, math.log(3)),
+        (PlanCondition((0, 1), math.log(0.5)),),
+        kleene=frozenset({1}),
+        ln_events=tuple(map(math.log, (2, 14_427, 3))),
+    )
+    assert cost(model, (0, 2, 1), lists) < cost(model, (0, 1, 2), lists) < cost(model, (1, 0, 2), lists) < 1e7
+
+
+def test_the_constants_that_are_delivered_say_where_they_were_measured() -> None:
+    costs = kernel_costs()
+    assert costs.measured_on
+    assert costs.measured_at
+    assert all(getattr(costs, name) > 0 for name in UNITS)
+
+
+def test_constants_measured_elsewhere_are_used_where_the_environment_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = tmp_path / "costs.json"
+    mine.write_text(json.dumps(dict.fromkeys(UNITS, 2.5)), encoding="utf-8")
+    monkeypatch.setenv("CEP_KERNEL_COSTS", str(mine))
+    kernel_costs.cache_clear()
+    try:
+        assert kernel_costs() == KernelCosts(2.5, 2.5, 2.5, 2.5, 2.5)
+        mine.write_text("{}", encoding="utf-8")
+        kernel_costs.cache_clear()
+        with pytest.raises(InputError, match=r"costs\.json: no constants"):
+            kernel_costs()
+        mine.unlink()
+        with pytest.raises(InputError, match="CEP_KERNEL_COSTS"):
+            kernel_costs()
+    finally:
+        kernel_costs.cache_clear()
+    with pytest.raises(InputError, match="a unit of work costs something"):
+        costs_from_json({**dict.fromkeys(UNITS, 1.0), "candidate": 0.0}, "here")
