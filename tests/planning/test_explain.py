@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from cep_pipeline.planning import plan
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.planning import PLANNERS, Plan, plan
+from cep_pipeline.planning.explain import explain_analyzed
+from cep_pipeline.planning.ordering import TreeOrdering
+from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
 from tests.statistics.market import market, parse
 
@@ -62,3 +70,113 @@ def test_ties_are_said() -> None:
     (pattern,) = parse("PATTERN AND(A a, B b) WITHIN 1 second")
     snapshot = StatisticsSnapshot("market", rates=(LeafRate("A", 1.0), LeafRate("B", 1.0)))
     assert "a tie: the pattern's order decides" in plan([pattern], snapshot, planner="greedy").explain()
+
+
+def in_tree(tree: PositionTree, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a planner that plans every clause by this tree."""
+    monkeypatch.setitem(PLANNERS, "given", lambda statistics, cost: TreeOrdering(tree))
+    return "given"
+
+
+def test_trees_are_drawn_with_what_is_expected_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    (pattern,) = parse(PATTERNS.split(";")[0])
+    snapshot = estimate_statistics([pattern], market(1000), max_pairs=5000)
+    made = plan([pattern], snapshot, in_tree((0, (1, 2)), monkeypatch), "throughput")
+    text = made.explain("evaluation_tree")
+    drawn = [
+        line.strip().split("  ")[0] for line in text.splitlines() if "- " in line or line.startswith("    join 2:")
+    ]
+    assert drawn[:5] == ["join 2: a, b, c", "|- a", "`- join 1: b, c", "|- b", "`- c"]
+    (clause,) = made.patterns[0].clauses
+    (step, *_), (below, root) = clause.steps, clause.nodes
+    line = next(line for line in text.splitlines() if "join 1: b, c" in line)
+    assert line.split()[-2:] == ["0.2431", "19.12"]
+    assert below.ln_partial_matches == pytest.approx(math.log(19.12), rel=1e-3)
+    assert step.leaf in next(line for line in text.splitlines() if "|- a" in line)
+    assert "join 1  b.diff < c.diff       0.4862  all 1,489 pairs" in text
+    assert "join 2  a.diff < b.diff       0.4644" in text
+    assert math.exp(clause.ln_cost) == pytest.approx(
+        sum(math.exp(one.ln_partial_matches) for one in (*clause.steps, below, root))
+    )
+    assert "runner-up: ((c, b), a) (by" in text
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))).explain("evaluation_tree") == text
+
+
+def test_beside_an_order_trees_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    (pattern,) = parse(PATTERNS.split(";")[0])
+    snapshot = estimate_statistics([pattern], market(1000), max_pairs=5000)
+    in_tree((0, (1, 2)), monkeypatch)
+    made = plan([pattern], snapshot, "greedy", "throughput")
+    assert re.search(r"also tried, as a tree: \(a, \(b, c\)\) \(by .*given", made.explain().replace("\n", " "))
+    runner_up = made.patterns[0].clauses[0].runner_up
+    assert runner_up is not None
+    assert runner_up.tree is None
+
+
+@pytest.mark.parametrize("bushy", [False, True])
+def test_twenty_two_variables_stay_readable(bushy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"v{number}" for number in range(22)]
+    text = ", ".join(f"{'ABC'[number % 3]} {name}" for number, name in enumerate(names))
+    where = " AND ".join(f"{one}.diff < {other}.diff" for one, other in pairwise(names))
+    (pattern,) = parse(f"NAME long PATTERN AND({text}) WHERE {where} WITHIN 5 seconds")
+    tree: PositionTree = 0
+    for number in range(1, 11):
+        tree = (tree, number)
+    other: PositionTree = 11
+    for number in range(12, 22):
+        other = (number, other)
+    planner = in_tree((tree, other), monkeypatch) if bushy else "greedy"
+    snapshot = estimate_statistics([pattern], market(200), max_pairs=100)
+    for name in [name for name in PLANNERS if name not in ("trivial", "event_frequency", "greedy", planner)]:
+        monkeypatch.delitem(PLANNERS, name)
+    explained = plan([pattern], snapshot, planner, "throughput").explain("evaluation_tree")
+    # Only the columns of a drawn tree are as wide as the tree is deep.
+    assert max(len(line) for line in explained.splitlines()) <= (160 if bushy else 120)
+    assert explained.count("\n") < 140
+    if bushy:
+        assert "join 21: v0, v1, ..., v12, v11" in explained
+        assert explained.count("|- ") == 21
+
+
+def analyzed(text: str, snapshot_of: int, events: int) -> tuple[Plan, str]:
+    """A plan by the statistics of some events, and the text of its analysis over others."""
+    patterns = parse(text)
+    made = plan(patterns, estimate_statistics(patterns, market(snapshot_of)))
+    _, metrics = detect(patterns, market(events), plan=made, metrics=True)
+    return made, explain_analyzed(made, metrics, events)
+
+
+def test_analyze_puts_what_happened_beside_what_was_expected() -> None:
+    made, text = analyzed(PATTERNS.split(";")[0], 1000, 1000)
+    heading = next(place for place, line in enumerate(text.splitlines()) if "candidates" in line)
+    rows = [line.split() for line in text.splitlines()[heading + 1 : heading + 4]]
+    assert [row[0] for row in rows] == ["1", "2", "3"]
+    # Of each step all events, or 0.4862 of 1,489 pairs and 0.3 of 8,205 triples.
+    assert [row[2] for row in rows] == ["115", "1,489", "8,205"]
+    assert [row[3] for row in rows] == ["115", "724", "2,498"]
+    assert "<<" not in text
+    assert "runs on fused" in text
+    for line in made.explain("fused").splitlines():
+        assert line in text
+
+
+def test_estimates_that_were_far_off_are_marked() -> None:
+    patterns = parse("NAME rise PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 5 seconds")
+    known = estimate_statistics(patterns, market(1000))
+    wrong = replace(
+        known, selectivities=tuple(Selectivity(one.condition, 0.001, 10, 10) for one in known.selectivities)
+    )
+    made = plan(patterns, wrong)
+    _, metrics = detect(patterns, market(1000), plan=made, metrics=True)
+    marked = [line for line in explain_analyzed(made, metrics).splitlines() if "<<" in line]
+    assert len(marked) == 1
+    assert marked[0].split()[0] == "2"
+    assert marked[0].endswith("<< partial matches and selectivity off by more than 10x")
+
+
+def test_of_nodes_that_the_mechanism_does_not_have_it_says_so() -> None:
+    text = "NAME runs PATTERN SEQ(B+ b[], C c, A a) WITHIN 1 second"
+    patterns = parse(text)
+    made = plan(patterns, estimate_statistics(patterns, market(100)), "trivial")
+    _, metrics = detect(patterns, market(100), plan=made, metrics=True, output="count")
+    assert "the mechanism has no such node" in explain_analyzed(made, metrics)
