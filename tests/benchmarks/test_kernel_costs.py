@@ -1,0 +1,71 @@
+"""What a unit of the kernel's work costs: the constants, and how plans are ranked by them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from cep_pipeline.benchmarks.kernel_costs import (
+    BoundBy,
+    PatternRuns,
+    PlanRun,
+    _positive_least_squares,
+    calibrated,
+    kernel_costs_page,
+    measured_runs,
+    rankings,
+)
+from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.costs.kernel import UNITS, costs_from_json, costs_to_json, kernel_model
+
+TRUE = (0.5, 4.0, 2.0, 3.0, 60.0)
+ANY = ClauseStatistics(tuple("abc"), (1.0, 2.0, 3.0))
+
+
+def made_up(times: float = 1.0) -> list[PatternRuns]:
+    """Runs whose times are exactly what their work costs."""
+    draw = random.Random(3)
+    runs = []
+    for number in range(40):
+        work = tuple(float(draw.randrange(10**6)) for _ in TRUE)
+        seconds = times * (sum(units * cost for units, cost in zip(work, TRUE, strict=True)) + 1e5) / 1e9
+        runs.append(PlanRun(BoundBy(((0, 1), 2), number % 2 == 0), work, seconds))
+    return [PatternRuns("made up", ANY, tuple(runs))]
+
+
+def test_the_constants_of_exact_times_are_found() -> None:
+    costs = calibrated(made_up())
+    assert [getattr(costs, name) for name in UNITS] == pytest.approx(TRUE, rel=1e-3)
+    assert [getattr(calibrated(made_up(2.0)), name) for name in UNITS] == pytest.approx([2 * c for c in TRUE], rel=1e-3)
+    assert costs_from_json(costs_to_json(costs), "here") == costs
+    assert "cores" in costs.measured_on
+
+
+def test_no_constant_is_negative() -> None:
+    rows = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 3.0]])
+    assert _positive_least_squares(rows, np.array([3.0, 2.0, 1.0])) == pytest.approx([2.0, 0.0])
+    assert _positive_least_squares(rows, np.array([2.0, 3.0, 4.0])) == pytest.approx([1.0, 1.0])
+
+
+def test_plans_are_measured_and_ranked() -> None:
+    found = measured_runs(generate_stock_stream(5_000).table(), 1, Progress(), drawn=2)
+    assert [pattern.name for pattern in found] == ["W1", "W2", "W3", "drawn_0", "drawn_1"]
+    w1, w2, *_ = found
+    assert [len(w1.runs), len(w2.runs)] == [6, 16]
+    assert sum(not run.plan.is_order for run in w2.runs) == 4
+    for pattern in found:
+        for run in pattern.runs:
+            assert run.seconds > 0
+            assert (run.work[UNITS.index("materialized")] > 0) == (not run.plan.is_order)
+    assert len({run.work[UNITS.index("match")] for run in w2.runs}) == 1
+    costs = calibrated(found)
+    ranked = rankings(found, kernel_model(lambda: costs), trees=True)
+    assert all(one.fastest <= one.chosen <= one.slowest and -1 <= one.correlation <= 1 for one in ranked)
+    page = kernel_costs_page(found, costs, [THROUGHPUT])
+    assert "| candidate " in page
+    assert page.count("| W2 ") == 4

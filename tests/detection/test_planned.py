@@ -1,0 +1,70 @@
+"""Plans for the mechanisms that run them."""
+
+from __future__ import annotations
+
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.planning import PLANNERS, planners
+from cep_pipeline.planning import make_plan as making
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.ordering import TreeOrdering
+from tests.statistics.market import market, parse
+
+TEXT = (
+    "NAME any PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff WITHIN 2 seconds;"
+    "NAME next PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.diff < b.diff } WITHIN 2 seconds;"
+    "NAME once PATTERN SEQ(A a, B b) WITHIN 2 seconds CONSUME MATCHED"
+)
+PATTERNS = parse(TEXT)
+EVENTS = market(200)
+SNAPSHOT = cep.estimate_statistics(PATTERNS, EVENTS)
+CHOSEN = {"any": "fused", "next": "nfab", "once": "fused"}
+
+
+@pytest.fixture
+def trees(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a planner that joins the last two variables first."""
+
+    def planned(statistics: ClauseStatistics, cost: CostModel) -> TreeOrdering:
+        return TreeOrdering((0, (1, 2)) if statistics.size == 3 else (0, 1))
+
+    monkeypatch.setitem(PLANNERS, "given", planned)
+    monkeypatch.setattr(planners, "TREE_PLANNERS", planners.TREE_PLANNERS | {"given"})
+    monkeypatch.setattr(making, "TREE_PLANNERS", making.TREE_PLANNERS | {"given"})
+    return "given"
+
+
+def test_each_pattern_is_planned_by_the_cost_of_what_runs_it() -> None:
+    made = plan_for(PATTERNS, SNAPSHOT, CHOSEN)
+    assert [plan.cost_model for plan in made.patterns] == ["kernel", "throughput", "consume_matched"]
+    assert [plan.planner for plan in made.patterns] == ["dp_left_deep", "trivial", "dp_left_deep"]
+    lazy = plan_for(PATTERNS[:1], SNAPSHOT, {"any": "lazy_chain_nfa"})
+    assert lazy.cost_model == "throughput"
+    asked = plan_for(PATTERNS, SNAPSHOT, CHOSEN, "greedy", "latency")
+    assert asked.cost_model == "latency"
+    assert asked.planner == "greedy, trivial"
+
+
+def test_trees_are_for_mechanisms_that_run_them(trees: str) -> None:
+    for mechanism in MECHANISMS:
+        chosen = {"any": mechanism}
+        made = plan_for(PATTERNS[:1], SNAPSHOT, chosen, trees)
+        [clause] = made.patterns[0].clauses
+        assert (clause.tree is not None) == MECHANISMS[mechanism].runs_trees
+        assert runs_on(made, PATTERNS[:1], chosen)
+        found = cep.detect(PATTERNS[:1], EVENTS, plan=made, mechanism=mechanism)
+        assert found["any"].equals(cep.detect(PATTERNS[:1], EVENTS)["any"])
+
+
+def test_a_plan_fits_mechanisms_by_kind_and_order(trees: str) -> None:
+    tree = plan_for(PATTERNS[:1], SNAPSHOT, {"any": "fused"}, trees)
+    assert runs_on(tree, PATTERNS[:1], {"any": "evaluation_tree"})
+    assert not runs_on(tree, PATTERNS[:1], {"any": "lazy_chain_nfa"})
+    order = plan_for(PATTERNS[:1], SNAPSHOT, {"any": "fused"})
+    assert order.patterns[0].clauses[0].order != ("a", "b", "c")
+    assert runs_on(order, PATTERNS[:1], {"any": "lazy_chain_nfa"})
+    assert not runs_on(order, PATTERNS[:1], {"any": "eager_nfa"})
