@@ -137,7 +137,7 @@ def test_explain_and_statistics_of_what_is_published(project: Project) -> None:
     snapshot = json.loads(cep("statistics", "--day", "2024-03-05", "--json", folder=project.folder).output)
     assert snapshot == project.tables().read_statistics("all", DAYS[1])
     planned = cep("plan", "--planner", "trivial", "--day", "2024-03-04", folder=project.folder)
-    assert planned.code == 0 and "planner trivial, cost throughput" in planned.output
+    assert planned.code == 0 and "planner trivial, cost kernel" in planned.output
     assert len(project.tables().plans("all")) == 1, "cep plan leaves the current plan alone"
 
 
@@ -162,6 +162,9 @@ def test_detect_over_files_by_a_written_plan(trades: Path) -> None:
     assert "planner greedy" in planned.output and "written to plan.json" in planned.errors
     assert cep("explain", "--plan", "plan.json", folder=trades).output.startswith("plan ")
 
+    analyzed = cep("explain", "--analyze", *over_files(trades), "--plan", "plan.json", folder=trades)
+    assert analyzed.code == 0 and analyzed.output.startswith("plan ")
+    assert "candidates" in analyzed.output and "runs on fused" in analyzed.output
     found = cep("detect", *over_files(trades), "--plan", "plan.json", "--out", "found.parquet", folder=trades)
     assert found.code == 0, found.errors
     assert "events, 0 rows rejected" in found.errors
