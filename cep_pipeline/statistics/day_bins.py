@@ -83,7 +83,8 @@ class DayBins:
             kept = bins.counts[:, begin:]
             place = bins.first + begin - first
             merged[:, place : place + kept.shape[1]] += kept
-        self.first, self.counts = first, merged
+        empty = int(np.argmax(merged[0] > 0))  # what a gap has left
+        self.first, self.counts = first + empty, merged[:, empty:]
 
     def between(self, start_us: int, end_us: int) -> tuple[Array, Array, Array]:
         """Counts after one instant up to another: estimate, least and most, each of shape (rows,).

@@ -75,9 +75,20 @@ def find_tuples(
         found = sampling.run()
         assert found is not None
     last = found.last
-    keep = np.flatnonzero((last >= owned[0]) & (last < owned[1]) & _distinct(found.bound, len(last)))
+    keep = np.flatnonzero((last >= owned[0]) & (last < owned[1]) & found.inside & _distinct(found.bound, len(last)))
     bound = {name: of.take(keep) if isinstance(of, Lists) else of[keep] for name, of in found.bound.items()}
     return Tuples(bound, last[keep], found.weights[keep], found.whole)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Tuples before it is looked at who owns them; a list may reach beyond the window on both of an event's sides."""
+
+    bound: Bound
+    last: Array
+    weights: Array
+    whole: bool
+    inside: Array
 
 
 class _Search:
@@ -104,15 +115,15 @@ class _Search:
         self.first, self.last = np.empty(0, np.int64), np.empty(0, np.int64)
         self.weights = np.empty(0)
 
-    def nothing(self) -> Tuples:
+    def nothing(self) -> _Found:
         empty = np.empty(0, np.int64)
         bound = {
             member_name(place): Lists(empty, empty, empty) if member.kleene else empty
             for place, member in enumerate(self.scope.members)
         }
-        return Tuples(bound, empty, np.empty(0), True)
+        return _Found(bound, empty, np.empty(0), True, np.empty(0, dtype=bool))
 
-    def run(self) -> Tuples | None:
+    def run(self) -> _Found | None:
         """The tuples; None where there are too many to look at them all."""
         members = self.scope.members
         order = [place for place, member in enumerate(members) if not member.kleene]
@@ -127,7 +138,8 @@ class _Search:
         if not order and not self._prolong(anchor):
             return None
         bound = {member_name(place): of for place, of in sorted(self.bound.items())}
-        return Tuples(bound, self.last, self.weights, self.random is None)
+        inside = self.key_of(self.last) - self.key_of(self.first) <= self.reach
+        return _Found(bound, self.last, self.weights, self.random is None, inside)
 
     def _anchor(self, place: int) -> bool:
         pool = len(self.rows[place])
