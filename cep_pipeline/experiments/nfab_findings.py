@@ -37,7 +37,7 @@ IN_COLUMNS = (
     "one event, which are computed for all events at once."
 )
 READING_AGAIN = (
-    "Both algorithms show events to runs equally often, in another order, and backtracking reads events again about as "
+    "Both algorithms show events to runs almost as often, in another order, and backtracking reads events again about as "
     "often as in the paper (0.6 times each). Steps that are as many and cost as much cannot take hundreds of times as "
     "long: in the paper going back itself must be dear. Here a postponed run keeps its computation state, as section "
     "5.2.3 has it, and the event from which it goes on is a place in a column."
@@ -47,8 +47,9 @@ NO_EARLY_END = (
     "match, and the reason of the one above holds here, too."
 )
 MAKING_MATCHES = (
-    "Making the matches is the same for both and most of the time in a small window, of which matching alone is a "
-    "small part (in the paper 60% and more); the gain grows with the window."
+    "What a match has in common with one that was written before is copied, but not across the place where runs were "
+    "merged: there each match is gone back through, event by event. So what merging saves in matching, which is a small "
+    "part of the time here (60% and more in the paper), it loses in making the matches."
 )
 FEW_EQUAL_RUNS = (
     "No more can be gained than how much less often events are shown to runs: few runs live at a time in a small "
