@@ -37,24 +37,28 @@ IN_COLUMNS = (
     "one event, which are computed for all events at once."
 )
 READING_AGAIN = (
-    "Both algorithms show events to runs almost as often, in another order, and backtracking reads events again about as "
-    "often as in the paper (0.6 times each). Steps that are as many and cost as much cannot take hundreds of times as "
-    "long: in the paper going back itself must be dear. Here a postponed run keeps its computation state, as section "
-    "5.2.3 has it, and the event from which it goes on is a place in a column."
+    "Both algorithms show events to runs almost as often, in another order, and backtracking reads events again "
+    "about as often as in the paper (0.6 times each). Steps that are as many and cost as much cannot take hundreds "
+    "of times as long: in the paper going back itself must be dear. Here a postponed run keeps its computation "
+    "state, as section 5.2.3 has it, and the event from which it goes on is a place in a column."
+)
+COPIED = (
+    "In a window twice as large matches are twice as many and twice as long, but what they have in common is copied, "
+    "at so little cost that what grows with the number of runs counts beside it."
 )
 NO_EARLY_END = (
     "OUTPUT NON_OVERLAP is a step behind every mechanism and decides among all matches, so no algorithm stops at a "
     "match, and the reason of the one above holds here, too."
 )
 MAKING_MATCHES = (
-    "What a match has in common with one that was written before is copied, but not across the place where runs were "
-    "merged: there each match is gone back through, event by event. So what merging saves in matching, which is a small "
-    "part of the time here (60% and more in the paper), it loses in making the matches."
+    "What a match has in common with one that was written before is copied, but not across the place where runs "
+    "were merged: there each match is gone back through, event by event. So what merging saves in matching, which "
+    "is a small part of the time here (60% and more in the paper), it loses in making the matches."
 )
 FEW_EQUAL_RUNS = (
     "No more can be gained than how much less often events are shown to runs: few runs live at a time in a small "
-    "window, and runs of p3 are equal only if the least price so far is, too. What an event costs beside its runs is "
-    "the same for both."
+    "window, and runs of p3 are equal only if the least price so far is, too. What an event costs beside its runs "
+    "is the same for both."
 )
 
 
@@ -105,7 +109,7 @@ def cost_an_event_grows_with_the_window(rows: Sequence[Row]) -> Finding:
         f"window itself {min(lines):.1%}"
     )
     quadratic = all(square >= EXPLAINED and square >= line for square, line in zip(squares, lines, strict=True))
-    return Finding(expected, measured, quadratic)
+    return Finding(expected, measured, quadratic, COPIED)
 
 
 def window_matters_little_to_selective_queries(rows: Sequence[Row]) -> Finding:
