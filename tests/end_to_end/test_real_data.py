@@ -196,15 +196,20 @@ def test_generated_days_of_trades(tmp_path: Path, spark: SparkSession) -> None:
 
 # -- road sensors ------------------------------------------------------------------------------------------------------
 
+# A sensor has thousands of readings a month: they are joined by quarters of an hour, each with itself and the next.
+SLOTS = """
+    WITH first AS (SELECT *, us // 900000000 AS slot FROM readings),
+         later AS (FROM first UNION ALL SELECT * REPLACE (slot - 1 AS slot) FROM first)
+"""
 TRAFFIC_SQL = {
-    "overload": """
-        SELECT a.seq, b.seq FROM readings a JOIN readings b USING (report_id)
+    "overload": f"""
+        {SLOTS} SELECT a.seq, b.seq FROM first a JOIN later b USING (report_id, slot)
         WHERE a.seq < b.seq AND b.us - a.us <= 600000000 AND a.vehicle_count >= 10
           AND b.vehicle_count >= 2 * a.vehicle_count AND 2 * b.avg_speed < a.avg_speed AND b.avg_speed > 0
     """,
-    "congestion_builds_up": """
-        SELECT a.seq, b.seq, c.seq
-        FROM readings a JOIN readings b USING (report_id) JOIN readings c USING (report_id)
+    "congestion_builds_up": f"""
+        {SLOTS} SELECT a.seq, b.seq, c.seq
+        FROM first a JOIN later b USING (report_id, slot) JOIN later c USING (report_id, slot)
         WHERE a.seq < b.seq AND b.seq < c.seq AND c.us - a.us <= 900000000
           AND a.avg_speed > b.avg_speed AND b.avg_speed > c.avg_speed AND a.avg_speed >= 50 AND c.avg_speed <= 20
     """,
