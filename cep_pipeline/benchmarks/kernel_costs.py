@@ -43,6 +43,11 @@ MOST_ORDERS, MOST_TREES = 12, 4
 MATCHES = (30_000.0, 3_000_000.0)
 """About so many matches drawn patterns shall have, in turn: of few, preparation weighs most, of many what is tested."""
 SEED = 11
+CONTRASTS = """
+NAME all_pass PATTERN SEQ(S00 a, S07 b) WHERE a.price > b.diff WITHIN 30 seconds;
+NAME none_pass PATTERN SEQ(S00 a, S07 b) WHERE a.price < b.diff WITHIN 30 seconds
+"""
+"""The same candidates, all of which pass or none: what a match costs beside the test of a candidate."""
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -92,6 +97,7 @@ def measured_runs(
     draw = random.Random(SEED)
     patterns = [WORKLOADS[name].patterns()[0] for name in ("W1", "W2", "W3")]
     patterns += [_drawn_pattern(number, table, draw) for number in range(drawn)]
+    patterns += parse_patterns(CONTRASTS, stock_schema(), source="contrasts")
     found = []
     with one_core():
         for pattern in patterns:
@@ -156,6 +162,8 @@ def rankings(found: Sequence[PatternRuns], model: CostModel, *, trees: bool) -> 
     made = []
     for pattern in found:
         runs = [run for run in pattern.runs if trees or run.plan.is_order]
+        if len(runs) < 3:  # two plans have no ranks to speak of
+            continue
         costs = [run.plan.ln_cost(model, pattern.statistics, as_tree=trees) for run in runs]
         seconds = [run.seconds for run in runs]
         chosen = seconds[int(np.argmin(costs))]

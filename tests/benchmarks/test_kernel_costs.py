@@ -54,7 +54,7 @@ def test_no_constant_is_negative() -> None:
 
 def test_plans_are_measured_and_ranked() -> None:
     found = measured_runs(generate_stock_stream(5_000).table(), 1, Progress(), drawn=2)
-    assert [pattern.name for pattern in found] == ["W1", "W2", "W3", "drawn_0", "drawn_1"]
+    assert [pattern.name for pattern in found] == ["W1", "W2", "W3", "drawn_0", "drawn_1", "all_pass", "none_pass"]
     w1, w2, *_ = found
     assert [len(w1.runs), len(w2.runs)] == [6, 16]
     assert sum(not run.plan.is_order for run in w2.runs) == 4

@@ -188,13 +188,15 @@ class _Made:
         made = self.grown.all() + self.ln_partial
         made[-1] += self.ln_match - self.ln_partial
         sets = np.arange(len(made), dtype=np.uint32)
-        events = np.full(len(made), -np.inf)
+        most = float(self.ln_events.max())
+        ends = np.zeros(len(made))  # as shares of the events of the most frequent variable
         for others in self._ordered():
-            for place, ln_events in enumerate(self.ln_events):
+            for place, share in enumerate(np.exp(self.ln_events - most).tolist()):
+                own = np.uint32(1 << place)
                 beyond = np.uint32(mask_of(np.flatnonzero(others[place]).tolist()))
-                edge = (sets >> np.uint32(place) & 1 == 1) & (sets & beyond == 0)
-                events[edge] = np.logaddexp(events[edge], ln_events)
-        return np.asarray(np.logaddexp(made, events + self.ln_event))
+                ends += share * (sets & (own | beyond) == own)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(made, np.log(ends) + (most + self.ln_event)))
 
     def some(self, members: Array) -> Array:
         whole = members.sum(axis=1) == self.size
