@@ -52,7 +52,9 @@ def snapshot(patterns: Sequence[Pattern], seed: int) -> StatisticsSnapshot:
     shares = {}
     for condition in conditions:
         types = sorted((condition.scope.first.event_type, condition.scope.second.event_type))
-        value = share(f"{types} {format_conjunct(condition.conjunct)}")
+        # Which event is the first of a pair depends on the filters of both.
+        attributes = format_conjunct(condition.conjunct).replace("x.", "").replace("y.", "")
+        value = share(f"{types} {attributes}")
         shares[condition.key] = Selectivity(condition.key, value, 10**6, 10**6, Source.ALL_PAIRS)
     return StatisticsSnapshot("market", 10**6, 0, 10**9, tuple(rates.values()), tuple(shares.values()))
 
