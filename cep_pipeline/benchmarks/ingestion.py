@@ -11,6 +11,7 @@ from pathlib import Path
 from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.benchmarks.report import Timing, format_seconds, markdown_table
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.observer import SilentObserver
@@ -52,6 +53,13 @@ class IngestionResult:
     timing: Timing
 
 
+def trades_schema(folder: Path) -> StreamSchema:
+    """The schema of the generated trades, written to a folder and read from there."""
+    path = folder / "trades.yaml"
+    path.write_text(_SCHEMA, encoding="utf-8")
+    return StreamSchema.load(path)
+
+
 def measure_ingestion(master: str, repetitions: int, progress: Progress) -> IngestionResult:
     """Ingest, validate, preprocess and publish generated days several times.
 
@@ -74,7 +82,7 @@ def measure_ingestion(master: str, repetitions: int, progress: Progress) -> Inge
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "trades.yaml").write_text(_SCHEMA, encoding="utf-8")
+        trades_schema(folder)
         progress.begin(f"making {len(DAYS)} days of about {EVENTS_PER_DAY:,} trades, and starting Spark", 1)
         made = generate_days(folder / "raw", DAYS, stocks=16, events_per_day=EVENTS_PER_DAY)
         events = sum(day.events for day in made)

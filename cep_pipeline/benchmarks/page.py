@@ -12,7 +12,7 @@ from cep_pipeline.benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S,
 from cep_pipeline.benchmarks.report import Comparison, count_per_s, machine, markdown_table, times_as_fast
 from cep_pipeline.benchmarks.streams import TWIN_LOOKS, Streams
 
-BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
 KERNEL_COSTS = "kernel-costs"
 """What is measured only when it is asked for."""
@@ -168,6 +168,18 @@ def _ingestion(run: _Run) -> list[str]:
     return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
 
 
+def _statistics(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.stream_statistics import measure_statistics, statistics_table
+
+    measured = measure_statistics(run.settings.data, run.settings.repetitions, run.progress)
+    return [
+        "## Statistics over sliding windows\n\n"
+        "Counts of leaves at 1,000 random times and selectivities of the latest window, beside the exact ones; the "
+        "state as JSON; seconds of the processor of one process. Loading reads, checks and orders the raw files, which "
+        "is the first part of ingesting them.\n\n" + statistics_table(measured)
+    ]
+
+
 def _kernel_costs(run: _Run) -> list[str]:
     from cep_pipeline.benchmarks.kernel_costs import EVENTS, calibrated, kernel_costs_page, measured_runs
     from cep_pipeline.planning.costs import THROUGHPUT
@@ -190,5 +202,6 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "mechanisms": _mechanisms,
     "strategies": _strategies,
     "ingestion": _ingestion,
+    "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
 }

@@ -12,7 +12,7 @@ from cep_pipeline.cli.options import check_page_file
 from cep_pipeline.errors import InputError
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion")
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 KERNEL_COSTS = "kernel-costs"
 
 
@@ -67,6 +67,7 @@ def bench(
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
+      statistics  estimates of sliding windows beside exact numbers, their state, and their time beside loading
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
 
