@@ -126,6 +126,25 @@ def test_a_burst_needs_few_buckets(statistic: Statistic) -> None:
     assert sizes[2] - sizes[1] < 2 * (sizes[1] - sizes[0]) + 50
 
 
+@settings(deadline=None, max_examples=60)
+@given(
+    number=st.integers(1, 30_000),
+    epsilon=EPSILONS,
+    parts=st.integers(1, 5),
+    spread=st.sampled_from([0, 1, 7]),
+)
+def test_buckets_are_few_whatever_the_parts(number: int, epsilon: float, parts: int, spread: int) -> None:
+    """Of counts O(1/epsilon log n): two neighbours hold more than 2 epsilon of all that is newer."""
+    whole = SlidingWindow("count", 10**9, epsilon)
+    for instants in np.array_split(np.arange(number) * spread, parts):
+        part = SlidingWindow("count", 10**9, epsilon)
+        part.update_many(instants)
+        whole.merge(part)
+    most = 2 + 1 / epsilon + 2 * math.log(max(2 * epsilon * number, 1)) / math.log1p(2 * epsilon)
+    assert len(whole) <= most
+    assert abs(whole.estimate().value - number) <= epsilon * number
+
+
 def test_one_by_one_and_all_at_once_estimate_alike() -> None:
     one, many = SlidingWindow("sum", 1000, 0.01), SlidingWindow("sum", 1000, 0.01)
     values = np.random.default_rng(3).exponential(size=5000)
