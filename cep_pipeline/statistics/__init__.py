@@ -2,6 +2,7 @@
 
 from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics
 from cep_pipeline.statistics.partial import PartialStatistics, combine
+from cep_pipeline.statistics.slice_statistics import windowed_statistics
 from cep_pipeline.statistics.snapshot import (
     JointSelectivity,
     Kind,
@@ -10,7 +11,7 @@ from cep_pipeline.statistics.snapshot import (
     Source,
     StatisticsSnapshot,
 )
-from cep_pipeline.statistics.windowed import WindowedStatistics, windowed_statistics
+from cep_pipeline.statistics.windowed import WindowedStatistics
 
 __all__ = [
     "JointSelectivity",

@@ -70,6 +70,12 @@ class DayBins:
         edges = (self.first + np.arange(last - self.first + 2)) * self.width_us
         self.counts = np.stack([np.diff(np.searchsorted(times, edges)) for times in arrivals]).astype(np.int64)
 
+    def of(self, rows: Sequence[int]) -> DayBins:
+        """The bins of some of the rows."""
+        part = DayBins(len(rows), self.width_us, self.most * self.width_us)
+        part.most, part.first, part.counts = self.most, self.first, self.counts[rows]
+        return part
+
     def merge(self, later: DayBins) -> None:
         """Add the bins of later events, and forget those that lie too far behind them."""
         size = later.counts.shape[1]

@@ -14,16 +14,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
-from cep_pipeline.statistics.estimate import owned_rows, prepare
 from cep_pipeline.statistics.intervals import effective_number, wilson_interval
-from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
+from cep_pipeline.statistics.samples import Terms
 from cep_pipeline.statistics.sliding_sums import SlidingSums, Sums
 from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow
 from cep_pipeline.statistics.snapshot import (
@@ -45,10 +42,6 @@ VERSION = 1
 """Version of the JSON form."""
 EPSILON = 0.02
 """Largest relative error of a leaf's count in the window, unless told otherwise."""
-PAIRS_A_SLICE = 16_384
-"""Pairs that are tested a scope in each slice, unless told otherwise."""
-CELLS = 512
-"""Parts of a slice, of equal numbers of events, that the tested pairs of a scope are told apart by."""
 DAY_US = 25 * 3_600_000_000
 """How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
@@ -105,7 +98,7 @@ class WindowedStatistics:
     def of(cls, patterns: Sequence[Pattern], window: Window, epsilon: float = EPSILON) -> WindowedStatistics:
         """The state before the first event, of all that planning the patterns asks."""
         terms = Terms.of(patterns)
-        return cls(patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], _scope_keys(terms))
+        return cls(patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], scope_keys(terms))
 
     @property
     def buckets(self) -> int:
@@ -117,12 +110,12 @@ class WindowedStatistics:
         """Whether all that planning the patterns asks is measured."""
         terms = Terms.of(patterns)
         own = {condition for scope in self.scopes for condition in scope.conditions}
-        asked = {condition for scope in _scope_keys(terms) for condition in scope.conditions}
+        asked = {condition for scope in scope_keys(terms) for condition in scope.conditions}
         same = {pattern.stream for pattern in patterns} <= {self.stream}
         return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
 
     def merge(self, later: WindowedStatistics) -> None:
-        """Go on with what was counted of later events.
+        """Go on with what was counted of later events; what it measures beyond what is measured here is left out.
 
         Raises
         ------
@@ -130,6 +123,8 @@ class WindowedStatistics:
             It is of another stream, window, epsilon or of other patterns, or some of its events are earlier than the
             latest here: slices and days are merged in the order of time, each once.
         """
+        if later._what != self._what:
+            later = self._narrowed(later)
         if later._what != self._what:
             raise InputError(
                 f"statistics of {self._described} do not go on with those of {later._described}: they measure "
@@ -153,6 +148,51 @@ class WindowedStatistics:
         self.events += later.events
         self.since_us = later.since_us if self.since_us is None else self.since_us
         self.latest_us = later.latest_us
+
+    def _narrowed(self, other: WindowedStatistics) -> WindowedStatistics:
+        """Of another state what is measured here; the other itself where it does not measure all of that."""
+        scopes = {scope.key: scope for scope in other.scopes}
+        conditions = {(scope.key, condition) for scope in other.scopes for condition in scope.conditions}
+        asked = {(scope.key, condition) for scope in self.scopes for condition in scope.conditions}
+        if not (set(self.leaves) <= set(other.leaves) and asked <= conditions):
+            return other
+        part = WindowedStatistics(other.stream, other.window, other.epsilon, self.leaves, self.scopes)
+        part.events, part.since_us, part.latest_us = other.events, other.since_us, other.latest_us
+        part._counts = {key: other._counts[key] for key in part._counts}
+        part._bins = other._bins.of([0, *(other.leaves.index(leaf) + 1 for leaf in self.leaves)])
+        part._clock = other._clock
+        for scope in self.scopes:
+            places = [scopes[scope.key].conditions.index(condition) for condition in scope.conditions]
+            rows = [0, 1, 2, *(3 + 2 * place + row for place in places for row in (0, 1))]
+            part._sums[scope.key].spans = other._sums[scope.key].spans
+            part._sums[scope.key].sums = other._sums[scope.key].sums[rows]
+        return part
+
+    def take_in(
+        self, own: Array, arrivals: Mapping[str, tuple[Array, Array]], cells: Mapping[str, tuple[Array, Array]]
+    ) -> None:
+        """Count the events of one slice into an empty state.
+
+        Parameters
+        ----------
+        own
+            Ascending timestamps of all events of the slice, at least one.
+        arrivals
+            For each leaf the timestamps of its events, and their positions in the slice.
+        cells
+            For each scope spans, and sums of shape (3 + 2 conditions, n): pairs, tested, their squares, and for each
+            condition those that pass and their squares.
+        """
+        self.events, self.since_us, self.latest_us = len(own), int(own[0]), int(own[-1])
+        by_time = self._clock is None
+        self._counts[_EVENTS].update_many(own if by_time else np.arange(len(own)))
+        for key in self.leaves:
+            self._counts[key].update_many(arrivals[key][0 if by_time else 1])
+        self._bins.count([own, *(arrivals[key][0] for key in self.leaves)])
+        if self._clock is not None:
+            self._clock.count(own)
+        for key, (spans, sums) in cells.items():
+            self._sums[key].add(spans, sums)
 
     def snapshot(self, as_of_us: int | None = None) -> StatisticsSnapshot:
         """The statistics of the window that ends at an instant; None: with the latest event.
@@ -376,88 +416,6 @@ class WindowedStatistics:
         )
 
 
-def windowed_statistics(
-    patterns: Sequence[Pattern],
-    events: pa.Table | PreparedEvents,
-    window: Window,
-    epsilon: float = EPSILON,
-    *,
-    start: Boundary | None = None,
-    end: Boundary | None = None,
-    seed: int = 0,
-    max_pairs: int = PAIRS_A_SLICE,
-) -> WindowedStatistics:
-    """Count one slice of a stream, as a state to merge with those of the slices before and after it.
-
-    Parameters
-    ----------
-    patterns
-        Patterns of one stream.
-    events
-        The events of the slice, with the look-back before `start` that the longest window of a pattern takes.
-    start, end
-        The slice is `[start, end)`: its events are counted, and the pairs whose later event it has.
-    seed
-        Decides which pairs are drawn.
-    max_pairs
-        At most this many pairs are tested a scope; where there are fewer, all are.
-
-    Raises
-    ------
-    InputError
-        The patterns are of several streams, or the events are not in the order of time.
-    """
-    prepared = prepare(patterns, events)
-    times = prepared.timestamps
-    if len(times) > 1 and (times[1:] < times[:-1]).any():
-        raise InputError("the events are not in the order of time: sort them by (timestamp, seq)")
-    owned = owned_rows(prepared, start, end)
-    terms = Terms.of(patterns)
-    rows = rows_of_leaves(terms.leaves, prepared)
-    state = WindowedStatistics(
-        patterns[0].stream, window, epsilon, [leaf.key for leaf in terms.leaves], _scope_keys(terms)
-    )
-    first, last = owned
-    own = times[first:last]
-    if not len(own):
-        return state
-    state.events, state.since_us, state.latest_us = len(own), int(own[0]), int(own[-1])
-    by_time = state._clock is None
-    arrivals = [own]
-    state._counts[_EVENTS].update_many(own if by_time else np.arange(len(own)))
-    for leaf in terms.leaves:
-        found = rows[leaf]
-        mine = found[np.searchsorted(found, first) : np.searchsorted(found, last)]
-        at = own if len(mine) == len(own) else times[mine]
-        state._counts[leaf.key].update_many(at if by_time else mine.astype(np.int64) - first)
-        arrivals.append(at)
-    state._bins.count(arrivals)
-    if state._clock is not None:
-        state._clock.count(own)
-    edges = first + np.arange(CELLS + 1) * len(own) // CELLS
-    for scope, sample in sample_scopes(
-        terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False
-    ):
-        keys = next(of for of in state.scopes if of.key == scope.key)
-        state._sums[scope.key].add(*_cells(sample, keys.conditions, times, edges))
-    return state
-
-
-def _cells(sample: Sample, conditions: Sequence[str], times: Array, edges: Array) -> tuple[Array, Array]:
-    """The tested tuples of a slice by the cell of their last event: spans, and sums as `_selectivity` reads them."""
-    cell = np.searchsorted(edges, sample.last, "right") - 1
-    count = len(edges) - 1
-    weights = np.ones(len(sample.last)) if sample.whole else sample.weights
-    squared = np.zeros(len(weights)) if sample.whole else weights * weights
-    rows = [np.bincount(cell, weights, count), np.bincount(cell, minlength=count), np.bincount(cell, squared, count)]
-    for condition in conditions:
-        holds = sample.holds[condition]
-        rows += [np.bincount(cell[holds], by[holds], count) for by in (weights, squared)]
-    some = edges[1:] > edges[:-1]
-    spans = np.stack((times[edges[:-1][some]], times[edges[1:][some] - 1]))
-    return spans, np.stack(rows)[:, some].astype(np.float64)
-
-
 def _selectivity(condition: str, sums: Sums, row: int) -> Selectivity:
     """The share that passes in a window, and its interval: of the sample, and of what the window's edges cut."""
     total, cut = float(sums.inside[0]), float(sums.cut[0])
@@ -481,7 +439,9 @@ def _rate(key: str, count: Estimate, span_s: float) -> LeafRate:
     return LeafRate(key, count.value / span_s, round(count.value), source, count.low / span_s, count.high / span_s)
 
 
-def _scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
+def scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
+    """The keys of what is measured of pairs and tuples, in their order."""
+
     def keys(scope: PairScope | TupleScope) -> ScopeKeys:
         asked = terms.scopes[scope]
         orders = frozenset(condition.key for condition in asked if isinstance(condition, OrderCondition))

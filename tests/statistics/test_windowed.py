@@ -297,16 +297,24 @@ def test_states_merge_in_the_order_of_time_and_of_the_same_things_only() -> None
     whole = merged([early, late])
     with pytest.raises(InputError, match="order of time"):
         whole.merge(late)
+    narrow = WindowedStatistics.of(parse("PATTERN B x WITHIN 1 second"), window)
+    narrow.merge(whole)  # what it measures beyond is left out
+    assert narrow.snapshot().rates == tuple(rate for rate in whole.snapshot().rates if rate.leaf == "B")
+    assert narrow.business_day(0, 10**9).rates == whole.business_day(0, 10**9).rates[1:]
     others = [
         windowed_statistics(asked, market(10), Window(time_us=2 * MINUTE)),
         windowed_statistics(asked, market(10), window, 0.1),
-        windowed_statistics(parse("PATTERN A a WITHIN 1 second"), market(10), window),
+        windowed_statistics(parse("PATTERN C c WITHIN 1 second"), market(10), window),
     ]
     for other in others:
         with pytest.raises(InputError, match="different things"):
             whole.merge(other)
     assert whole.covers(parse("PATTERN A x WITHIN 9 seconds"))
     assert not whole.covers(parse("PATTERN C x WITHIN 9 seconds"))
+    subset = parse("PATTERN SEQ(A a, B b) WITHIN 1 second")
+    part = WindowedStatistics.of(subset, window)
+    part.merge(whole)
+    assert part.snapshot().orders == whole.snapshot().orders
     whole.merge(WindowedStatistics.of(asked, window))
     assert whole.events == 1000
 
