@@ -111,28 +111,24 @@ def ln_partial_matches_of_some(statistics: ClauseStatistics, members: Array) -> 
         float64, shape (m,).
     """
     size = statistics.size
-    pairs = np.zeros((size, size))
-    total: Array = members @ np.array(statistics.ln_instances)
+    having = np.ascontiguousarray(members.T)  # by variable; sums without matrix products, which would start threads
+    total = np.zeros(len(members))
+    for position, instances in enumerate(statistics.ln_instances):
+        total += having[position] * instances
     for positions, factor in statistics.factors:
-        if len(positions) == 2:
-            pairs[positions] += factor
-        else:
-            total += members[:, positions].all(axis=1) * factor
-    total += ((members @ pairs) * members).sum(axis=1)
+        total += having[list(positions)].all(axis=0) * factor
     for agreement in statistics.agreements:
-        matrix = np.array(agreement.ln_selectivities)
-        for place in range(1, size):
-            having = np.flatnonzero(members[:, place])
-            strictest = np.where(members[having, :place], matrix[place, :place], 0.0).min(axis=1)
-            total[having] += strictest
-    if statistics.sequences:
-        factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
-        for groups in statistics.sequences:
-            counts = [members[:, group].sum(axis=1) for group in groups]
-            for count, group in zip(counts, groups, strict=True):
-                if len(group) > 1:
-                    total += factorial[count]
-            total -= factorial[sum(counts)]
+        for position, row in enumerate(agreement.ln_selectivities):
+            strictest = np.zeros(len(members))
+            for other in range(position):
+                np.minimum(strictest, having[other] * row[other], out=strictest)
+            total += having[position] * strictest
+    factorial = np.array([math.lgamma(count + 1) for count in range(size + 1)])
+    for groups in statistics.sequences:
+        for group in groups:
+            if len(group) > 1:
+                total += factorial[having[list(group)].sum(axis=0)]
+        total -= factorial[having[[position for group in groups for position in group]].sum(axis=0)]
     return total
 
 

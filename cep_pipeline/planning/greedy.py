@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.ordering import DecidingComparison, Ordering
+from cep_pipeline.planning.many_orders import ln_steps
+from cep_pipeline.planning.ordering import DecidingComparison, Ordering, grains
 
 
 def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
@@ -13,11 +16,22 @@ def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
     comparisons: list[DecidingComparison] = []
     remaining = list(range(statistics.size))
     while remaining:
-        steps = {position: cost.ln_step(statistics, (*order, position)) for position in remaining}
-        chosen = min(remaining, key=lambda position: steps[position])
+        earlier = np.zeros((len(remaining), statistics.size), dtype=bool)
+        earlier[:, list(order)] = True
+        found = ln_steps(cost, statistics, earlier, np.array(remaining)).tolist()
+        steps = dict(zip(remaining, found, strict=True))
+        chosen = min(remaining, key=lambda position: (grains(steps[position]), position))
         remaining.remove(chosen)
         comparisons.extend(
-            DecidingComparison(len(order), "step", (*order, chosen), (*order, rejected), steps[chosen], steps[rejected])
+            DecidingComparison(
+                len(order),
+                "step",
+                (*order, chosen),
+                (*order, rejected),
+                steps[chosen],
+                steps[rejected],
+                wins_ties=chosen < rejected,
+            )
             for rejected in remaining
         )
         order = (*order, chosen)

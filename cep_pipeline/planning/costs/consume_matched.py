@@ -38,8 +38,8 @@ def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Ar
     """The same of some sets: float64, shape (m,), for bools of shape (m, n)."""
     instances = np.array(statistics.ln_instances)
     rarest = np.where(members, instances, np.inf).min(axis=1)
-    total: Array = ln_partial_matches_of_some(statistics, members) - members @ instances + rarest
-    return total
+    total = np.where(members, instances, 0.0).sum(axis=1)
+    return np.asarray(ln_partial_matches_of_some(statistics, members) - total + rarest)
 
 
 CONSUME_MATCHED = CostModel(

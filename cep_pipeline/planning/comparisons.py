@@ -1,0 +1,114 @@
+"""What the two sides of a deciding comparison measure, when the plan is made and on later statistics.
+
+Both sides of a comparison of orders or trees bind the same variables. What all plans over them share (the step that
+completes the set, the leaves and the root of a tree) is left out, so that comparisons do not drown in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, cast
+
+import numpy as np
+
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear, ln_order_cost
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.ordering import DecidingComparison, Side, grains, joins_of
+from cep_pipeline.planning.trees import PositionTree
+
+NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics: np.full(1 << statistics.size, -np.inf))
+"""A term that costs nothing."""
+MOST_COMPARISONS = 24
+"""Comparisons that are kept of each join of a tree, the tightest ones: all of them up to 24 splits."""
+
+
+def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """Natural logarithm of one side of a comparison, by a key of `MEASURES`."""
+    if measure == "tree":
+        return ln_below(cost, statistics, cast(PositionTree, side))
+    order = cast(tuple[int, ...], side)
+    if measure == "instances":
+        return statistics.ln_instances[order[-1]]
+    return cost.ln_step(statistics, order) if measure == "step" else ln_before(cost, statistics, order)
+
+
+def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
+    """Whether the planner would still choose the same side, on these statistics."""
+    return comparison.holds(
+        ln_measure(comparison.measure, comparison.chosen, statistics, cost),
+        ln_measure(comparison.measure, comparison.rejected, statistics, cost),
+    )
+
+
+def ln_before(cost: CostModel, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
+    """ln of the cost of the beginning of an order without what completing its set costs in any order."""
+    own = replace(cost, node=NOTHING).ln_step(statistics, beginning)
+    return ln_sum((ln_order_cost(cost, statistics, beginning[:-1]), own))
+
+
+def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """ln of the cost of a tree without its leaves, and without what its root costs with any two sides."""
+    if isinstance(tree, int):
+        return -math.inf
+    *inner, root = joins_of(tree)
+    own = replace(cost, node=NOTHING).ln_join(statistics, *root)
+    return ln_sum((own, *(cost.ln_join(statistics, *join) for join in inner)))
+
+
+def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """ln of the cost of a tree without its leaves, which all trees share."""
+    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(tree))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to build a block of a tree: the tree, ln of what is below its root, and its rank among equal ones."""
+
+    tree: PositionTree
+    ln_below: float
+    rank: tuple[int, ...]
+
+
+class TreesOfSets(Protocol):
+    """A search that knows, for each join of its tree, the other ways that it was chosen over."""
+
+    def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
+        """Ways to build a join, the chosen one among them; `linear`: where only linear trees were looked at."""
+        ...
+
+
+def tree_comparisons(
+    tree: PositionTree, search: TreesOfSets, *, holding: bool, most: int = MOST_COMPARISONS
+) -> tuple[DecidingComparison, ...]:
+    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones.
+
+    Parameters
+    ----------
+    holding
+        Whether the cost model tells linear trees apart (`SetCosts.held`).
+    most
+        Comparisons a join.
+    """
+    under_linear = _sides_of_linear_joins(tree) if holding else set()
+    comparisons = []
+    for step, join in enumerate(joins_of(tree)):
+        ways = search.ways(join, linear=join in under_linear)
+        chosen = min((way for way in ways if way.tree == join), key=lambda way: way.ln_below)
+        # A linear tree that is also listed as one that is not: what it would cost then says nothing.
+        others = {way.tree: way for way in sorted(ways, key=lambda way: -way.ln_below) if way.tree != join}
+        for way in sorted(others.values(), key=lambda way: (way.ln_below, way.rank))[:most]:
+            wins_ties = chosen.rank < way.rank
+            # Below two single variables is nothing; and what differs by rounding only decided nothing.
+            if grains(chosen.ln_below) < grains(way.ln_below) + wins_ties:
+                comparisons.append(
+                    DecidingComparison(step, "tree", join, way.tree, chosen.ln_below, way.ln_below, wins_ties)
+                )
+    return tuple(comparisons)
+
+
+def _sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
+    """The joins that were chosen among linear trees only, as they are below a linear join."""
+    return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}

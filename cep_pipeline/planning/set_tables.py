@@ -1,0 +1,150 @@
+"""What plans cost by the sets of variables that they join, as linear numbers beside the cost of a known plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import CostModel
+
+Array = np.ndarray[Any, Any]
+
+ABOVE = 1.0 + 1e-6
+"""The limit, where it is 1: a plan that costs as much as the best known one is not lost to rounding."""
+LARGEST_LN = 340.0
+"""Products of two numbers and a third one up to here are floats."""
+LN_UNPRUNED = 300.0
+"""Added to the limit, it keeps all but what is beyond comparison with a known plan."""
+KERNEL = "cep_pipeline.planning.set_search_kernel"
+_search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 6)
+
+
+@dataclass(frozen=True, eq=False)
+class SetTables:
+    """The terms of a cost model for all sets, divided by e^ln_limit: what is above 1 is dearer than a known plan.
+
+    The arrays are `SetCosts`' (float64 of shape (2^n,)), but that the node of all variables, which is in every plan,
+    is 0, and that the node of a set that is in no better plan is infinite.
+    """
+
+    size: int
+    ln_limit: float
+    node: Array
+    pair: Array | None
+    product: Array | None
+    held: Array | None
+    latency: Array | None
+    last: int
+
+    @classmethod
+    def of(cls, statistics: ClauseStatistics, cost: CostModel, ln_limit: float) -> SetTables:
+        """The tables of a clause, given the cost of a known plan."""
+
+        def linear(logarithms: Array, divided_by: float) -> Array:
+            logarithms -= divided_by
+            np.clip(logarithms, -2 * LARGEST_LN, LARGEST_LN, out=logarithms)
+            return np.asarray(np.exp(logarithms, out=logarithms))
+
+        pair = product = None
+        if cost.pair is not None:
+            pair = linear(cost.pair.all(statistics), ln_limit)
+            logarithms = np.zeros(1) if cost.product is None else cost.product.all(statistics)
+            product = np.exp(np.clip(logarithms, -LARGEST_LN / 2, LARGEST_LN / 2))
+            if cost.product is None:
+                product = np.ones(1 << statistics.size)
+        waits = cost.delay is not None and cost.alpha > 0
+        node = linear(cost.node.all(statistics), ln_limit)
+        node[-1] = 0.0
+        return cls(
+            statistics.size,
+            ln_limit,
+            node,
+            pair,
+            product,
+            None if cost.held is None else linear(cost.held.all(statistics), ln_limit),
+            linear(cost.delay.all(statistics) + math.log(cost.alpha), ln_limit)  # type: ignore[union-attr]
+            if waits
+            else None,
+            statistics.last_variable if waits else -1,
+        )
+
+    def exchanged(self, one: int, other: int) -> SetTables:
+        """The same with two variables in each other's place."""
+        if one == other:
+            return self
+        changed = {
+            name: None if array is None else exchange(array, one, other)
+            for name, array in (
+                ("node", self.node),
+                ("pair", self.pair),
+                ("product", self.product),
+                ("held", self.held),
+                ("latency", self.latency),
+            )
+        }
+        places = {one: other, other: one}
+        return SetTables(size=self.size, ln_limit=self.ln_limit, last=places.get(self.last, self.last), **changed)  # type: ignore[arg-type]
+
+
+def exchange(array: Array, one: int, other: int) -> Array:
+    """A table of all sets in which two variables are in each other's place."""
+    low, high = sorted((one, other))
+    parts = array.reshape(-1, 2, 1 << (high - low - 1), 2, 1 << low)
+    return np.ascontiguousarray(parts.swapaxes(1, 3)).reshape(-1)
+
+
+def cheapest_orders(tables: SetTables, limits: Array, *, of_tree: bool) -> Array:
+    """The cost of the cheapest order of each set, or of its cheapest linear tree without leaves.
+
+    Parameters
+    ----------
+    limits
+        float64 of shape (n + 1,): what a set of k variables may cost.
+
+    Returns
+    -------
+    Array
+        float64 of shape (2^n,), that of all variables without its last step's node; infinity above the limit.
+    """
+    best = np.empty(1 << tables.size)
+    pair = tables.node if tables.pair is None else tables.pair
+    product = tables.node if tables.product is None else tables.product
+    latency = tables.node if tables.latency is None else tables.latency
+    _search_orders(
+        tables.size,
+        int(of_tree),
+        tables.last,
+        int(tables.pair is not None),
+        limits,
+        marked(tables.node, limits),
+        pair,
+        product,
+        latency,
+        best,
+    )
+    return best
+
+
+def least_nodes(tables: SetTables) -> Array:
+    """The least cost of a node by the size of its set, float64 of shape (n + 1,)."""
+    sizes = np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))
+    least = np.full(tables.size + 1, np.inf)
+    np.minimum.at(least, sizes, tables.node)
+    return least
+
+
+def marked(node: Array, limits: Array) -> Array:
+    """The nodes of all sets, infinity for those that alone are above the limit of their size."""
+    sizes = np.bitwise_count(np.arange(len(node), dtype=np.uint32))
+    return np.where(node > limits[sizes], np.inf, node)
+
+
+def positions_in(members: int) -> Iterator[int]:
+    """The positions of a set, ascending."""
+    return (position for position in range(members.bit_length()) if members >> position & 1)
