@@ -7,7 +7,7 @@ completes the set, the leaves and the root of a tree) is left out, so that compa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -16,7 +16,7 @@ import numpy as np
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear, ln_order_cost
 from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.ordering import DecidingComparison, Side, grains, joins_of
+from cep_pipeline.planning.ordering import DecidingComparison, Side, grains, joins_of, positions_of
 from cep_pipeline.planning.trees import PositionTree
 
 NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics: np.full(1 << statistics.size, -np.inf))
@@ -65,10 +65,10 @@ def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to build a block of a tree: the tree, ln of what is below its root, and its rank among equal ones."""
+    """One way to build a block: the order or tree up to it, ln of what it measures, and its rank among equal ones."""
 
-    tree: PositionTree
-    ln_below: float
+    side: Side
+    ln_measure: float
     rank: tuple[int, ...]
 
 
@@ -78,6 +78,25 @@ class TreesOfSets(Protocol):
     def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
         """Ways to build a join, the chosen one among them; `linear`: where only linear trees were looked at."""
         ...
+
+
+def comparisons_of_block(
+    step: int, measure: str, chosen: Side, ways: Iterable[Way], most: int = MOST_COMPARISONS
+) -> Iterator[DecidingComparison]:
+    """The comparisons that decided a block, the tightest ones first, `most` of them.
+
+    `chosen` is the side of one of the ways; where it is not, nothing that is known decided the block. Where a side is
+    listed twice, it measures the less of both.
+    """
+    by_side = {way.side: way for way in sorted(ways, key=lambda way: -way.ln_measure)}
+    own = by_side.pop(chosen, None)
+    if own is None:
+        return
+    for way in sorted(by_side.values(), key=lambda way: (way.ln_measure, way.rank))[:most]:
+        wins_ties = own.rank < way.rank
+        # Beside the cost of a plan, differences that are nothing decided nothing.
+        if grains(own.ln_measure) < grains(way.ln_measure) + wins_ties:
+            yield DecidingComparison(step, measure, chosen, way.side, own.ln_measure, way.ln_measure, wins_ties)
 
 
 def tree_comparisons(
@@ -93,20 +112,12 @@ def tree_comparisons(
         Comparisons a join.
     """
     under_linear = _sides_of_linear_joins(tree) if holding else set()
-    comparisons = []
-    for step, join in enumerate(joins_of(tree)):
-        ways = search.ways(join, linear=join in under_linear)
-        chosen = min((way for way in ways if way.tree == join), key=lambda way: way.ln_below)
-        # A linear tree that is also listed as one that is not: what it would cost then says nothing.
-        others = {way.tree: way for way in sorted(ways, key=lambda way: -way.ln_below) if way.tree != join}
-        for way in sorted(others.values(), key=lambda way: (way.ln_below, way.rank))[:most]:
-            wins_ties = chosen.rank < way.rank
-            # Below two single variables is nothing; and what differs by rounding only decided nothing.
-            if grains(chosen.ln_below) < grains(way.ln_below) + wins_ties:
-                comparisons.append(
-                    DecidingComparison(step, "tree", join, way.tree, chosen.ln_below, way.ln_below, wins_ties)
-                )
-    return tuple(comparisons)
+    return tuple(
+        comparison
+        for step, join in enumerate(joins_of(tree))
+        if len(positions_of(join)) > 2
+        for comparison in comparisons_of_block(step, "tree", join, search.ways(join, linear=join in under_linear), most)
+    )
 
 
 def _sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import ln_before
+from cep_pipeline.planning.comparisons import comparisons_of_block, ln_before
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.linearized import cheapest_known_order, order_note
 from cep_pipeline.planning.order_search import OrderSearch
-from cep_pipeline.planning.ordering import DecidingComparison, Ordering
+from cep_pipeline.planning.ordering import Ordering
 from cep_pipeline.planning.set_tables import LN_UNPRUNED, SetTables
 
 MAX_VARIABLES = 22
@@ -39,21 +39,9 @@ def dp_left_deep_order(
         return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
     search = OrderSearch.run(SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED))
     order = search.order((1 << size) - 1)
-    comparisons: list[DecidingComparison] = []
-    for step in range(1, size):
-        ways = dict(search.ways(order[: step + 1]))
-        chosen = order[step]
-        comparisons += (
-            DecidingComparison(
-                step,
-                "cost",
-                order[: step + 1],
-                (*search.order_without(order[: step + 1], rejected), rejected),
-                ways[chosen],
-                ways[rejected],
-                wins_ties=chosen > rejected,
-            )
-            for rejected in ways
-            if rejected != chosen
-        )
+    comparisons = (
+        comparison
+        for step in range(1, size)
+        for comparison in comparisons_of_block(step, "cost", order[: step + 1], search.ways(order[: step + 1]))
+    )
     return Ordering(order, tuple(comparisons))

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cep_pipeline.planning.cardinality import mask_of
+from cep_pipeline.planning.comparisons import Way, ln_before
 from cep_pipeline.planning.ordering import grains
-from cep_pipeline.planning.set_tables import ABOVE, Array, SetTables, cheapest_orders, least_nodes, positions_in
+from cep_pipeline.planning.set_tables import (
+    ABOVE,
+    SMALLEST,
+    Array,
+    SetTables,
+    cheapest_orders,
+    least_nodes,
+    positions_in,
+)
 
 
 @dataclass(eq=False)
@@ -43,31 +52,39 @@ class OrderSearch:
         if members & (members - 1) == 0:
             return tuple(positions_in(members))
         if members not in self._orders:
-            cells = {position: grains(ln) for position, ln in self._ways(members)}
+            cells = {
+                position: grains(math.log(below) + self.tables.ln_limit)
+                for position in positions_in(members)
+                if (below := self._below(members, position)) < math.inf
+            }
             last = min(cells, key=lambda position: (cells[position], -position))
             self._orders[members] = (*self.order(members & ~(1 << last)), last)
         return self._orders[members]
 
-    def order_without(self, members: Sequence[int], last: int) -> tuple[int, ...]:
-        """The cheapest order of a set without one variable."""
-        return self.order(mask_of(members) & ~(1 << last))
-
-    def ways(self, members: Sequence[int]) -> list[tuple[int, float]]:
-        """Variables of a set, and ln of the cost of its cheapest order that binds that one last, without the last
-        step's node; without those that are beyond the limit."""
-        return self._ways(mask_of(members))
-
-    def _ways(self, members: int) -> list[tuple[int, float]]:
+    def ways(self, beginning: Sequence[int]) -> Iterator[Way]:
+        """The ways to bind the variables of the beginning of an order: by each of them last, after the cheapest order
+        of the others; without those that are beyond the limit."""
+        members = mask_of(beginning)
         tables = self.tables
-        ways = []
         for position in positions_in(members):
-            bit = 1 << position
-            rest = members & ~bit
-            below = float(self.best[rest])
-            if tables.pair is not None and tables.product is not None:
-                below += float(tables.pair[members] * (tables.product[rest] * tables.product[bit]))
-            if tables.latency is not None and rest >> tables.last & 1:
-                below += float(tables.latency[bit])
+            below = self._below(members, position)
             if below < math.inf:
-                ways.append((position, math.log(below) + tables.ln_limit))
-        return ways
+                order = (*self.order(members & ~(1 << position)), position)
+                ln_below = (
+                    ln_before(tables.cost, tables.statistics, order)
+                    if below < SMALLEST
+                    else math.log(below) + tables.ln_limit
+                )
+                yield Way(order, ln_below, (-position,))
+
+    def _below(self, members: int, last: int) -> float:
+        """The cost of the cheapest order of a set that binds this variable last, without the last step's node."""
+        tables = self.tables
+        bit = 1 << last
+        rest = members & ~bit
+        below = float(self.best[rest])
+        if tables.pair is not None and tables.product is not None:
+            below += float(tables.pair[members] * (tables.product[rest] * tables.product[bit]))
+        if tables.latency is not None and rest >> tables.last & 1:
+            below += float(tables.latency[bit])
+        return below

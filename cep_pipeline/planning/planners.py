@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.planning.dp_bushy import dp_bushy_tree
 from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.event_frequency import event_frequency_order
 from cep_pipeline.planning.greedy import greedy_order
+from cep_pipeline.planning.iterative_improvement import ii_greedy_order, ii_random_order
 from cep_pipeline.planning.ordering import Planner
 from cep_pipeline.planning.trivial import trivial_order
+from cep_pipeline.planning.zstream import zstream_tree
+from cep_pipeline.planning.zstream_ordered import zstream_ordered_tree
 
 PLANNERS: dict[str, Planner] = {
     "trivial": trivial_order,
     "event_frequency": event_frequency_order,
     "greedy": greedy_order,
+    "ii_random": ii_random_order,
+    "ii_greedy": ii_greedy_order,
     "dp_left_deep": dp_left_deep_order,
+    "zstream": zstream_tree,
+    "zstream_ordered": zstream_ordered_tree,
+    "dp_bushy": dp_bushy_tree,
 }
 
-TREE_PLANNERS: frozenset[str] = frozenset()
+TREE_PLANNERS: frozenset[str] = frozenset({"zstream", "zstream_ordered", "dp_bushy"})
 """The planners that make trees."""
 
-MAX_COMPARED_VARIABLES = {"dp_left_deep": 14}
-"""Above this size a planner is not run merely to be compared with the one that was asked for."""
+MAX_COMPARED_VARIABLES = {
+    "ii_random": 14,
+    "ii_greedy": 14,
+    "dp_left_deep": 16,
+    "zstream": 40,
+    "zstream_ordered": 40,
+    "dp_bushy": 14,
+}
+"""Above this size a planner is not run merely to be compared with the one that was asked for: up to it, it takes a few
+hundredths of a second."""
 
 
 def planner_named(name: str) -> Planner:

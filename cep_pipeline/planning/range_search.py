@@ -96,8 +96,6 @@ class RangeSearch:
     def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
         """All ways to split the range of a join, each with the cheapest trees of its sides."""
         first, last = (self.leaves.index(position) for position in _ends(tree))
-        if last == first + 1:
-            return [Way(tree, 0.0, ())]
         splits, below = self._splits(first, last, linear)
         return [Way(self._tree_of(first, last, *split), below[rank], (rank,)) for rank, split in enumerate(splits)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ LARGEST_LN = 340.0
 """Products of two numbers and a third one up to here are floats."""
 LN_UNPRUNED = 300.0
 """Added to the limit, it keeps all but what is beyond comparison with a known plan."""
+SMALLEST = math.exp(-600.0)
+"""Costs below are not told apart: beside a plan they are nothing."""
 KERNEL = "cep_pipeline.planning.set_search_kernel"
 _search_orders = NativeKernel(KERNEL, "search_orders", ("int64",) * 4 + ("float64*",) * 6)
 
@@ -33,7 +35,8 @@ class SetTables:
     is 0, and that the node of a set that is in no better plan is infinite.
     """
 
-    size: int
+    statistics: ClauseStatistics
+    cost: CostModel
     ln_limit: float
     node: Array
     pair: Array | None
@@ -62,7 +65,8 @@ class SetTables:
         node = linear(cost.node.all(statistics), ln_limit)
         node[-1] = 0.0
         return cls(
-            statistics.size,
+            statistics,
+            cost,
             ln_limit,
             node,
             pair,
@@ -78,18 +82,24 @@ class SetTables:
         """The same with two variables in each other's place."""
         if one == other:
             return self
-        changed = {
-            name: None if array is None else exchange(array, one, other)
-            for name, array in (
-                ("node", self.node),
-                ("pair", self.pair),
-                ("product", self.product),
-                ("held", self.held),
-                ("latency", self.latency),
-            )
-        }
-        places = {one: other, other: one}
-        return SetTables(size=self.size, ln_limit=self.ln_limit, last=places.get(self.last, self.last), **changed)  # type: ignore[arg-type]
+
+        def changed(array: Array | None) -> Array | None:
+            return None if array is None else exchange(array, one, other)
+
+        return replace(
+            self,
+            node=exchange(self.node, one, other),
+            pair=changed(self.pair),
+            product=changed(self.product),
+            held=changed(self.held),
+            latency=changed(self.latency),
+            last={one: other, other: one}.get(self.last, self.last),
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return self.statistics.size
 
 
 def exchange(array: Array, one: int, other: int) -> Array:

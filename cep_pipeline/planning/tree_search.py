@@ -12,12 +12,13 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.cardinality import mask_of
-from cep_pipeline.planning.comparisons import MOST_COMPARISONS, Way
+from cep_pipeline.planning.comparisons import MOST_COMPARISONS, Way, ln_below
 from cep_pipeline.planning.costs import is_linear
 from cep_pipeline.planning.ordering import GRAIN, grains, positions_of
 from cep_pipeline.planning.set_tables import (
     ABOVE,
     KERNEL,
+    SMALLEST,
     Array,
     SetTables,
     cheapest_orders,
@@ -154,11 +155,15 @@ class TreeSearch:
                 # One that runs as an order is among the linear ones.
                 if not (holding and is_linear(way)):
                     ways.append(self._way(way, below, right, of_linear=False))
-        return [way for way in ways if way.ln_below < math.inf]
+        return [way for way in ways if way.ln_measure < math.inf]
 
     def _way(self, tree: PositionTree, below: float, right: int, *, of_linear: bool) -> Way:
-        ln_below = math.log(below) + self.tables.ln_limit if below > 0 else -math.inf
-        return Way(tree, ln_below, (*_rank(right), int(not of_linear)))
+        tables = self.tables
+        if below < SMALLEST:
+            logarithm = ln_below(tables.cost, tables.statistics, tree)
+        else:
+            logarithm = math.log(below) + tables.ln_limit
+        return Way(tree, logarithm, (*_rank(right), int(not of_linear)))
 
     def _tightest(self, members: int) -> list[tuple[int, float]]:
         """Right sides of the cheapest splits of a set, and the cost below each."""
