@@ -112,7 +112,8 @@ def plan(
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
     \b
-    Planners: trivial, event_frequency, greedy, dp_left_deep.
+    Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
+    zstream_ordered, dp_bushy.
     Example:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json

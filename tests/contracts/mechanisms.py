@@ -109,6 +109,11 @@ def planned(pattern: Pattern, table: pa.Table, planner: str, mechanism: str) -> 
     return cep.plan([pattern], cep.estimate_statistics([pattern], table), planner=planner)
 
 
+def needs_trees(plan: Plan) -> bool:
+    """Whether a clause of the plan is joined by a tree."""
+    return any(clause.tree is not None for pattern in plan.patterns for clause in pattern.clauses)
+
+
 def answer(mechanism: str, pattern: Pattern, table: pa.Table, plan: Plan | None = None) -> list[OracleMatch]:
     return from_tables([pattern], cep.detect([pattern], table, plan=plan, mechanism=mechanism))
 
