@@ -16,11 +16,13 @@ import numpy as np
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear, ln_order_cost
 from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.ordering import DecidingComparison, Side, grains, joins_of, positions_of
+from cep_pipeline.planning.ordering import GRAIN, DecidingComparison, Side, grains, joins_of, positions_of
 from cep_pipeline.planning.trees import PositionTree
 
 NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics: np.full(1 << statistics.size, -np.inf))
 """A term that costs nothing."""
+CLOSE = 100 * GRAIN
+"""Two sides that are closer than this are measured anew: equal parts may have added up to some grains."""
 MOST_COMPARISONS = 24
 """Comparisons that are kept of each join of a tree, the tightest ones: all of them up to 24 splits."""
 
@@ -81,7 +83,13 @@ class TreesOfSets(Protocol):
 
 
 def comparisons_of_block(
-    step: int, measure: str, chosen: Side, ways: Iterable[Way], most: int = MOST_COMPARISONS
+    step: int,
+    measure: str,
+    chosen: Side,
+    ways: Iterable[Way],
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    most: int = MOST_COMPARISONS,
 ) -> Iterator[DecidingComparison]:
     """The comparisons that decided a block, the tightest ones first, `most` of them.
 
@@ -94,30 +102,31 @@ def comparisons_of_block(
         return
     for way in sorted(by_side.values(), key=lambda way: (way.ln_measure, way.rank))[:most]:
         wins_ties = own.rank < way.rank
-        # Beside the cost of a plan, differences that are nothing decided nothing.
-        if grains(own.ln_measure) < grains(way.ln_measure) + wins_ties:
-            yield DecidingComparison(step, measure, chosen, way.side, own.ln_measure, way.ln_measure, wins_ties)
+        sides = own.ln_measure, way.ln_measure
+        if abs(sides[0] - sides[1]) < CLOSE:
+            # Ways are known by the cheapest plans of their parts; where those had equals, others of them were taken.
+            sides = ln_measure(measure, chosen, statistics, cost), ln_measure(measure, way.side, statistics, cost)
+        # What differs by less than a grain, or by nothing beside the cost of the plan, decided nothing.
+        if grains(sides[0]) < grains(sides[1]) + wins_ties:
+            yield DecidingComparison(step, measure, chosen, way.side, *sides, wins_ties)
 
 
 def tree_comparisons(
-    tree: PositionTree, search: TreesOfSets, *, holding: bool, most: int = MOST_COMPARISONS
+    tree: PositionTree,
+    search: TreesOfSets,
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    most: int = MOST_COMPARISONS,
 ) -> tuple[DecidingComparison, ...]:
-    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones.
-
-    Parameters
-    ----------
-    holding
-        Whether the cost model tells linear trees apart (`SetCosts.held`).
-    most
-        Comparisons a join.
-    """
-    under_linear = _sides_of_linear_joins(tree) if holding else set()
-    return tuple(
-        comparison
-        for step, join in enumerate(joins_of(tree))
-        if len(positions_of(join)) > 2
-        for comparison in comparisons_of_block(step, "tree", join, search.ways(join, linear=join in under_linear), most)
-    )
+    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
+    # Where the cost model tells linear trees apart, some joins were chosen among those only.
+    under_linear = set() if cost.held is None else _sides_of_linear_joins(tree)
+    comparisons: list[DecidingComparison] = []
+    for step, join in enumerate(joins_of(tree)):
+        if len(positions_of(join)) > 2:
+            ways = search.ways(join, linear=join in under_linear)
+            comparisons += comparisons_of_block(step, "tree", join, ways, statistics, cost, most)
+    return tuple(comparisons)
 
 
 def _sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:

@@ -55,4 +55,4 @@ def dp_bushy_tree(
         why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
         return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
     tree = search.tree((1 << size) - 1)
-    return TreeOrdering(tree, tree_comparisons(tree, search, holding=cost.held is not None))
+    return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))

@@ -42,6 +42,8 @@ def dp_left_deep_order(
     comparisons = (
         comparison
         for step in range(1, size)
-        for comparison in comparisons_of_block(step, "cost", order[: step + 1], search.ways(order[: step + 1]))
+        for comparison in comparisons_of_block(
+            step, "cost", order[: step + 1], search.ways(order[: step + 1]), statistics, cost
+        )
     )
     return Ordering(order, tuple(comparisons))

@@ -24,4 +24,4 @@ def cheapest_over_leaves(statistics: ClauseStatistics, cost: CostModel, leaves: 
     """
     search = RangeSearch.run(statistics, cost, leaves)
     tree = search.tree()
-    return TreeOrdering(tree, tree_comparisons(tree, search, holding=cost.held is not None))
+    return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))

@@ -15,12 +15,15 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import holds_on
+from cep_pipeline.planning.comparisons import holds_on, ln_measure
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import (
+    DecidingComparison,
     Ordering,
     TreeOrdering,
     comparison_from_json,
     comparison_to_json,
+    grains,
     joins_of,
     positions_of,
 )
@@ -73,11 +76,24 @@ def test_where_a_comparison_no_longer_holds_the_plan_is_another(planner: str, da
     cost = MODELS[model]
     found = PLANNERS[planner](before, cost)
     again = PLANNERS[planner](after, cost)
-    violated = [comparison for comparison in found.comparisons if not holds_on(comparison, after, cost)]
+    violated = [
+        comparison
+        for comparison in found.comparisons
+        if not holds_on(comparison, after, cost)
+        # Equal parts of a plan may add up to some grains, by which a side is dearer than the planner saw it.
+        and not 0 < abs(_difference(comparison, after, cost)) < 1e-8
+    ]
     if violated:
         assert _plan_of(again) != _plan_of(found)
     elif planner in ("event_frequency", "greedy"):  # Theorem 2: all their comparisons are there
         assert again.order == found.order
+
+
+def _difference(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """By how much the chosen side measures more, 0 where it is equal to a grain."""
+    sides = (comparison.chosen, comparison.rejected)
+    chosen, rejected = (ln_measure(comparison.measure, side, statistics, cost) for side in sides)
+    return 0.0 if grains(chosen) == grains(rejected) else chosen - rejected
 
 
 def _plan_of(found: Ordering | TreeOrdering) -> Any:
