@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.detect import in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
@@ -46,7 +47,7 @@ def plan_for(
         snapshot,
         DEFAULT_PLANNER if planner is None else planner,
         cost,
-        in_pattern_order={name for name, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order},
+        in_pattern_order=in_pattern_order(chosen),
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
         on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
         alpha=alpha,

@@ -17,6 +17,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import NOTHING, Moment, Program
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.planning.negation import compared_with, may_be_one, next_before, next_behind
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
 
 
@@ -121,33 +122,15 @@ class Assembly:
         )
 
     def _compared_with(self, negated: Variable) -> set[int]:
-        names = {*self.latest_before(negated), *self.earliest_behind(negated)}
-        for conjunct in self.clause.conjuncts:
-            if negated.name in conjunct.variables:
-                names |= conjunct.variables - {negated.name}
-        return {self.numbers[name] for name in names} | set(self.excluded_by(negated))
-
-    def latest_before(self, negated: Variable) -> list[str]:
-        """The positive variables directly before a negated one: what is after these is after all that are before it."""
-        before = [variable.name for variable in self.clause.predecessors(negated.name)]
-        return [one for one in before if not any((one, other) in self.clause.precedence for other in before)]
-
-    def earliest_behind(self, negated: Variable) -> list[str]:
-        """The positive variables directly behind a negated one."""
-        behind = [variable.name for variable in self.clause.successors(negated.name)]
-        return [one for one in behind if not any((other, one) in self.clause.precedence for other in behind)]
+        names = {*next_before(self.clause, negated.name), *next_behind(self.clause, negated.name)}
+        names |= {*compared_with(self.pattern, self.clause, negated)}
+        return {self.numbers[name] for name in names}
 
     def excluded_by(self, negated: Variable) -> tuple[int, ...]:
         """The positive variables that may bind the very event that would reject."""
-        return tuple(n for n, other in enumerate(self.clause.positive) if self._may_be_one(negated, other))
-
-    def _may_be_one(self, one: Variable, other: Variable) -> bool:
-        """Whether two variables may bind one event as far as types and order say."""
-        same = one.event_type == other.event_type or self.pattern.base_type in (one.event_type, other.event_type)
-        return same and (self.pattern.ties is Ties.ANY or not self._ordered(one.name, other.name))
-
-    def _ordered(self, one: str, other: str) -> bool:
-        return bool({(one, other), (other, one)} & self.clause.precedence)
+        return tuple(
+            n for n, other in enumerate(self.clause.positive) if may_be_one(self.pattern, self.clause, negated, other)
+        )
 
     @cached_property
     def stored(self) -> tuple[bool, ...]:
@@ -178,8 +161,8 @@ class Assembly:
             self._ascent(node, variable) if variable in self.members[node] else ()
             for node, variable in product(nodes, range(len(positive)))
         )
-        writer.put_lists([self.numbers[name] for name in self.latest_before(n)] for n in negated)
-        writer.put_lists([self.numbers[name] for name in self.earliest_behind(n)] for n in negated)
+        writer.put_lists([self.numbers[name] for name in next_before(clause, n.name)] for n in negated)
+        writer.put_lists([self.numbers[name] for name in next_behind(clause, n.name)] for n in negated)
         writer.put_lists(map(self.excluded_by, negated))
         writer.put(self.pattern.ties is Ties.ANY or not clause.successors(n.name) for n in negated)
         writer.put(self.groups(program))
@@ -213,7 +196,8 @@ class Assembly:
         distinct = [
             (x, y)
             for x, y in product(own, others)
-            if not (x == variable and single) and self._may_be_one(self.clause.positive[x], self.clause.positive[y])
+            if not (x == variable and single)
+            and may_be_one(self.pattern, self.clause, self.clause.positive[x], self.clause.positive[y])
         ]
         flat_needed = [word for pair in needed for word in pair]
         flat_distinct = [word for pair in distinct for word in pair]
