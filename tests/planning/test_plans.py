@@ -15,6 +15,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, plan_by_strategy, validate
 from cep_pipeline.planning.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.statistics.output_profile import OrderProfile
 from tests.statistics.market import market, parse
 
 TEXT = """
@@ -113,6 +114,35 @@ def test_costs_add_up() -> None:
     assert ln_sum([]) == -math.inf
     assert ln_sum([2000.0, 2000.0]) == pytest.approx(2000 + math.log(2))
     assert from_ln(2000.0) == math.inf
+
+
+def test_of_latencies_of_clauses_the_largest_counts() -> None:
+    """JQPG section 6.1: a disjunction waits as long as the operand that waits longest."""
+    text = "NAME either PATTERN OR(AND(A x, B y), SEQ(C z, A w, B v)) WITHIN 1 second"
+    weighed = made(text, planner="event_frequency", cost="throughput", alpha=0.5).patterns[0]
+    work = made(text, planner="event_frequency", cost="throughput").patterns[0]
+    waiting = [clause.ln_waiting for clause in weighed.clauses]
+    assert None not in waiting
+    assert all(clause.ln_waiting is None for clause in work.clauses)
+    for clause, alone, share in zip(weighed.clauses, work.clauses, waiting, strict=True):
+        assert math.exp(clause.ln_cost) == pytest.approx(math.exp(alone.ln_cost) + math.exp(share or 0.0))
+    assert math.exp(weighed.ln_cost) == pytest.approx(math.exp(work.ln_cost) + max(math.exp(w or 0.0) for w in waiting))
+    assert "of which latency" in made(text, planner="event_frequency", alpha=0.5).explain()
+
+
+def test_the_output_profile_says_which_event_of_a_conjunction_is_the_last() -> None:
+    patterns = parse("NAME both PATTERN AND(A a, B b) WITHIN 1 second")
+    snapshot = estimate_statistics(patterns, market(200))
+    profile = OrderProfile("both", ("a", "b"), 10, (9, 1), ((("b", "a"), 9), (("a", "b"), 1)))
+    profiled = replace(snapshot, order_profiles=(profile,))
+    costs = {
+        first: plan(patterns, known, cost="latency", planner="trivial").ln_cost
+        for first, known in (("a", snapshot), ("b", profiled))
+    }
+    # Of the pattern's order, b is the last; where a mostly comes last, its match has to wait for what b has buffered.
+    instances = plan(patterns, snapshot, planner="trivial").patterns[0].clauses[0].steps[1].ln_instances
+    assert math.exp(costs["a"]) == pytest.approx(2)
+    assert math.exp(costs["b"]) == pytest.approx(2 + math.exp(instances))
 
 
 @pytest.mark.parametrize(
