@@ -19,9 +19,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
-from cep_pipeline.statistics.intervals import effective_number, wilson_interval
 from cep_pipeline.statistics.samples import Terms
-from cep_pipeline.statistics.sliding_sums import SlidingSums, Sums
+from cep_pipeline.statistics.sliding_sums import SlidingSums
 from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow
 from cep_pipeline.statistics.snapshot import (
     Kind,
@@ -35,6 +34,7 @@ from cep_pipeline.statistics.snapshot import (
 from cep_pipeline.statistics.stream_clock import StreamClock
 from cep_pipeline.statistics.terms import PairScope, format_window
 from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleScope
+from cep_pipeline.statistics.window_numbers import rate_in_window, selectivity_in_window
 
 Array = np.ndarray[Any, Any]
 
@@ -221,7 +221,7 @@ class WindowedStatistics:
         if counts[_EVENTS].high == 0:
             notes.append(f"there are no events in the window of {format_window(self.window)}")
         span_s = max(end - begin, 0) / 1e6 or 1.0
-        rates = tuple(_rate(key, counts[key], span_s) for key in self.leaves)
+        rates = tuple(rate_in_window(key, counts[key], span_s) for key in self.leaves)
         conditions, orders = self._selectivities(begin, end)
         return self._described_snapshot(
             Kind.WINDOW,
@@ -387,7 +387,7 @@ class WindowedStatistics:
             if sums.inside[1] + sums.cut[1] == 0:
                 continue  # nothing was tested: the snapshot's reader falls back to the prior
             for place, condition in enumerate(scope.conditions):
-                found = _selectivity(condition, sums, 3 + 2 * place)
+                found = selectivity_in_window(condition, sums, 3 + 2 * place)
                 (orders if condition in scope.orders else conditions).append(found)
         return tuple(conditions), tuple(orders)
 
@@ -414,29 +414,6 @@ class WindowedStatistics:
             notes=notes,
             **{**described, **numbers},
         )
-
-
-def _selectivity(condition: str, sums: Sums, row: int) -> Selectivity:
-    """The share that passes in a window, and its interval: of the sample, and of what the window's edges cut."""
-    total, cut = float(sums.inside[0]), float(sums.cut[0])
-    passing, passing_cut = float(min(sums.inside[row], total)), float(min(sums.cut[row], cut))
-    tested = round(float(sums.inside[1] + sums.cut[1]))
-    pairs = max(round(total + cut / 2), tested)
-    share = min((passing + passing_cut / 2) / (total + cut / 2), 1.0)
-    low = passing / (total + cut - passing_cut) if total + cut > passing_cut else share
-    high = (passing + passing_cut) / (total + passing_cut) if total + passing_cut > 0 else share
-    squares = float(sums.inside[2] + sums.cut[2] / 2)
-    if squares:
-        number = effective_number(total + cut / 2, share, squares, float(sums.inside[row + 1] + sums.cut[row + 1] / 2))
-        low, high = wilson_interval(min(low, 1.0), number)[0], wilson_interval(min(high, 1.0), number)[1]
-    low, high = max(0.0, min(low, share)), min(1.0, max(high, share))
-    source = Source.SAMPLED_PAIRS if squares else Source.ALL_PAIRS if low == high else Source.WINDOW
-    return Selectivity(condition, share, pairs, tested, source, low, high)
-
-
-def _rate(key: str, count: Estimate, span_s: float) -> LeafRate:
-    source = Source.COUNT if count.low == count.high else Source.WINDOW
-    return LeafRate(key, count.value / span_s, round(count.value), source, count.low / span_s, count.high / span_s)
 
 
 def scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:

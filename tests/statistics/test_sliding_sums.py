@@ -1,0 +1,81 @@
+"""Sums that are cut at the same instants, and the clock of windows of events: bounds that hold whatever is added."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.statistics.arrays_json import packed, unpacked
+from cep_pipeline.statistics.sliding_sums import SlidingSums
+from cep_pipeline.statistics.stream_clock import StreamClock
+
+values = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1.0, 1.0, 5.0, 1000.0])), max_size=60)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    values,
+    st.lists(st.integers(1, 20), min_size=1, max_size=6),
+    st.sampled_from([0.01, 0.1, 0.5]),
+    st.integers(0, 900),
+    st.integers(0, 900),
+)
+def test_the_true_sums_lie_between_what_is_inside_and_what_is_cut(
+    steps: Sequence[tuple[int, float]], sizes: Sequence[int], epsilon: float, one: int, other: int
+) -> None:
+    start, end = sorted((one, other))
+    times = np.cumsum([gap for gap, _ in steps] or [0])[: len(steps)]
+    weights = np.array([weight for _, weight in steps])
+    passing = np.where(np.arange(len(steps)) % 3 == 0, weights, 0.0)
+    sums, begin = SlidingSums(2, 500, epsilon), 0
+    while begin < len(steps):
+        stop = begin + sizes[begin % len(sizes)]
+        part = SlidingSums(2, 500, epsilon)
+        part.add(np.stack((times[begin:stop],) * 2), np.stack((weights[begin:stop], passing[begin:stop])))
+        sums.merge(part)
+        begin = stop
+    remembered = times[-1] - 500 if len(times) else 0
+    if start < remembered:
+        return
+    found = sums.between(start, end)
+    inside = (times >= start) & (times <= end)
+    for row, truth in enumerate((weights[inside].sum(), passing[inside].sum())):
+        assert found.inside[row] - 1e-9 <= truth <= found.inside[row] + found.cut[row] + 1e-9
+
+
+def test_a_cut_bucket_holds_little_of_all_that_is_newer() -> None:
+    sums = SlidingSums(1, 10**9, 0.05)
+    for start in range(0, 100_000, 1000):
+        times = np.arange(start, start + 1000)
+        sums.add(np.stack((times, times)), np.ones((1, 1000)))
+    assert sums.spans.shape[1] < 400
+    for start in range(0, 99_990, 777):
+        found = sums.between(start, 10**6)
+        assert found.inside[0] + found.cut[0] >= 100_000 - start >= found.inside[0]
+        assert found.cut[0] <= 2 * 0.05 * (100_000 - start) + 1
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=8), st.sampled_from([1, 7, 300, 1000, 5000]))
+def test_the_clock_knows_when_a_window_of_events_began(parts: list[int], window: int) -> None:
+    times = np.cumsum(np.random.default_rng(len(parts)).integers(0, 50, sum(parts)))
+    clock, done = StreamClock(window), 0
+    for size in parts:
+        part = StreamClock(window)
+        part.count(times[done : done + size])
+        clock.merge(part, done)
+        done += size
+    first = max(done - window, 0)
+    slack = 2 * max(1, window // 256)
+    assert times[max(first - slack, 0)] <= clock.window_start() <= times[first]
+    assert clock.marks.shape[1] <= 2 * 256 + 4 + len(parts)
+
+
+@pytest.mark.parametrize("text", ["", "%%%", "AAAA", packed(np.array([1.0, np.nan])), packed(np.arange(3))])
+def test_arrays_that_are_damaged_are_told(text: str) -> None:
+    with pytest.raises(ValueError):
+        unpacked(text, np.float64, 2)
