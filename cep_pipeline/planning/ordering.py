@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -160,6 +160,21 @@ def left_deep(order: tuple[int, ...]) -> PositionTree:
     for position in order[1:]:
         tree = (tree, position)
     return tree
+
+
+def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None = 1) -> list[DecidingComparison]:
+    """Of each block the k comparisons that were closest to coming out otherwise (None: all), the closest ones first.
+
+    The blocks are in the order in which they were decided. All comparisons of a block have their chosen side in common.
+    """
+    blocks: dict[tuple[str, int], list[DecidingComparison]] = {}
+    for comparison in comparisons:
+        blocks.setdefault((comparison.measure, comparison.step), []).append(comparison)
+    return [one for block in blocks.values() for one in sorted(block, key=_margin)[:k]]
+
+
+def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
+    return comparison.ln_rejected - comparison.ln_chosen, comparison.wins_ties
 
 
 def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:

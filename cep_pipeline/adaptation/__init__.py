@@ -1,0 +1,26 @@
+"""The plan follows the data: invariants of plans, decision functions, minimal distances, forecasts."""
+
+from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function
+from cep_pipeline.adaptation.distance import DISTANCES, Distances, distance_rule
+from cep_pipeline.adaptation.forecast import Trend, forecast
+from cep_pipeline.adaptation.invariants import Invariant, Verification, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on
+
+__all__ = [
+    "DECISION_FUNCTIONS",
+    "DISTANCES",
+    "DecisionState",
+    "Distances",
+    "Invariant",
+    "Trend",
+    "Verdict",
+    "Verification",
+    "decision_function",
+    "distance_rule",
+    "forecast",
+    "gain",
+    "invariants_of",
+    "ln_cost_on",
+    "verify",
+    "without_invariants",
+]

@@ -1,0 +1,286 @@
+"""Decision functions: given fresh statistics, whether to plan again (acep-invariants patent, Algorithm 1).
+
+    static                never
+    unconditional         at every check, as the tree-based lazy NFA does
+    constant_threshold    when any monitored number has moved by t or more, as ZStream does
+    invariant             when an invariant of the plan is violated
+
+A decision function is a value; what it remembers between checks is a `DecisionState`:
+
+    state = decision.begin(plan, patterns, snapshot)
+    verdict = decision.decide(state, fresh)
+    if verdict.replan:
+        ...  # plan again, deploy the new plan where it is better
+        state = decision.replanned(state, verdict, plan_in_use, fresh, gain=gain)
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
+from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
+from cep_pipeline.adaptation.invariants import (
+    Invariant,
+    Verification,
+    freeze,
+    invariants_of,
+    verifications,
+    without_invariants,
+)
+from cep_pipeline.adaptation.thresholds import Deviation, deviations
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+DEFAULT_THRESHOLD = 0.5
+"""t, where none is given."""
+KEEPING_ORDER = frozenset({"trivial"})
+"""Planners that give the same plan on any statistics: what moved is said, but planning again would change nothing."""
+
+
+@dataclass(frozen=True)
+class DecisionState:
+    """What decisions about a plan rest on.
+
+    Attributes
+    ----------
+    plan, patterns
+        The plan in use, and what it runs.
+    snapshot
+        The statistics that were last planned from, whether or not that plan was deployed.
+    invariants
+        Those of the plan, in the order of verification; none for decision functions that ask for none.
+    distances
+        The minimal distances of the invariants.
+    """
+
+    plan: Plan
+    patterns: tuple[Pattern, ...]
+    snapshot: StatisticsSnapshot
+    invariants: tuple[Invariant, ...] = ()
+    distances: Distances = field(default_factory=Distances)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to plan again, and why.
+
+    Attributes
+    ----------
+    reason
+        A sentence.
+    checks
+        What was looked at, up to the first violation.
+    """
+
+    replan: bool
+    reason: str
+    checks: tuple[Verification | Deviation, ...] = ()
+
+    @property
+    def violated(self) -> tuple[Invariant, ...]:
+        """The violated invariants among the checks."""
+        return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
+
+
+class DecisionFunction(Protocol):
+    """Decides whether to plan again."""
+
+    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
+        """The state of the first plan, which was made from this snapshot."""
+        ...
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        """Whether these statistics ask for another plan."""
+        ...
+
+    def replanned(
+        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
+    ) -> DecisionState:
+        """The state after planning again from this snapshot.
+
+        Parameters
+        ----------
+        plan
+            The plan in use from now on: the new one, or the old one where that is not worse.
+        gain
+            The share of the old plan's cost that the new one saves, on this snapshot (`plan_quality.gain`); 0 where
+            it is the same plan.
+        """
+        ...
+
+
+class _Remembering:
+    """What decision functions share that look at no invariants."""
+
+    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
+        return DecisionState(plan, tuple(patterns), snapshot)
+
+    def replanned(
+        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
+    ) -> DecisionState:
+        return replace(state, plan=plan, snapshot=snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Static(_Remembering):
+    """The plan stays as it is."""
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        return Verdict(False, "the plan is static")
+
+
+@dataclass(frozen=True, slots=True)
+class Unconditional(_Remembering):
+    """Plan again at every check."""
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        return Verdict(True, "planning again is unconditional")
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantThreshold(_Remembering):
+    """Plan again when any number that the plan rests on has moved by the share `threshold` or more."""
+
+    threshold: float = DEFAULT_THRESHOLD
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        return _by_threshold(state.patterns, state, snapshot, self.threshold)
+
+
+@dataclass(frozen=True, slots=True)
+class InvariantBased:
+    """Plan again when an invariant of the plan is violated.
+
+    Attributes
+    ----------
+    k
+        Invariants a block; None: all deciding conditions.
+    distance
+        Where the minimal distances come from.
+    threshold
+        t for patterns whose planners have no invariants, which are checked by thresholds.
+    frozen
+        Take the costs of sub-plans from when the plan was made, as the patent does; it breaks Theorem 1.
+    """
+
+    k: int | None = 1
+    distance: DistanceRule = field(default_factory=Fixed)
+    threshold: float = DEFAULT_THRESHOLD
+    frozen: bool = False
+
+    def __post_init__(self) -> None:
+        _check_threshold(self.threshold)
+        if self.k is not None and self.k < 1:
+            raise InputError(f"k is {self.k}: a block has one invariant or more")
+
+    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
+        state = DecisionState(plan, tuple(patterns), snapshot, distances=self.distance.begin(plan))
+        return replace(state, invariants=self._invariants(plan, state.patterns, snapshot))
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        checks: list[Verification] = []
+        distance = state.distances.of(state.invariants)
+        for one in verifications(state.invariants, state.patterns, snapshot, distance=distance, frozen=self.frozen):
+            checks.append(one)
+            if one.violated:
+                return Verdict(True, describe_verification(one, state.patterns), tuple(checks))
+        moved = self._thresholds(state, snapshot)
+        if moved.replan or not checks:
+            return replace(moved, checks=(*checks, *moved.checks))
+        also = f"; {moved.reason}" if moved.checks else ""
+        return Verdict(False, f"all {len(checks)} invariants hold{also}", (*checks, *moved.checks))
+
+    def replanned(
+        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
+    ) -> DecisionState:
+        distances = self.distance.after_replanning(state.distances, verdict.violated, gain)
+        invariants = state.invariants
+        if plan is not state.plan:
+            invariants = self._invariants(plan, state.patterns, snapshot)
+        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances)
+
+    def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        """Threshold checks of the patterns without invariants; what planning again cannot change asks for nothing."""
+        without = without_invariants(state.plan)
+        others = [pattern for pattern in state.patterns if pattern.name in without]
+        if not others:
+            return Verdict(False, "nothing of the plan was decided by its statistics")
+        kept = [one for one in others if state.plan.for_pattern(one.name).planner in KEEPING_ORDER]
+        moved = _by_threshold([one for one in others if one not in kept], state, snapshot, self.threshold)
+        if moved.replan or not kept:
+            return moved
+        of_kept = _by_threshold(kept, state, snapshot, self.threshold)
+        checks = (*moved.checks, *of_kept.checks)
+        if of_kept.replan:
+            return Verdict(False, f"{of_kept.reason}; but its planner keeps the pattern's order", checks)
+        return replace(of_kept, checks=checks)
+
+    def _invariants(
+        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot
+    ) -> tuple[Invariant, ...]:
+        found = invariants_of(plan, patterns, self.k)
+        return freeze(found, patterns, snapshot) if self.frozen else found
+
+
+def _by_threshold(
+    patterns: Sequence[Pattern], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
+) -> Verdict:
+    """ZStream's check: the verdict ends with the first number that has moved too far."""
+    checks: list[Deviation] = []
+    for one in deviations(patterns, state.snapshot, snapshot):
+        checks.append(one)
+        if one.relative >= threshold:
+            reason = f"{describe_deviation(one)}, {threshold:.1%} or more"
+            return Verdict(True, reason, tuple(checks))
+    return Verdict(False, f"no number has moved by {threshold:.1%} or more", tuple(checks))
+
+
+def _check_threshold(threshold: float) -> None:
+    if not 0 < threshold < math.inf:
+        raise InputError(f"a threshold is the share by which a number moves, a finite number above 0, not {threshold}")
+
+
+DECISION_FUNCTIONS: dict[str, Callable[..., DecisionFunction]] = {
+    "static": Static,
+    "unconditional": Unconditional,
+    "constant_threshold": ConstantThreshold,
+    "invariant": InvariantBased,
+}
+"""The decision functions by name, made with their settings: `DECISION_FUNCTIONS["invariant"](k=2)`."""
+
+
+def decision_function(name: str, **settings: Any) -> DecisionFunction:
+    """The decision function of this name with its settings; a distance may be given as a configuration names it.
+
+    Raises
+    ------
+    InputError
+        There is no decision function of this name, it has no such setting, or the setting has no such value.
+
+    Examples
+    --------
+    >>> decision_function("invariant", k=2, distance=0.1)
+    InvariantBased(k=2, distance=Fixed(distance=0.1), threshold=0.5, frozen=False)
+    """
+    if name not in DECISION_FUNCTIONS:
+        raise InputError(f"there is no decision function {name!r}; there are: {', '.join(DECISION_FUNCTIONS)}")
+    make = DECISION_FUNCTIONS[name]
+    known = list(inspect.signature(make).parameters)
+    unknown = [setting for setting in settings if setting not in known]
+    if unknown:
+        has = f"its settings are: {', '.join(known)}" if known else "it has no settings"
+        raise InputError(f"the decision function {name!r} has no {unknown[0]!r}; {has}")
+    distance = settings.get("distance")
+    if isinstance(distance, str | int | float):
+        settings = {**settings, "distance": distance_rule(distance)}
+    return make(**settings)

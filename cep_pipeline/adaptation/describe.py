@@ -1,0 +1,54 @@
+"""Invariants and their verifications as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cep_pipeline.adaptation.invariants import Invariant, Verification
+from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.logarithms import format_ln, format_number
+from cep_pipeline.planning.ordering import Side, named, positions_of
+
+
+def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
+    """Of which block it is, and what was chosen there over what.
+
+    Returns
+    -------
+    str
+        Such as "pattern rise, step 2: b rather than c" or "pattern rise, join 2: ((a, b), c) rather than (a, (b, c))".
+    """
+    pattern = next(pattern for pattern in patterns if pattern.name == invariant.pattern)
+    names = [variable.name for variable in pattern.clauses[invariant.clause].positive]
+    of_clause = f", clause {invariant.clause + 1}" if len(pattern.clauses) > 1 else ""
+    one = invariant.comparison
+    if one.measure == "tree":
+        block, chosen, rejected = "join", named(one.chosen, names), named(one.rejected, names)
+    else:
+        # Where both sides bind the same variables, it is their orders that differ.
+        whole = one.measure == "cost"
+        block, chosen, rejected = "step", _bound(one.chosen, names, whole), _bound(one.rejected, names, whole)
+    return f"pattern {invariant.pattern}{of_clause}, {block} {invariant.block + 1}: {chosen} rather than {rejected}"
+
+
+def _bound(order: Side, names: Sequence[str], whole: bool) -> str:
+    positions = positions_of(order)
+    return ", ".join(names[position] for position in (positions if whole else positions[-1:]))
+
+
+def describe_verification(verification: Verification, patterns: Sequence[Pattern]) -> str:
+    """The invariant, its two sides, and whether it holds."""
+    left, right = format_ln(verification.left), format_ln(verification.right)
+    distance = f"{1 + verification.distance:g} times " if verification.distance else ""
+    if verification.violated:
+        relation = "exceeds" if verification.left > verification.right else "is no longer below"
+    else:
+        relation = "does not exceed"
+    return f"{describe(verification.invariant, patterns)}: {left} {relation} {distance}{right}"
+
+
+def describe_deviation(deviation: Deviation) -> str:
+    """What has moved, from where to where, and by how much."""
+    before, now = format_number(deviation.before), format_number(deviation.now)
+    return f"pattern {deviation.pattern}: {deviation.what} moved from {before} to {now}, by {deviation.relative:.1%}"

@@ -1,0 +1,210 @@
+"""The minimal distance d of invariants: by how much f1 must exceed f2 before planning again is worth it.
+
+Four ways to find it (acep-invariants patent, section "Distance-Based Invariants"): fixed; by trying some values, the
+best of which is then fixed (`scan`); the average relative difference of the deciding conditions; and from what
+replanning has brought so far, for all invariants together or for each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from cep_pipeline.adaptation.invariants import Invariant
+from cep_pipeline.errors import InputError
+from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.plans import Plan
+
+SCANNED_DISTANCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
+"""What the patent's experiments try: 0 to 0.5."""
+WORTHWHILE_GAIN = 0.05
+"""A replanning that gained less was not worth it: the distance grows."""
+LARGEST_DISTANCE = 0.5
+"""The distance does not grow beyond."""
+SMALLEST_STEP = 0.01
+"""What it grows by at least, so that it leaves 0."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The minimal distances of a plan's invariants at one time.
+
+    Attributes
+    ----------
+    everywhere
+        That of the invariants without one of their own.
+    own
+        Those of single invariants, by `Invariant.key`.
+    """
+
+    everywhere: float = 0.0
+    own: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for distance in (self.everywhere, *self.own.values()):
+            if not 0 <= distance < math.inf:
+                raise InputError(f"a minimal distance is a finite number, 0 or more, not {distance}")
+
+    def of(self, invariants: Iterable[Invariant]) -> Mapping[str, float] | float:
+        """As `verify` takes them."""
+        if not self.own:
+            return self.everywhere
+        return {one.key: self.own.get(one.key, self.everywhere) for one in invariants}
+
+    def to_json(self) -> dict[str, Any]:
+        """The distances as JSON values."""
+        return {"everywhere": self.everywhere, "own": dict(self.own)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "distances") -> Distances:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        try:
+            return cls(content["everywhere"], dict(content["own"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source}: no distances of invariants: {error!r}") from error
+
+
+class DistanceRule(Protocol):
+    """How the minimal distances are found."""
+
+    def begin(self, plan: Plan) -> Distances:
+        """Those of the first plan."""
+        ...
+
+    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+        """Those to go on with when violated invariants have led to a plan that gained this share of the cost."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """The same distance for all invariants at all times."""
+
+    distance: float = 0.0
+
+    def begin(self, plan: Plan) -> Distances:
+        return Distances(self.distance)
+
+    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+        return distances
+
+
+@dataclass(frozen=True, slots=True)
+class AverageRelativeDifference:
+    """The average relative difference of the first plan's deciding conditions, kept for all plans after it."""
+
+    def begin(self, plan: Plan) -> Distances:
+        comparisons = [one for pattern in plan.patterns for clause in pattern.clauses for one in clause.comparisons]
+        return Distances(average_relative_difference(comparisons))
+
+    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+        return distances
+
+
+@dataclass(frozen=True, slots=True)
+class MetaAdaptive:
+    """The distance follows what replanning brings: min(2 d + 0.01, 0.5) where that was less than 5 %, else d / 2.
+
+    Attributes
+    ----------
+    first
+        The rule that the first distances come from.
+    per_invariant
+        Whether only the distances of the violated invariants change, each its own; they go with the question that an
+        invariant decides, whichever of its two sides a plan chose.
+    """
+
+    first: DistanceRule = field(default_factory=Fixed)
+    per_invariant: bool = False
+
+    def begin(self, plan: Plan) -> Distances:
+        distances = self.first.begin(plan)
+        return replace(distances, everywhere=min(distances.everywhere, LARGEST_DISTANCE))
+
+    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+        if not self.per_invariant:
+            return replace(distances, everywhere=adapted(distances.everywhere, gain))
+        own = dict(distances.own)
+        for invariant in violated:
+            own[invariant.key] = adapted(own.get(invariant.key, distances.everywhere), gain)
+        return replace(distances, own=own)
+
+
+def adapted(distance: float, gain: float) -> float:
+    """The distance after a replanning that saved this share of the cost.
+
+    Examples
+    --------
+    >>> adapted(0.1, gain=0.04), adapted(0.4, gain=-1.0), adapted(0.1, gain=0.05)
+    (0.21000000000000002, 0.5, 0.05)
+    """
+    if gain < WORTHWHILE_GAIN:
+        return min(2 * distance + SMALLEST_STEP, LARGEST_DISTANCE)
+    return distance / 2
+
+
+def average_relative_difference(comparisons: Iterable[DecidingComparison]) -> float:
+    """The mean of |f2 - f1| / min(f1, f2) over deciding conditions, as the plan's statistics had them; of none, 0."""
+    found = [math.expm1(min(abs(one.ln_rejected - one.ln_chosen), 600.0)) for one in comparisons]
+    return math.fsum(found) / len(found) if found else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What was tried, and the best of it."""
+
+    best: float
+    tried: tuple[tuple[float, float], ...]
+
+
+def scan(performance: Callable[[float], float], candidates: Iterable[float] = SCANNED_DISTANCES) -> Scan:
+    """Try candidate values of a parameter, a distance or a threshold, and take the one that performs best.
+
+    Parameters
+    ----------
+    performance
+        Candidate -> what is to be large, such as events a second; equal work for each candidate is the caller's matter.
+
+    Returns
+    -------
+    Scan
+        Of equally good candidates the first, and all pairs of candidate and performance.
+
+    Examples
+    --------
+    >>> scan(lambda d: -abs(d - 0.12), (0.0, 0.1, 0.2)).best
+    0.1
+    """
+    tried = tuple((candidate, performance(candidate)) for candidate in candidates)
+    if not tried:
+        raise InputError("there is nothing to try: a scan takes one candidate or more")
+    if any(math.isnan(found) for _, found in tried):
+        raise InputError("a candidate's performance is no number")
+    best, _ = max(tried, key=lambda one: one[1])
+    return Scan(best, tried)
+
+
+DISTANCES: dict[str, DistanceRule] = {
+    "average_relative_difference": AverageRelativeDifference(),
+    "meta_adaptive": MetaAdaptive(),
+    "meta_adaptive_per_invariant": MetaAdaptive(per_invariant=True),
+}
+"""The rules by name; a number stands for a fixed distance."""
+
+
+def distance_rule(setting: str | float) -> DistanceRule:
+    """The rule that a configuration names: a number is a fixed distance.
+
+    Raises
+    ------
+    InputError
+        There is no rule of this name, or the number is none of a distance.
+    """
+    if isinstance(setting, str):
+        if setting not in DISTANCES:
+            raise InputError(f"there is no distance {setting!r}; there are: a number, {', '.join(DISTANCES)}")
+        return DISTANCES[setting]
+    Distances(setting)
+    return Fixed(setting)

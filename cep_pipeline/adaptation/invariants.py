@@ -1,0 +1,352 @@
+"""The invariants of a plan: the tightest of the comparisons that decided it, verified on fresh statistics.
+
+A plan is the best one as long as the comparisons that built it come out as they did (acep-invariants patent, section
+"Invariant-Based Method"). Of each block, a step of an order or a join of a tree, the K tightest are kept as invariants
+
+    f1 < f2,   violated if and only if   f1 > (1 + d) f2
+
+with the minimal distance d; at d = 0 if and only if the planner's own comparison comes out otherwise, ties included.
+The patent prints (1 + d) f1 < f2 as what has to hold. Then a distance would make the check stricter, against the
+patent's own words: d is "the smallest relative difference between the two sides of the inequality required for an
+invariant to be considered as violated". Here the factor stands where the words put it.
+
+All comparisons of a block have their chosen side in common, so the least difference f2 - f1, by which the patent
+chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it is made by logarithms.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cep_pipeline.adaptation.measures import Measures
+from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
+from cep_pipeline.planning.ordering import (
+    DecidingComparison,
+    comparison_from_json,
+    comparison_to_json,
+    grains,
+    tightest_of_blocks,
+)
+from cep_pipeline.planning.plans import PatternPlan, Plan, validate
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot, check_version
+
+VERSION = 1
+"""Version of the JSON form of invariants."""
+
+_LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
+PLANNERS_WITHOUT_INVARIANTS = {
+    "trivial": "the pattern's order is kept whatever the statistics",
+    "ii_random": _LOCAL_SEARCH,
+    "ii_greedy": _LOCAL_SEARCH,
+}
+"""The planners that have no invariants, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """A comparison that has to come out as it did for the plan to stay the best one.
+
+    Attributes
+    ----------
+    pattern, clause
+        Of what it is: the pattern's name, and the index of the clause.
+    block
+        Place of the block: of an order the step from 0, of a tree the place among its joins from the leaves up.
+    comparison
+        The planner's; its chosen side is f1, its rejected one f2.
+    cost_model, alpha
+        By what its sides are measured, as in the plan.
+    ln_frozen
+        ln of what the sub-plans of each side cost below their roots when the plan was made, for verification with
+        frozen costs; None where they are not known.
+    """
+
+    pattern: str
+    clause: int
+    block: int
+    comparison: DecidingComparison
+    cost_model: str
+    alpha: float = 0.0
+    ln_frozen: tuple[float, float] | None = None
+
+    @property
+    def key(self) -> str:
+        """Names the question that it decides: the same for the comparison of the same sides that came out otherwise."""
+        content = comparison_to_json(self.comparison)
+        sides = sorted((json.dumps(content["chosen"]), json.dumps(content["rejected"])))
+        return f"{self.pattern}/{self.clause}/{self.comparison.measure}/{' or '.join(sides)}"
+
+    @property
+    def cost(self) -> CostModel:
+        """The cost model with its weight of latency; InputError where there is none of this name."""
+        return with_latency(cost_named(self.cost_model), self.alpha)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """An invariant on fresh statistics.
+
+    Attributes
+    ----------
+    left, right
+        Natural logarithms of f1, what was chosen, and f2, what it was chosen over.
+    distance
+        The minimal distance d that it was verified with.
+    distance_to_violation
+        ln((1 + d) f2 / f1): how far f1 may still grow beside f2; negative where it is violated, and 0 at a tie.
+    violated
+        Whether it no longer holds.
+    """
+
+    invariant: Invariant
+    left: float
+    right: float
+    distance: float
+    violated: bool
+
+    @property
+    def distance_to_violation(self) -> float:
+        return self.right - self.left + math.log1p(self.distance)
+
+
+def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) -> tuple[Invariant, ...]:
+    """The invariants of a plan in the order in which they are verified: by pattern and clause in plan order, those of
+    trees from the leaves up.
+
+    Parameters
+    ----------
+    k
+        Invariants a block, the tightest ones first; None: all deciding conditions that the plan has.
+
+    Raises
+    ------
+    PlanError
+        The plan was not made for the patterns.
+
+    Notes
+    -----
+    Those of `zstream_ordered` are first greedy's, which put the leaves in their places, then those of the tree.
+    `without_invariants` says which patterns have none.
+    """
+    if k is not None and k < 1:
+        raise InputError(f"k is {k}: a block has one invariant or more")
+    validate(plan, patterns)
+    found = []
+    for pattern_plan in (plan.for_pattern(pattern.name) for pattern in patterns):
+        for clause in pattern_plan.clauses:
+            found += [
+                Invariant(pattern_plan.pattern, clause.clause, one.step, one, pattern_plan.cost_model, plan.alpha)
+                for one in tightest_of_blocks(clause.comparisons, k)
+            ]
+    return tuple(found)
+
+
+def without_invariants(plan: Plan) -> dict[str, str]:
+    """The patterns of a plan that have no invariants, and why: they are checked by thresholds."""
+    reasons = {}
+    for pattern in plan.patterns:
+        reason = PLANNERS_WITHOUT_INVARIANTS.get(pattern.planner) or _given_up(pattern)
+        if reason:
+            reasons[pattern.pattern] = reason
+    return reasons
+
+
+def _given_up(pattern: PatternPlan) -> str:
+    """Why an exact planner has no comparisons: beyond its budget it took another one's plan."""
+    return next((clause.note for clause in pattern.clauses if _decided(clause) and not clause.comparisons), "")
+
+
+def _decided(clause: ClausePlan) -> bool:
+    return len(clause.steps) > (1 if clause.tree is None else 2)
+
+
+def freeze(
+    invariants: Iterable[Invariant], patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
+) -> tuple[Invariant, ...]:
+    """The invariants with the costs of their sub-plans as constants, for `verify` with `frozen`.
+
+    Parameters
+    ----------
+    snapshot
+        The statistics that the plan was made from.
+
+    Notes
+    -----
+    The patent represents "the cost of a subtree in an invariant as a constant whose value is initialized to the cost
+    of that subtree during invariant creation". What is left of Cost(T) = Cost(L) + Cost(R) + Card(L, R) is the
+    cardinality of the root, which both sides have in common: taken to the letter, no such invariant could ever be
+    violated. So the constants stand one level lower: for what L and R cost below their own roots. Theorem 1 does
+    not hold then: a change below the constants that both sides had in common counts on one side only.
+    """
+    measured = _Measured(patterns, snapshot)
+    frozen = []
+    for invariant in invariants:
+        one = invariant.comparison
+        of = measured.of(invariant)
+        constants = of.ln_frozen_part(one.measure, one.chosen), of.ln_frozen_part(one.measure, one.rejected)
+        frozen.append(replace(invariant, ln_frozen=constants))
+    return tuple(frozen)
+
+
+def verify(
+    invariants: Sequence[Invariant],
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    *,
+    distance: float | Mapping[str, float] = 0.0,
+    frozen: bool = False,
+) -> tuple[Verification, ...]:
+    """Verify invariants on fresh statistics, all of them, in their order.
+
+    Parameters
+    ----------
+    distance
+        The minimal distance d, 0 or more; or that of each invariant by its key, 0 for those that are not there.
+    frozen
+        Take what sub-plans cost from when the plan was made (`freeze`), as the patent does; it breaks Theorem 1.
+
+    Raises
+    ------
+    InputError
+        A distance is negative; or `frozen` without frozen costs.
+    PlanError
+        The snapshot does not know a leaf, or there is no such pattern among the patterns.
+    """
+    return tuple(verifications(invariants, patterns, snapshot, distance=distance, frozen=frozen))
+
+
+def verifications(
+    invariants: Sequence[Invariant],
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    *,
+    distance: float | Mapping[str, float] = 0.0,
+    frozen: bool = False,
+) -> Iterator[Verification]:
+    """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
+    measured = _Measured(patterns, snapshot)
+    measured.prepare(invariants)
+    for invariant in invariants:
+        one = invariant.comparison
+        of = measured.of(invariant)
+        sides = (one.chosen, one.rejected)
+        if frozen:
+            if invariant.ln_frozen is None:
+                raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
+            left, right = (
+                of.with_frozen(one.measure, side, constant)
+                for side, constant in zip(sides, invariant.ln_frozen, strict=True)
+            )
+        else:
+            left, right = (of.of(one.measure, side) for side in sides)
+        minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
+        yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
+
+
+def is_violated(comparison: DecidingComparison, left: float, right: float, distance: float = 0.0) -> bool:
+    """Whether f1 > (1 + d) f2, given ln f1 and ln f2; at d = 0 whether the planner would choose the other side.
+
+    Raises
+    ------
+    InputError
+        The distance is no number of 0 or more.
+    """
+    if not 0 <= distance < math.inf:
+        raise InputError(f"the minimal distance of an invariant is a finite number, 0 or more, not {distance}")
+    if distance == 0:
+        return not comparison.holds(left, right)
+    return grains(left) > grains(right + math.log1p(distance))
+
+
+class _Measured:
+    """The measures of each clause by its cost model, made when they are first asked for."""
+
+    def __init__(self, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> None:
+        self._patterns = {pattern.name: pattern for pattern in patterns}
+        self._snapshot = snapshot
+        self._measures: dict[tuple[str, int, str, float], Measures] = {}
+        self._pending: dict[tuple[str, int, str, float], list[DecidingComparison]] = {}
+
+    def prepare(self, invariants: Iterable[Invariant]) -> None:
+        for invariant in invariants:
+            self._pending.setdefault(_of_what(invariant), []).append(invariant.comparison)
+
+    def of(self, invariant: Invariant) -> Measures:
+        key = _of_what(invariant)
+        if key not in self._measures:
+            pattern = self._patterns.get(invariant.pattern)
+            if pattern is None or invariant.clause >= len(pattern.clauses):
+                raise PlanError(
+                    f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
+                    f"not among the patterns {', '.join(self._patterns) or '(none)'}: plan them again"
+                )
+            statistics = clause_statistics(pattern, pattern.clauses[invariant.clause], self._snapshot)
+            self._measures[key] = Measures(statistics, invariant.cost)
+            self._measures[key].prepare(self._pending.get(key, ()))
+        return self._measures[key]
+
+
+def _of_what(invariant: Invariant) -> tuple[str, int, str, float]:
+    return invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
+
+
+def invariants_to_json(invariants: Iterable[Invariant]) -> dict[str, Any]:
+    """Invariants as JSON values, with their version."""
+    return {
+        "version": VERSION,
+        "invariants": [
+            {
+                "pattern": one.pattern,
+                "clause": one.clause,
+                "block": one.block,
+                "cost_model": one.cost_model,
+                "alpha": one.alpha,
+                "comparison": comparison_to_json(one.comparison),
+                "ln_frozen": None if one.ln_frozen is None else [_finite(constant) for constant in one.ln_frozen],
+            }
+            for one in invariants
+        ],
+    }
+
+
+def invariants_from_json(content: Mapping[str, Any], source: str = "invariants") -> tuple[Invariant, ...]:
+    """Read what `invariants_to_json` wrote.
+
+    Raises
+    ------
+    InputError
+        `content` is of another version, or no invariants; `source` names it in the message.
+    """
+    check_version(content, VERSION, "list of invariants", source)
+    try:
+        return tuple(
+            Invariant(
+                one["pattern"],
+                one["clause"],
+                one["block"],
+                comparison_from_json(one["comparison"]),
+                one["cost_model"],
+                one["alpha"],
+                None if one["ln_frozen"] is None else _frozen(*one["ln_frozen"]),
+            )
+            for one in content["invariants"]
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{source}: no invariants: {error!r}; plan the patterns again") from error
+
+
+def _finite(logarithm: float) -> float | None:
+    return logarithm if math.isfinite(logarithm) else None
+
+
+def _frozen(chosen: float | None, rejected: float | None) -> tuple[float, float]:
+    first, second = (-math.inf if constant is None else constant for constant in (chosen, rejected))
+    return first, second

@@ -1,0 +1,82 @@
+"""What a plan costs on statistics that it was not made from, and what another one gains over it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.costs import (
+    CostModel,
+    cost_named,
+    ln_order_cost,
+    ln_order_delay,
+    ln_tree_cost,
+    ln_tree_delay,
+    with_latency,
+)
+from cep_pipeline.planning.plans import PatternPlan, Plan, validate
+from cep_pipeline.planning.trees import PositionTree, Tree
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+
+def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> float:
+    """Natural logarithm of what the plan's orders and trees of these patterns cost, each by its own cost model.
+
+    Raises
+    ------
+    PlanError
+        The plan was not made for the patterns, or the snapshot does not know a leaf.
+    """
+    validate(plan, patterns)
+    found = tuple(_on(plan.for_pattern(pattern.name), pattern, plan.alpha, snapshot) for pattern in patterns)
+    return replace(plan, patterns=found).ln_cost
+
+
+def gain(ln_old: float, ln_new: float) -> float:
+    """The share of the old cost that the new one saves, negative where it costs more.
+
+    Examples
+    --------
+    >>> gain(math.log(200.0), math.log(150.0))
+    0.25
+    """
+    return -math.expm1(min(ln_new - ln_old, 700.0))
+
+
+def same_plans(one: Plan, other: Plan) -> bool:
+    """Whether two plans run every pattern by the same orders and trees."""
+    return _run(one) == _run(other)
+
+
+def _run(plan: Plan) -> dict[str, list[object]]:
+    return {of.pattern: [clause.order_or_tree for clause in of.clauses] for of in plan.patterns}
+
+
+def _on(plan: PatternPlan, pattern: Pattern, alpha: float, snapshot: StatisticsSnapshot) -> PatternPlan:
+    model = with_latency(cost_named(plan.cost_model), alpha)
+    clauses = (
+        _clause_on(clause_plan, clause_statistics(pattern, clause, snapshot), model)
+        for clause_plan, clause in zip(plan.clauses, pattern.clauses, strict=True)
+    )
+    return replace(plan, clauses=tuple(clauses))
+
+
+def _clause_on(plan: ClausePlan, statistics: ClauseStatistics, model: CostModel) -> ClausePlan:
+    place = {name: position for position, name in enumerate(statistics.names)}
+    if plan.tree is None:
+        order = tuple(place[name] for name in plan.order)
+        costs = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
+    else:
+        tree = _positions(plan.tree, place)
+        costs = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
+    return replace(plan, ln_cost=costs[0], ln_waiting=costs[1])
+
+
+def _positions(tree: Tree, place: dict[str, int]) -> PositionTree:
+    if isinstance(tree, str):
+        return place[tree]
+    return _positions(tree.left, place), _positions(tree.right, place)
