@@ -19,7 +19,7 @@ from cep_pipeline.planning.costs import (
     with_latency,
 )
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
-from cep_pipeline.planning.trees import PositionTree, Tree
+from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -66,17 +66,10 @@ def _on(plan: PatternPlan, pattern: Pattern, alpha: float, snapshot: StatisticsS
 
 
 def _clause_on(plan: ClausePlan, statistics: ClauseStatistics, model: CostModel) -> ClausePlan:
-    place = {name: position for position, name in enumerate(statistics.names)}
     if plan.tree is None:
-        order = tuple(place[name] for name in plan.order)
+        order = tuple(statistics.names.index(name) for name in plan.order)
         costs = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
     else:
-        tree = _positions(plan.tree, place)
+        tree = tree_of_positions(plan.tree, statistics.names)
         costs = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
     return replace(plan, ln_cost=costs[0], ln_waiting=costs[1])
-
-
-def _positions(tree: Tree, place: dict[str, int]) -> PositionTree:
-    if isinstance(tree, str):
-        return place[tree]
-    return _positions(tree.left, place), _positions(tree.right, place)

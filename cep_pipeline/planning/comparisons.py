@@ -120,7 +120,7 @@ def tree_comparisons(
 ) -> tuple[DecidingComparison, ...]:
     """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
     # Where the cost model tells linear trees apart, some joins were chosen among those only.
-    under_linear = set() if cost.held is None else _sides_of_linear_joins(tree)
+    under_linear = set() if cost.held is None else sides_of_linear_joins(tree)
     comparisons: list[DecidingComparison] = []
     for step, join in enumerate(joins_of(tree)):
         if len(positions_of(join)) > 2:
@@ -129,6 +129,6 @@ def tree_comparisons(
     return tuple(comparisons)
 
 
-def _sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
+def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
     """The joins that were chosen among linear trees only, as they are below a linear join."""
     return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}

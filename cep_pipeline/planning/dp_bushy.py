@@ -6,9 +6,10 @@ from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import ln_below, tree_comparisons
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.linearized import cheapest_known_tree, tree_note
-from cep_pipeline.planning.ordering import TreeOrdering
+from cep_pipeline.planning.ordering import TreeOrdering, left_deep
 from cep_pipeline.planning.set_tables import LN_UNPRUNED, SetTables
 from cep_pipeline.planning.tree_search import OutOfTime, TreeSearch
+from cep_pipeline.planning.trees import PositionTree
 
 MAX_VARIABLES = 22
 """Budget: with 22 variables there are 4 million sets (0.3 GB) and 16 billion splits (seconds on 4 cores)."""
@@ -40,19 +41,26 @@ def dp_bushy_tree(
     once. A set is given up when its node, or its cheapest tree with the least that the joins above it
     can cost, is dearer than the best tree over greedy's or IKKBZ's order.
     """
-    name, known = cheapest_known_tree(statistics, cost)
     size = statistics.size
     if size < 3:
-        return TreeOrdering(known)
+        return TreeOrdering(left_deep(tuple(range(size))))
+    name, known = cheapest_known_tree(statistics, cost)
     if size > max_variables:
         why = f"{size} variables exceed the exact search's budget of {max_variables}"
         return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
-    unpruned = LN_UNPRUNED if size <= UNPRUNED_VARIABLES else 0.0
-    tables = SetTables.of(statistics, cost, ln_below(cost, statistics, known) + unpruned)
     try:
-        search = TreeSearch.run(tables, max_seconds=max_seconds)
+        search = search_trees(statistics, cost, known, max_seconds=max_seconds)
     except OutOfTime:
         why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
         return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
     tree = search.tree((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+
+
+def search_trees(
+    statistics: ClauseStatistics, cost: CostModel, known: PositionTree, *, max_seconds: float = MAX_SECONDS
+) -> TreeSearch:
+    """The cheapest tree of every set, in numbers beside the cost of a known tree; OutOfTime where it takes too long."""
+    unpruned = LN_UNPRUNED if statistics.size <= UNPRUNED_VARIABLES else 0.0
+    tables = SetTables.of(statistics, cost, ln_below(cost, statistics, known) + unpruned)
+    return TreeSearch.run(tables, max_seconds=max_seconds)

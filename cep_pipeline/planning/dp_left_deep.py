@@ -37,7 +37,7 @@ def dp_left_deep_order(
     if size > max_variables:
         why = f"{size} variables exceed the exact search's budget of {max_variables}"
         return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
-    search = OrderSearch.run(SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED))
+    search = search_orders(statistics, cost, known)
     order = search.order((1 << size) - 1)
     comparisons = (
         comparison
@@ -47,3 +47,8 @@ def dp_left_deep_order(
         )
     )
     return Ordering(order, tuple(comparisons))
+
+
+def search_orders(statistics: ClauseStatistics, cost: CostModel, known: tuple[int, ...]) -> OrderSearch:
+    """The cheapest order of every set, in numbers beside the cost of a known order."""
+    return OrderSearch.run(SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED))

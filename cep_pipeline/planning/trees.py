@@ -89,6 +89,19 @@ def positions_below(tree: PositionTree) -> tuple[int, ...]:
     return positions_below(tree[0]) + positions_below(tree[1])
 
 
+def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
+    """A tree over the places that its variables have among all.
+
+    Examples
+    --------
+    >>> tree_of_positions(Join("c", Join("a", "b")), "abc")
+    (2, (0, 1))
+    """
+    if isinstance(tree, str):
+        return names.index(tree)
+    return tree_of_positions(tree.left, names), tree_of_positions(tree.right, names)
+
+
 def as_tree(order_or_tree: OrderOrTree) -> Tree:
     """A tree as it is, an order as the left-deep tree that joins one variable after the other.
 

@@ -1,0 +1,75 @@
+"""The theorems of the acep-invariants patent, on drawn statistics before and after a change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.adaptation import invariants_of, verify
+from cep_pipeline.adaptation.memo_cells import verify_all_cells
+from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.planning import COSTS, make_plan, plan
+from tests.adaptation import drifting
+
+BY_BLOCKS = ("event_frequency", "greedy")
+BY_CELLS = ("dp_left_deep", "zstream", "dp_bushy")
+WITH_INVARIANTS = (*BY_BLOCKS, *BY_CELLS, "zstream_ordered")
+costs = st.tuples(st.sampled_from(sorted(COSTS)), st.sampled_from([0.0, 0.5])).filter(
+    lambda cost: cost != ("latency", 0.5)
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_alternatives() -> Iterator[None]:
+    """What the other planners would have made of a pattern decides nothing, and takes most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make_plan, "_alternatives", lambda *_: [])
+        yield
+
+
+@pytest.mark.parametrize("planner", WITH_INVARIANTS)
+@settings(max_examples=120)
+@given(data=st.data(), cost=costs, k=st.sampled_from([1, 2, None]))
+def test_theorem_1(planner: str, data: st.DataObject, cost: tuple[str, float], k: int | None) -> None:
+    """Whenever an invariant is violated, planning again gives another plan."""
+    patterns = data.draw(drifting.patterns())
+    before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
+    made = plan(patterns, before, planner, *cost)
+    invariants = invariants_of(made, patterns, k)
+    assert not any(one.violated for one in verify(invariants, patterns, before))
+    violated = [one for one in verify(invariants, patterns, after) if one.violated]
+    again = plan(patterns, after, planner, *cost)
+    for one in violated:
+        assert drifting.rounding_decides(one) or not same_plans(made, again)
+
+
+@pytest.mark.parametrize("planner", BY_BLOCKS)
+@settings(max_examples=120)
+@given(data=st.data(), cost=costs)
+def test_theorem_2(planner: str, data: st.DataObject, cost: tuple[str, float]) -> None:
+    """With all deciding conditions: planning again gives another plan if and only if one of them is violated."""
+    patterns = data.draw(drifting.patterns())
+    before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
+    made = plan(patterns, before, planner, *cost)
+    found = verify(invariants_of(made, patterns, k=None), patterns, after)
+    assume(not any(drifting.rounding_decides(one) for one in found))
+    again = plan(patterns, after, planner, *cost)
+    assert any(one.violated for one in found) == (not same_plans(made, again))
+
+
+@pytest.mark.parametrize("planner", [*BY_CELLS, "zstream_ordered"])
+@settings(max_examples=120)
+@given(data=st.data(), cost=costs)
+def test_theorem_2_of_dynamic_programming(planner: str, data: st.DataObject, cost: tuple[str, float]) -> None:
+    """The same with all memo cells that the chosen plan depends on."""
+    patterns = data.draw(drifting.patterns())
+    before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
+    made = plan(patterns, before, planner, *cost)
+    assert not any(one.violated for one in verify_all_cells(made, patterns, before))
+    found = verify_all_cells(made, patterns, after)
+    assume(not any(drifting.rounding_decides(one) for one in found))
+    again = plan(patterns, after, planner, *cost)
+    assert any(one.violated for one in found) == (not same_plans(made, again))
