@@ -1,0 +1,175 @@
+"""Decision functions: what they decide, why, and what they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function
+from cep_pipeline.adaptation.distance import MetaAdaptive
+from cep_pipeline.adaptation.thresholds import Deviation, deviations, monitored
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import Plan, plan
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.estimate import terms_of
+from tests.adaptation.drifting import snapshot
+from tests.adaptation.test_invariants import ABC, CALM
+from tests.statistics.market import parse
+
+SLOWLY = snapshot({"A": 15.0, "B": 11.0, "C": 10.5})
+CROSSED = snapshot({"A": 15.0, "B": 10.0, "C": 11.0})
+
+
+def shared(patterns: Sequence[Pattern], share: float) -> StatisticsSnapshot:
+    """Every leaf has the rate 1, every condition this selectivity."""
+    leaves, conditions = terms_of(patterns)
+    return snapshot({leaf.key: 1.0 for leaf in leaves}, {condition.key: share for condition in conditions})
+
+
+def greedy(stats: StatisticsSnapshot) -> Plan:
+    return plan(ABC, stats, "greedy", "throughput")
+
+
+def test_static_and_unconditional() -> None:
+    made = greedy(CALM)
+    for name, replan in (("static", False), ("unconditional", True)):
+        decision = decision_function(name)
+        state = decision.begin(made, ABC, CALM)
+        verdicts = [decision.decide(state, stats) for stats in (CALM, CROSSED)]
+        assert [verdict.replan for verdict in verdicts] == [replan, replan]
+        assert all(verdict.reason and verdict.checks == () for verdict in verdicts)
+
+
+def test_constant_threshold() -> None:
+    made = greedy(CALM)
+    moved = snapshot({"A": 15.0, "B": 10.0, "C": 7.0})  # by 40 %
+    for threshold, replan in ((0.39, True), (0.4, True), (0.41, False)):
+        decision = decision_function("constant_threshold", threshold=threshold)
+        state = decision.begin(made, ABC, CALM)
+        verdict = decision.decide(state, moved)
+        assert verdict.replan == replan
+        assert [one.what for one in verdict.checks if isinstance(one, Deviation)] == ["A", "B", "C"]
+        assert not decision.decide(decision.replanned(state, verdict, made, moved, gain=0.0), moved).replan
+    assert verdict.reason == "no number has moved by 41.0% or more"
+    down = decision_function("constant_threshold", threshold=0.5).decide(
+        state, snapshot({"A": 7.5, "B": 1.0, "C": 5.0})
+    )
+    assert down.replan and len(down.checks) == 1
+    assert down.reason == "pattern one: A moved from 15 to 7.5, by 50.0%, 50.0% or more"
+
+
+def test_thresholds_look_at_selectivities_and_at_nothing_twice() -> None:
+    text = "NAME {} PATTERN SEQ(A a, B b) WHERE a.diff < b.diff AND [sector] AND a.price > 3 WITHIN 2 seconds"
+    patterns = parse(text.format("one")) + parse(text.format("two"))
+    pattern = patterns[0]
+    before = shared(patterns, 0.5)
+    values = monitored(pattern, before)
+    assert len(values) == 4
+    found = list(deviations(patterns, before, shared(patterns, 0.25)))
+    assert {one.what for one in found} == set(values)
+    assert {one.pattern for one in found} == {"one"}
+    assert [round(one.relative, 9) for one in found if "diff" in one.what] == [0.5]
+
+
+def test_nothing_seen_is_not_nothing_to_come() -> None:
+    """A leaf without events counts as half an event: it can move, and by a finite share."""
+    found = list(deviations(ABC, snapshot({"A": 0.0, "B": 1.0, "C": 1.0}), CALM))
+    assert found[0].before == 0.5 / 1000
+    assert found[0].relative > 1000
+
+
+def test_invariants_decide_by_order_not_by_size() -> None:
+    """A leaf that doubles without passing another one asks for nothing; one that passes does, by however little."""
+    made = greedy(CALM)
+    decision = decision_function("invariant")
+    state = decision.begin(made, ABC, CALM)
+    held = decision.decide(state, SLOWLY)
+    assert (held.replan, held.reason, held.violated) == (False, "all 2 invariants hold", ())
+    assert len(held.checks) == 2
+    broken = decision.decide(state, CROSSED)
+    assert broken.replan
+    assert broken.reason == "pattern one, step 1: c rather than b: 11 exceeds 10"
+    assert broken.violated == (state.invariants[0],)
+    assert [isinstance(one, Verification) for one in broken.checks] == [True]  # nothing beyond the first violation
+    assert (
+        not decision_function("invariant", distance=0.2)
+        .decide(decision_function("invariant", distance=0.2).begin(made, ABC, CALM), CROSSED)
+        .replan
+    )
+
+
+def test_a_new_plan_has_invariants_of_its_own() -> None:
+    decision = decision_function("invariant")
+    state = decision.begin(greedy(CALM), ABC, CALM)
+    verdict = decision.decide(state, CROSSED)
+    again = greedy(CROSSED)
+    deployed = decision.replanned(state, verdict, again, CROSSED, gain=0.3)
+    assert deployed.plan is again and deployed.snapshot is CROSSED
+    assert not decision.decide(deployed, CROSSED).replan
+    kept = decision.replanned(state, verdict, state.plan, CROSSED, gain=-0.1)
+    assert kept.invariants == state.invariants
+
+
+@pytest.mark.parametrize("per_invariant", [False, True])
+def test_replannings_that_gain_little_stop(per_invariant: bool) -> None:
+    """Two rates that change places by little again and again: the distance grows until nobody asks any more."""
+    near = [snapshot({"A": 15.0, "B": 10.0, "C": c}) for c in (10.5, 9.5)]
+    decision = decision_function("invariant", distance=MetaAdaptive(per_invariant=per_invariant))
+    state = decision.begin(greedy(near[1]), ABC, near[1])
+    asked = []
+    for turn in range(8):
+        stats = near[turn % 2]
+        verdict = decision.decide(state, stats)
+        asked.append(verdict.replan)
+        if verdict.replan:
+            state = decision.replanned(state, verdict, greedy(stats), stats, gain=0.01)
+    assert asked == [True] * 3 + [False] * 5
+    assert bool(state.distances.own) == per_invariant
+
+
+def test_planners_without_invariants_are_checked_by_thresholds() -> None:
+    for planner in ("ii_random", "ii_greedy"):
+        decision = decision_function("invariant", threshold=0.5)
+        state = decision.begin(plan(ABC, CALM, planner), ABC, CALM)
+        assert state.invariants == ()
+        assert decision.decide(state, CROSSED).reason == "pattern one: C moved from 5 to 11, by 120.0%, 50.0% or more"
+        calm = decision.decide(state, snapshot({"A": 15.0, "B": 10.0, "C": 7.0}))
+        assert (calm.replan, len(calm.checks)) == (False, 3)
+
+
+def test_the_patterns_order_is_not_asked_for_again() -> None:
+    decision = decision_function("invariant")
+    state = decision.begin(plan(ABC, CALM, "trivial"), ABC, CALM)
+    verdict = decision.decide(state, CROSSED)
+    assert not verdict.replan
+    assert verdict.reason.endswith("but its planner keeps the pattern's order")
+    assert len(verdict.checks) == 3
+
+
+def test_frozen_costs_are_a_setting() -> None:
+    made = plan(ABC, CALM, "dp_left_deep")
+    decision = decision_function("invariant", k=None, frozen=True)
+    state = decision.begin(made, ABC, CALM)
+    assert all(one.ln_frozen is not None for one in state.invariants)
+    assert not decision.decide(state, CALM).replan
+
+
+def test_settings_are_checked() -> None:
+    assert list(DECISION_FUNCTIONS) == ["static", "unconditional", "constant_threshold", "invariant"]
+    for name, settings, message in (
+        (
+            "clever",
+            {},
+            "no decision function 'clever'; there are: static, unconditional, constant_threshold, invariant",
+        ),
+        ("static", {"k": 1}, "has no 'k'; it has no settings"),
+        ("constant_threshold", {"t": 0.5}, "has no 't'; its settings are: threshold"),
+        ("constant_threshold", {"threshold": 0.0}, "above 0"),
+        ("invariant", {"threshold": -1.0}, "above 0"),
+        ("invariant", {"k": 0}, "one invariant or more"),
+        ("invariant", {"distance": "far"}, "no distance 'far'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            decision_function(name, **settings)  # type: ignore[arg-type]

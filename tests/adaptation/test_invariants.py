@@ -1,0 +1,261 @@
+"""Invariants: which comparisons they are, when they are violated, and their JSON form."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.adaptation import invariants_of, verify, without_invariants
+from cep_pipeline.adaptation.describe import describe, describe_verification
+from cep_pipeline.adaptation.invariants import (
+    Invariant,
+    freeze,
+    invariants_from_json,
+    invariants_to_json,
+    is_violated,
+)
+from cep_pipeline.adaptation.measures import Measures
+from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.planning import PLANNERS, plan
+from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.comparisons import ln_measure
+from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
+from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.ordering import DecidingComparison
+from tests.adaptation.drifting import PATTERNS, snapshot
+from tests.planning.all_plans import MODELS, with_any_last
+from tests.statistics.market import parse
+
+ABC = parse("NAME one PATTERN AND(A a, B b, C c) WITHIN 1 seconds")
+CALM = snapshot({"A": 15.0, "B": 10.0, "C": 5.0})
+
+
+def test_the_patents_example() -> None:
+    """Three cameras with rates C < B < A: the invariants are C < B and B < A, in this order."""
+    made = plan(ABC, CALM, "event_frequency")
+    every = invariants_of(made, ABC, k=None)
+    assert [describe(one, ABC) for one in every] == [
+        "pattern one, step 1: c rather than b",
+        "pattern one, step 1: c rather than a",
+        "pattern one, step 2: b rather than a",
+    ]
+    tightest = invariants_of(made, ABC)
+    assert tightest == (every[0], every[2])
+    assert [one.block for one in tightest] == [0, 1]
+    drifted = verify(tightest, ABC, snapshot({"A": 15.0, "B": 20.0, "C": 5.0}))
+    assert [one.violated for one in drifted] == [False, True]
+    assert math.isclose(math.exp(drifted[1].left), 20) and math.isclose(math.exp(drifted[1].right), 15)
+    assert math.isclose(drifted[1].distance_to_violation, math.log(15 / 20))
+
+
+def test_k_invariants_a_block_are_the_tightest_ones() -> None:
+    patterns = parse(PATTERNS[-1])
+    rates = dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True))
+    made = plan(patterns, snapshot(rates), "event_frequency")
+    for k in (1, 2, 3, None):
+        found = invariants_of(made, patterns, k)
+        for block in range(5):
+            of_block = [one.comparison for one in found if one.block == block]
+            assert len(of_block) == min(k or 6, 5 - block)
+            left_out = [
+                one.comparison
+                for one in invariants_of(made, patterns, None)
+                if one.block == block and one.comparison not in of_block
+            ]
+            differences = [
+                [math.exp(one.ln_rejected) - math.exp(one.ln_chosen) for one in some] for some in (of_block, left_out)
+            ]
+            assert differences[0] == sorted(differences[0])
+            assert all(kept <= left for kept in differences[0] for left in differences[1])
+    with pytest.raises(InputError, match="one invariant or more"):
+        invariants_of(made, patterns, 0)
+
+
+def test_trees_are_verified_from_the_leaves_up_and_greedys_invariants_before() -> None:
+    patterns = parse(PATTERNS[-1])
+    stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
+    for planner in ("zstream", "dp_bushy"):
+        blocks = [one.block for one in invariants_of(plan(patterns, stats, planner), patterns)]
+        assert blocks == sorted(blocks) and len(set(blocks)) == len(blocks)
+    found = invariants_of(plan(patterns, stats, "zstream_ordered"), patterns)
+    measures = [one.comparison.measure for one in found]
+    assert measures == ["step"] * 5 + ["tree"] * (len(found) - 5)
+
+
+@given(
+    left=st.floats(-50, 50),
+    right=st.floats(-50, 50),
+    distance=st.one_of(st.just(0.0), st.floats(0.001, 10)),
+    wins_ties=st.booleans(),
+)
+def test_violated_if_and_only_if_the_left_side_is_that_much_larger(
+    left: float, right: float, distance: float, wins_ties: bool
+) -> None:
+    one = DecidingComparison(0, "instances", (0,), (1,), 0.0, 1.0, wins_ties)
+    found = is_violated(one, left, right, distance)
+    gap = left - right - math.log1p(distance)
+    if abs(gap) > 1e-8:
+        assert found == (gap > 0)
+    assert found == (not one.holds(left, right)) or distance > 0
+    assert is_violated(one, left, left, distance) == (distance == 0 and not wins_ties)
+    assert found or not is_violated(one, left, right, distance + 0.1)
+
+
+@pytest.mark.parametrize("distance", [-0.1, math.inf, math.nan])
+def test_what_is_no_distance(distance: float) -> None:
+    made = plan(ABC, CALM, "greedy")
+    with pytest.raises(InputError, match="minimal distance"):
+        verify(invariants_of(made, ABC), ABC, CALM, distance=distance)
+
+
+def test_a_distance_of_each_invariant() -> None:
+    made = plan(ABC, CALM, "greedy", "throughput")
+    first, second = invariants_of(made, ABC)
+    drifted = snapshot({"A": 15.0, "B": 20.0, "C": 22.0})
+    assert [one.violated for one in verify((first, second), ABC, drifted)] == [True, True]
+    found = verify((first, second), ABC, drifted, distance={second.key: 0.5})
+    assert [(one.distance, one.violated) for one in found] == [(0.0, True), (0.5, False)]
+    assert describe_verification(found[0], ABC) == "pattern one, step 1: c rather than b: 22 exceeds 20"
+    assert "does not exceed 1.5 times " in describe_verification(found[1], ABC)
+
+
+def test_the_same_question_has_the_same_key_whichever_side_was_chosen() -> None:
+    keys = []
+    for planner in ("greedy", "dp_left_deep", "event_frequency"):
+        found = [
+            {one.key for one in invariants_of(plan(ABC, stats, planner), ABC)}
+            for stats in (CALM, snapshot({"A": 15.0, "B": 5.0, "C": 10.0}))
+        ]
+        assert found[0] & found[1]
+        keys += [*found[0]]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_planners_without_invariants_say_so(planner: str) -> None:
+    made = plan(ABC, CALM, planner)
+    reasons = without_invariants(made)
+    assert bool(reasons) == (planner in ("trivial", "ii_random", "ii_greedy"))
+    assert bool(reasons) != bool(invariants_of(made, ABC))
+    if planner.startswith("ii_"):
+        assert reasons["one"].startswith("local search")
+
+
+def test_an_exact_planner_beyond_its_budget_has_none_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PLANNERS, "dp_left_deep", lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    made = plan(ABC, CALM, "dp_left_deep")
+    assert invariants_of(made, ABC) == ()
+    assert "exceed the exact search's budget" in without_invariants(made)["one"]
+
+
+def test_patterns_of_two_variables_have_what_they_need() -> None:
+    patterns = parse(PATTERNS[0])
+    for planner in PLANNERS:
+        made = plan(patterns, CALM, planner)
+        if planner in ("zstream", "dp_bushy"):  # two leaves have one tree: nothing decided it
+            assert invariants_of(made, patterns) == ()
+            assert without_invariants(made) == {}
+            assert plan(patterns, snapshot({"A": 1.0, "B": 9.0}), planner).patterns[0].clauses[0].tree == (
+                made.patterns[0].clauses[0].tree
+            )
+
+
+def test_json() -> None:
+    patterns = parse(PATTERNS[-1])
+    stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
+    for planner in ("greedy", "dp_left_deep", "zstream_ordered", "dp_bushy"):
+        found = invariants_of(plan(patterns, stats, planner, "throughput", 0.5), patterns, 2)
+        for some in (found, freeze(found, patterns, stats)):
+            content = json.loads(json.dumps(invariants_to_json(some), allow_nan=False))
+            assert content["version"] == 1
+            assert invariants_from_json(content) == some
+    with pytest.raises(InputError, match="version 7"):
+        invariants_from_json({**content, "version": 7}, "plan 3")
+    with pytest.raises(InputError, match="plan 3: no invariants"):
+        invariants_from_json({"version": 1, "invariants": [{"pattern": "one"}]}, "plan 3")
+
+
+def test_invariants_of_other_patterns_are_refused() -> None:
+    made = plan(ABC, CALM, "greedy")
+    others = parse("NAME other PATTERN AND(A a, B b) WITHIN 1 seconds")
+    with pytest.raises(PlanError, match="has no pattern 'other'"):
+        invariants_of(made, others)
+    with pytest.raises(PlanError, match="not among the patterns other"):
+        verify(invariants_of(made, ABC), others, CALM)
+
+
+@settings(max_examples=60)
+@given(statistics=with_any_last(max_size=5), data=st.data())
+def test_what_is_shared_by_a_check_measures_the_same(statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
+    cost = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]
+    measures = Measures(statistics, cost)
+    for planner in ("greedy", "dp_left_deep", "zstream", "dp_bushy"):
+        comparisons = PLANNERS[planner](statistics, cost).comparisons
+        if data.draw(st.booleans()):
+            measures.prepare(comparisons)
+        for one in comparisons:
+            for side in (one.chosen, one.rejected):
+                expected = ln_measure(one.measure, side, statistics, cost)
+                assert measures.of(one.measure, side) == pytest.approx(expected, abs=1e-9)
+                frozen = measures.ln_frozen_part(one.measure, side)
+                assert measures.with_frozen(one.measure, side, frozen) == pytest.approx(expected, abs=1e-9)
+
+
+def test_each_cost_is_taken_once_a_check() -> None:
+    """Near-constant time for each invariant: all of a plan's share their sub-plans."""
+    patterns = parse("NAME one PATTERN AND(A a, A b, A c, A d, A e, A f, A g, A h, A i, A j) WITHIN 1 seconds")
+    statistics = snapshot({"A": 3.0})
+    made = plan(patterns, statistics, "dp_left_deep")
+    [only] = patterns
+    model = with_latency(cost_named("throughput"), 0.0)
+    asked: list[object] = []
+
+    def counted(of, positions):  # type: ignore[no-untyped-def]
+        asked.append(frozenset(positions))
+        return cost_named("throughput").node.one(of, positions)
+
+    measures = Measures(
+        clause_statistics(only, only.clauses[0], statistics), replace(model, node=replace(model.node, one=counted))
+    )
+    every = invariants_of(made, patterns, None)
+    for one in every:
+        for side in (one.comparison.chosen, one.comparison.rejected):
+            measures.of(one.comparison.measure, side)
+    assert len(asked) == len(set(asked))
+    assert len(every) > 40
+
+
+def test_frozen_costs_break_theorem_1() -> None:
+    """The patent's constants: (a, b) has become cheap, which one side does not see, and the plan is still the best."""
+    patterns = parse("NAME one PATTERN AND(A a, B b, C c, D d) WITHIN 1 seconds")
+    before = snapshot({"A": 0.1, "B": 10.0, "C": 0.2, "D": 2.0})
+    after = snapshot({"A": 0.05, "B": 1.0, "C": 0.2, "D": 0.2})
+    made, again = (plan(patterns, stats, "zstream", "throughput") for stats in (before, after))
+    assert same_plans(made, again)
+    found = freeze(invariants_of(made, patterns), patterns, before)
+    assert [describe(one, patterns) for one in found] == [
+        "pattern one, join 2: ((a, b), c) rather than (a, (b, c))",
+        "pattern one, join 3: (((a, b), c), d) rather than ((a, b), (c, d))",
+    ]
+    assert not any(one.violated for one in verify(found, patterns, before, frozen=True))
+    assert not any(one.violated for one in verify(found, patterns, after))
+    broken = verify(found, patterns, after, frozen=True)
+    assert [one.violated for one in broken] == [False, True]
+    assert math.isclose(math.exp(broken[1].left), 1.0 + 0.05 * 0.2)  # (a, b) as it was, ((a, b), c) as it is
+    with pytest.raises(InputError, match="freeze"):
+        verify(invariants_of(made, patterns), patterns, after, frozen=True)
+
+
+def test_an_invariant_knows_what_its_sides_are_measured_by() -> None:
+    for cost in COSTS:
+        alpha = 0.0 if cost == "latency" else 0.25
+        made = plan(ABC, CALM, "greedy", cost, alpha)
+        for one in invariants_of(made, ABC):
+            assert isinstance(one, Invariant)
+            assert (one.cost.name, one.cost.alpha) == (cost, 1.0 if cost == "latency" else alpha)
