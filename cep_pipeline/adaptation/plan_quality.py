@@ -41,7 +41,7 @@ def gain(ln_old: float, ln_new: float) -> float:
 
     Examples
     --------
-    >>> gain(math.log(200.0), math.log(150.0))
+    >>> round(gain(math.log(200.0), math.log(150.0)), 9)
     0.25
     """
     return -math.expm1(min(ln_new - ln_old, 700.0))
