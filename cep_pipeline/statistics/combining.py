@@ -20,7 +20,8 @@ conditions that the tuple has passed.
 
 Tuples share events, so that a node's candidates are no independent tests: the share of n candidates over variables with
 m events each is about as certain as one of m tests (the variance of a U-statistic is at most that of as many draws as
-the rarest of its variables has events [1]_).
+the rarest of its variables has events [1]_). As the share of one day, which it was counted on, it is exact; that of
+another day differs from it by both days' chance, and it counts as m / 2 tests of that.
 
 References
 ----------
@@ -34,10 +35,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.intervals import wilson_interval
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned, terms_of_clause
 from cep_pipeline.statistics.observed import Observation, Observed, clause_key
 from cep_pipeline.statistics.snapshot import (
     JointSelectivity,
@@ -80,11 +80,21 @@ def combine_observed(
         (observation for observation in observed.observations if observation.clause in clauses),
         key=lambda observation: (len(observation.variables), observation.what),
     )
+    asked = {key: tuple(terms_of_clause(*clauses[key])) for key in {observation.clause for observation in known}}
+
+    current: dict[str, ClauseTerms] = {}
+
+    def terms(observation: Observation) -> ClauseTerms:
+        key = observation.clause
+        if key not in current or current[key].snapshot is not snapshot:
+            current[key] = ClauseTerms(*clauses[key], snapshot, asked[key])
+        return current[key]
+
     for observation in known:
-        snapshot = _with_share(snapshot, *clauses[observation.clause], observation)
+        snapshot = _with_share(snapshot, terms(observation), observation)
     shares: dict[tuple[str, frozenset[int]], _Share] = {}
     for observation in known:
-        snapshot = _with_joint(snapshot, *clauses[observation.clause], observation, shares, factor)
+        snapshot = _with_joint(snapshot, terms(observation), observation, shares, factor)
     names = {(pattern.name, tuple(v.name for v in clause.positive)) for pattern, clause in clauses.values()}
     profiles = {
         (profile.pattern, profile.variables): profile
@@ -126,18 +136,15 @@ class _Share:
         return abs(ratio) > max(math.log(factor), sure)
 
 
-def _with_share(
-    snapshot: StatisticsSnapshot, pattern: Pattern, clause: Clause, observation: Observation
-) -> StatisticsSnapshot:
+def _with_share(snapshot: StatisticsSnapshot, terms: ClauseTerms, observation: Observation) -> StatisticsSnapshot:
     """The snapshot with the selectivity of one conjunct that was observed on all pairs of its scope."""
-    terms = ClauseTerms(pattern, clause, snapshot)
     within = [terms.terms[place] for place in terms.within(observation.variables)]
     if len(within) != 1 or set(within[0].names) != set(observation.variables) or within[0].conjunct is None:
         return snapshot
     if observation.tested != (conjunct_key(within[0].conjunct),):
         return snapshot
     sampled = terms.selectivity(within[0])
-    effective = _effective(snapshot, pattern, clause, observation)
+    effective = _effective(terms, observation)
     combined = _combined(sampled, observation, effective, snapshot.confidence)
     if combined is None:
         return snapshot
@@ -166,8 +173,7 @@ def _combined(sampled: Selectivity, observation: Observation, effective: int, co
 
 def _with_joint(
     snapshot: StatisticsSnapshot,
-    pattern: Pattern,
-    clause: Clause,
+    terms: ClauseTerms,
     observation: Observation,
     shares: dict[tuple[str, frozenset[int]], _Share],
     factor: float,
@@ -176,16 +182,15 @@ def _with_joint(
 
     `shares` are the products of shares of the nodes so far: by clause and terms.
     """
-    terms = ClauseTerms(pattern, clause, snapshot)
     everything = terms.within(observation.variables)
     by_key = {conjunct_key(term.conjunct): place for place, term in enumerate(terms.terms) if term.conjunct is not None}
     if not all(key in by_key for key in observation.tested):
         return snapshot  # one of them has no selectivity of its own
     tested = frozenset(by_key[key] for key in observation.tested)
     given = everything - tested
-    effective = _effective(snapshot, pattern, clause, observation)
+    effective = _effective(terms, observation)
     share = _Share.of(observation.passes, observation.candidates, effective, snapshot.confidence)
-    joint = share.times(_joint_share(terms, given, shares))
+    joint = share.times(_joint_share(terms, observation.clause, given, shares))
     shares[observation.clause, everything] = joint
     if len(everything) < 2:
         return snapshot
@@ -197,13 +202,15 @@ def _with_joint(
             told = (observation.candidates, observation.candidates, Source.OBSERVED, *interval)
             return replace(snapshot, selectivities=(*snapshot.selectivities, Selectivity(alone.key, value, *told)))
     touched = terms.names_of(tested)
-    near = [place for place in given if not touched.isdisjoint(terms.terms[place].names)]
-    blamed = terms.within(touched | terms.names_of(near)) - (given - frozenset(near))
+    near = {place for place in terms.conjuncts(given) if not touched.isdisjoint(terms.terms[place].names)}
+    blamed = terms.with_agreement(tested | near)
     ln_expected = terms.ln_expected(everything)
     if share.is_off(_Share(ln_expected - terms.ln_expected(given), *terms.margins(tested)), factor):
         found = share.times(_expected(terms, blamed - tested))
     elif joint.is_off(_expected(terms, everything), factor):
-        blamed, found = everything, joint
+        # Of variables without conditions, agreement alone says nothing.
+        blamed, found = terms.with_agreement(terms.conjuncts(everything)), joint
+        found = replace(joint, ln_value=joint.ln_value - terms.ln_expected(everything) + terms.ln_expected(blamed))
     else:
         return snapshot
     if len(blamed) < 2:
@@ -223,10 +230,9 @@ def _with_joint(
 
 
 def _joint_share(
-    terms: ClauseTerms, given: frozenset[int], shares: Mapping[tuple[str, frozenset[int]], _Share]
+    terms: ClauseTerms, key: str, given: frozenset[int], shares: Mapping[tuple[str, frozenset[int]], _Share]
 ) -> _Share:
     """The joint selectivity of what is given at a node: as observed below it, part by part, else as expected."""
-    key = clause_key(terms.pattern, terms.clause)
     left, found, expected = given, _Share(0.0, 0.0, 0.0), 0.0
     for (clause, observed), share in sorted(shares.items(), key=lambda entry: -len(entry[0][1])):
         if clause == key and observed and observed <= left:
@@ -238,7 +244,7 @@ def _expected(terms: ClauseTerms, chosen: frozenset[int]) -> _Share:
     return _Share(terms.ln_expected(chosen), *terms.margins(chosen))
 
 
-def _effective(snapshot: StatisticsSnapshot, pattern: Pattern, clause: Clause, observation: Observation) -> int:
+def _effective(terms: ClauseTerms, observation: Observation) -> int:
     """As how many independent tests the candidates of a node count."""
-    counts = [snapshot.rate(pattern, clause, name).count for name in observation.variables]
-    return max(min([observation.candidates, *(count for count in counts if count is not None)]), 1)
+    counts = (terms.snapshot.rate(terms.pattern, terms.clause, name).count for name in observation.variables)
+    return max(min([observation.candidates, *(count // 2 for count in counts if count is not None)]), 1)

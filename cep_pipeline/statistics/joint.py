@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, islice
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.conditions import Conjunct
@@ -40,6 +40,9 @@ Members = tuple[tuple[str, tuple[int, ...]], ...]
 """Keys of conditions, sorted, each with its variables: what `JointSelectivity.members` has."""
 DEPENDENT_FACTOR = 2.0
 """Shares that are off by more than this factor make conditions count as dependent, unless told otherwise."""
+
+MOST_PLACES = 1000
+"""A joint selectivity is used at so many places of a clause, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,9 @@ class ClauseTerms:
     Parameters
     ----------
     snapshot
-        Whose selectivities count; its joint ones count where `joints` are not given.
+        Whose selectivities count, and its joint ones.
+    terms
+        What `terms_of_clause` gives, if it is known.
     """
 
     def __init__(
@@ -81,12 +86,11 @@ class ClauseTerms:
         pattern: Pattern,
         clause: Clause,
         snapshot: StatisticsSnapshot,
-        joints: Iterable[JointSelectivity] | None = None,
+        terms: Iterable[Term] | None = None,
     ) -> None:
         self.pattern, self.clause, self.snapshot = pattern, clause, snapshot
         self.positions = {variable.name: place for place, variable in enumerate(clause.positive)}
-        self.terms = tuple(terms_of_clause(pattern, clause))
-        self._joints = tuple(snapshot.joints if joints is None else joints)
+        self.terms = tuple(terms_of_clause(pattern, clause) if terms is None else terms)
 
     @cached_property
     def increments(self) -> dict[frozenset[int], float]:
@@ -109,7 +113,17 @@ class ClauseTerms:
     def within(self, names: Collection[str]) -> frozenset[int]:
         """The terms all of whose variables are among these."""
         inside = frozenset(names)
-        return frozenset(place for place, term in enumerate(self.terms) if inside.issuperset(term.names))
+        found = (place for name in inside for place in self._by_first.get(name, ()))
+        return frozenset(place for place in found if inside.issuperset(self.terms[place].names))
+
+    def conjuncts(self, terms: Collection[int]) -> frozenset[int]:
+        """Those of the terms that are no agreement."""
+        return frozenset(place for place in terms if self.terms[place].conjunct is not None)
+
+    def with_agreement(self, terms: Collection[int]) -> frozenset[int]:
+        """The terms, and all agreement among their variables."""
+        inside = self.within(self.names_of(terms))
+        return frozenset(terms) | (inside - self.conjuncts(inside))
 
     def names_of(self, terms: Iterable[int]) -> frozenset[str]:
         """The variables of terms."""
@@ -117,6 +131,9 @@ class ClauseTerms:
 
     def selectivity(self, term: Term) -> Selectivity:
         """What the snapshot says of one term."""
+        measured = self.snapshot.measured(term.key)
+        if measured is not None:
+            return measured
         if term.conjunct is not None:
             return self.snapshot.selectivity(self.pattern, self.clause, term.conjunct)
         return self.snapshot.agreement(self.pattern, self.clause, term.attribute, *term.names)
@@ -127,17 +144,17 @@ class ClauseTerms:
         Agreement is transitive: of each further variable only the most selective pair with the earlier ones counts.
         """
         total = 0.0
-        agreeing: dict[tuple[str, str], list[float]] = {}
+        agreeing: dict[tuple[str, str], float] = {}
         for place in terms:
             term = self.terms[place]
-            share = self.selectivity(term)
-            ln_share = ln_planned(share.value, share.tested)
+            ln_share, _, _ = self._shares[place]
             if term.conjunct is not None:
                 total += ln_share
             else:
-                later = max(term.names, key=self.positions.__getitem__)
-                agreeing.setdefault((term.attribute, later), []).append(ln_share)
-        return total + sum(map(min, agreeing.values()))
+                one, other = term.names
+                later = term.attribute, one if self.positions[one] > self.positions[other] else other
+                agreeing[later] = min(agreeing.get(later, 0.0), ln_share)
+        return total + sum(agreeing.values())
 
     def ln_expected(self, terms: Collection[int]) -> float:
         """Logarithm of the joint selectivity by all that is known: `ln_independent`, corrected by known joints."""
@@ -147,15 +164,23 @@ class ClauseTerms:
 
     def margins(self, terms: Collection[int]) -> tuple[float, float]:
         """How far below and above its expected logarithm the joint selectivity may lie by the terms' own intervals."""
-        below, above = 0.0, 0.0
-        for place in terms:
-            share = self.selectivity(self.terms[place])
-            if share.low is None or share.high is None:
-                continue
+        return (
+            math.hypot(*(self._shares[place][1] for place in terms)),
+            math.hypot(*(self._shares[place][2] for place in terms)),
+        )
+
+    @cached_property
+    def _shares(self) -> list[tuple[float, float, float]]:
+        """Of each term the logarithm of its share, and how far below and above it the interval reaches."""
+        found = []
+        for share in map(self.selectivity, self.terms):
             ln_value = ln_planned(share.value, share.tested)
-            below = math.hypot(below, max(ln_value - ln_planned(share.low, share.tested), 0.0))
-            above = math.hypot(above, max(ln_planned(share.high, share.tested) - ln_value, 0.0))
-        return below, above
+            below, above = 0.0, 0.0
+            if share.low is not None and share.high is not None:
+                below = max(ln_value - ln_planned(share.low, share.tested), 0.0)
+                above = max(ln_planned(share.high, share.tested) - ln_value, 0.0)
+            found.append((ln_value, below, above))
+        return found
 
     def named(self, terms: Collection[int]) -> Members:
         """The keys of terms, sorted, each with the numbers of its variables among those of all."""
@@ -164,34 +189,53 @@ class ClauseTerms:
         return tuple(sorted((term.key, tuple(names.index(name) for name in term.names)) for term in chosen))
 
     def _matches(self) -> Iterator[tuple[frozenset[int], JointSelectivity]]:
-        by_key: dict[str, list[int]] = {}
-        for place, term in enumerate(self.terms):
-            by_key.setdefault(term.key, []).append(place)
-        for joint in self._joints:
-            if all(key in by_key for key in joint.conditions):
-                for chosen in self._choices(joint, by_key, (), {}):
-                    yield frozenset(chosen), joint
+        for joint in self.snapshot.joints:
+            for chosen in islice(self._choices(joint.members, frozenset(), {}), MOST_PLACES):
+                yield chosen, joint
 
-    def _choices(
-        self,
-        joint: JointSelectivity,
-        by_key: Mapping[str, Sequence[int]],
-        chosen: tuple[int, ...],
-        names: dict[int, str],
-    ) -> Iterator[tuple[int, ...]]:
-        """The terms that can be the joint's conditions one after the other: numbers are variables, in their order."""
-        if len(chosen) == len(joint.conditions):
-            in_order = [self.positions[names[number]] for number in sorted(names)]
-            if in_order == sorted(set(in_order)):
-                yield chosen
+    def _choices(self, members: Members, chosen: frozenset[int], names: dict[int, str]) -> Iterator[frozenset[int]]:
+        """The terms that can be the members of a joint selectivity: its numbers are variables, in their order."""
+        if not members:
+            yield chosen
             return
-        numbers = joint.over[len(chosen)]
-        for place in by_key[joint.conditions[len(chosen)]]:
+        # The member that the fewest terms can be comes first: conditions lead from one variable to the next.
+        options = [self._options(key, numbers, names) for key, numbers in members]
+        fewest = min(range(len(members)), key=lambda number: len(options[number]))
+        _, numbers = members[fewest]
+        others = members[:fewest] + members[fewest + 1 :]
+        for place in options[fewest]:
             own = self.terms[place].names
-            if place not in chosen and len(own) == len(numbers):
-                bound = dict(zip(numbers, own, strict=True))
-                if all(names.get(number, name) == name for number, name in bound.items()):
-                    yield from self._choices(joint, by_key, (*chosen, place), {**names, **bound})
+            if place in chosen or len(own) != len(numbers):
+                continue
+            bound = {**names, **dict(zip(numbers, own, strict=True))}
+            in_order = [self.positions[bound[number]] for number in sorted(bound)]
+            if all(bound[number] == name for number, name in names.items()) and in_order == sorted(set(in_order)):
+                yield from self._choices(others, chosen | {place}, bound)
+
+    def _options(self, key: str, numbers: Sequence[int], names: Mapping[int, str]) -> Sequence[int]:
+        """Terms with a key, as far as its variables that are bound tell."""
+        asked: list[tuple[str, int | None, str]] = [
+            (key, place, names[number]) for place, number in enumerate(numbers) if number in names
+        ]
+        return min((self._by_key.get(one, []) for one in asked or [(key, None, "")]), key=len)
+
+    @cached_property
+    def _by_first(self) -> dict[str, list[int]]:
+        """The terms by their first variable."""
+        found: dict[str, list[int]] = {}
+        for place, term in enumerate(self.terms):
+            found.setdefault(term.names[0], []).append(place)
+        return found
+
+    @cached_property
+    def _by_key(self) -> dict[tuple[str, int | None, str], list[int]]:
+        """The terms by key, and by key and each of their variables with its place among them."""
+        found: dict[tuple[str, int | None, str], list[int]] = {}
+        for place, term in enumerate(self.terms):
+            found.setdefault((term.key, None, ""), []).append(place)
+            for number, name in enumerate(term.names):
+                found.setdefault((term.key, number, name), []).append(place)
+        return found
 
 
 def members_to_key(members: Members) -> str:

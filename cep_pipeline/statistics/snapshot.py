@@ -301,6 +301,10 @@ class StatisticsSnapshot:
             for variable in (*clause.positive, *clause.negated)
         )
 
+    def measured(self, key: str) -> Selectivity | None:
+        """The selectivity of a condition by its key; None where it was not measured."""
+        return self._selectivities.get(key)
+
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
         measured = pair_of(pattern, clause, conjunct) or tuple_of(pattern, clause, conjunct)

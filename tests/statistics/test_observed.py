@@ -250,3 +250,20 @@ def test_nothing_that_passed_is_not_nothing_to_come() -> None:
     [joint] = combine_observed(sampled, [pattern], Observed(none)).joints
     assert joint.low < joint.value < joint.high < joint.independent
     assert isinstance(cep.plan([pattern], replace(sampled, joints=(joint,))), Plan)
+
+
+@pytest.mark.parametrize("condition", ["a.price < b.price", "abs(a.price - b.price) < 5"])
+def test_of_another_day_the_interval_has_the_share_as_often_as_it_says(condition: str) -> None:
+    """What yesterday's detection observed makes today's estimate better, and no surer than it is."""
+    [pattern] = parse(f"NAME p PATTERN SEQ(A a, B b) WHERE {condition} WITHIN 2 seconds")
+    inside, errors = [], []
+    for day in range(60):
+        observed = watch([pattern], market(600, seed=day + 1000))
+        [exact] = cep.estimate_statistics([pattern], market(600, seed=day), max_pairs=10**9).selectivities
+        sampled = cep.estimate_statistics([pattern], market(600, seed=day), max_pairs=100, seed=day)
+        [before], [after] = sampled.selectivities, combine_observed(sampled, [pattern], observed).selectivities
+        assert after.low is not None and after.high is not None
+        inside.append(after.low <= exact.value <= after.high)
+        errors.append([abs(before.value - exact.value), abs(after.value - exact.value)])
+    assert np.mean(inside) >= 0.9
+    assert np.less(*np.mean(errors, axis=0)[::-1])
