@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.intervals import wilson_interval
-from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned, terms_of_clause
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
 from cep_pipeline.statistics.observed import Observation, Observed, clause_key
 from cep_pipeline.statistics.snapshot import (
     JointSelectivity,
@@ -80,14 +80,11 @@ def combine_observed(
         (observation for observation in observed.observations if observation.clause in clauses),
         key=lambda observation: (len(observation.variables), observation.what),
     )
-    asked = {key: tuple(terms_of_clause(*clauses[key])) for key in {observation.clause for observation in known}}
-
     current: dict[str, ClauseTerms] = {}
 
     def terms(observation: Observation) -> ClauseTerms:
         key = observation.clause
-        if key not in current or current[key].snapshot is not snapshot:
-            current[key] = ClauseTerms(*clauses[key], snapshot, asked[key])
+        current[key] = current[key].by(snapshot) if key in current else ClauseTerms(*clauses[key], snapshot)
         return current[key]
 
     for observation in known:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
@@ -77,8 +78,6 @@ class ClauseTerms:
     ----------
     snapshot
         Whose selectivities count, and its joint ones.
-    terms
-        What `terms_of_clause` gives, if it is known.
     """
 
     def __init__(
@@ -86,11 +85,19 @@ class ClauseTerms:
         pattern: Pattern,
         clause: Clause,
         snapshot: StatisticsSnapshot,
-        terms: Iterable[Term] | None = None,
     ) -> None:
         self.pattern, self.clause, self.snapshot = pattern, clause, snapshot
         self.positions = {variable.name: place for place, variable in enumerate(clause.positive)}
-        self.terms = tuple(terms_of_clause(pattern, clause) if terms is None else terms)
+        self.terms = tuple(terms_of_clause(pattern, clause))
+
+    def by(self, snapshot: StatisticsSnapshot) -> ClauseTerms:
+        """The same conditions by another snapshot; what joint selectivities apply to is found again only if need be."""
+        found = copy(self)
+        found.snapshot = snapshot
+        for name in ("_shares", "increments", "joints"):
+            if name != "joints" or snapshot.joints != self.snapshot.joints:
+                found.__dict__.pop(name, None)
+        return found
 
     @cached_property
     def increments(self) -> dict[frozenset[int], float]:
