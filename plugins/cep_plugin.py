@@ -27,6 +27,9 @@ from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.statistics.numbers import Number, numbers_of
+from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.warehouse import RunRecord, StreamTables, Warehouse
 
 HERE = Path(__file__).resolve().parent
@@ -45,6 +48,7 @@ templates = Environment(
     loader=FileSystemLoader(HERE / "templates"), autoescape=select_autoescape(default=True), undefined=StrictUndefined
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
+templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"
 templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
 
 # No documentation pages: those would be open to everyone.
@@ -148,6 +152,7 @@ def run(
         run=record,
         plans=plans,
         reasons=rejected_by_reason(tables, record),
+        statistics=statistics_of_day(tables, record),
         dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
     )
 
@@ -159,6 +164,17 @@ def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, 
     counted = tables.read_quarantine(run.day, run.day).group_by("reason").aggregate([([], "count_all")])
     counted = counted.sort_by([("count_all", "descending"), ("reason", "ascending")]).slice(0, SHOWN_REASONS)
     return list(zip(counted["reason"].to_pylist(), counted["count_all"].to_pylist(), strict=True))
+
+
+def statistics_of_day(tables: StreamTables, run: RunRecord) -> list[tuple[str, StatisticsSnapshot, list[Number]]]:
+    """The statistics of the run's day, as published now: (pattern set, snapshot, its numbers)."""
+    found = []
+    for pattern_set in sorted({name.partition(".")[0] for name in run.matches} if run.day is not None else ()):
+        content = tables.read_statistics(pattern_set, run.day)
+        if content is not None and content.get("version") == SNAPSHOT_VERSION:
+            snapshot = StatisticsSnapshot.from_json(content, f"statistics of {run.day}")
+            found.append((pattern_set, snapshot, list(numbers_of(snapshot).values())))
+    return found
 
 
 def dag_id(stream: str) -> str:

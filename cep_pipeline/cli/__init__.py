@@ -18,7 +18,7 @@ COMMANDS = {
     "expand": "cep_pipeline.cli.expand:expand",
     "plan": "cep_pipeline.cli.plan:plan",
     "explain": "cep_pipeline.cli.plan:explain",
-    "statistics": "cep_pipeline.cli.plan:statistics",
+    "statistics": "cep_pipeline.cli.statistics:statistics",
     "matches": "cep_pipeline.cli.tables:matches",
     "status": "cep_pipeline.cli.tables:status",
     "maintain": "cep_pipeline.cli.tables:maintain",

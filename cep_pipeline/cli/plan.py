@@ -1,23 +1,21 @@
-"""`cep plan`, `cep explain`, `cep statistics`: what detection is planned by, and why."""
+"""`cep plan`, `cep explain`: what detection is planned by, and why."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from cep_pipeline.cli.options import (
     Command,
     Day,
     configuration_options,
     note_unused_parameters,
-    output_console,
     parse_parameters,
     pattern_file_options,
 )
@@ -254,44 +252,6 @@ def _explain_recorded(config: Path, stream: str | None, pattern_set: str | None,
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
     click.echo(record.explain)
-
-
-@click.command()
-@_what_options
-@click.option("--json", "as_json", is_flag=True, help="The snapshot as JSON.")
-def statistics(as_json: bool, **options: object) -> None:
-    """Show the arrival rates and selectivities that plans are made from, and what each number rests on.
-
-    \b
-    Examples:
-      cep statistics                                    of the latest day that has some
-      cep statistics --stream us_equity_trades --day 2013-10-07
-      cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
-                     --events 2013-10-07/trades.csv.gz
-    """
-    _, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
-    if as_json:
-        click.echo(json.dumps(snapshot.to_json(), indent=1))
-        return
-    console = output_console()
-    span = "no events"
-    if snapshot.start_us is not None and snapshot.end_us is not None:
-        first, last = (datetime.fromtimestamp(us / 1e6, UTC) for us in (snapshot.start_us, snapshot.end_us))
-        span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
-    console.print(f"stream {snapshot.stream}: {snapshot.events:,} events, {span}")
-    rates = Table("leaf", "events/s", "rests on")
-    rates.columns[1].justify = "right"
-    for rate in snapshot.rates:
-        rests = f"{rate.count:,} events" if rate.count is not None else rate.source.value
-        rates.add_row(rate.leaf, f"{rate.per_s:.4g}", rests)
-    console.print(rates)
-    shares = Table("condition", "selectivity", "rests on")
-    shares.columns[1].justify = "right"
-    for share in snapshot.selectivities:
-        all_pairs = share.tested == share.pairs
-        rests = f"all {share.pairs:,} pairs" if all_pairs else f"{share.tested:,} of {share.pairs:,} pairs"
-        shares.add_row(share.condition, f"{share.value:.4g}", rests)
-    console.print(shares)
 
 
 def read_plan(path: Path) -> Plan:

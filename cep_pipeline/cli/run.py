@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -12,16 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
+from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.outcomes import RunOutcome
-    from cep_pipeline.pipeline.steps import Progress as Told
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -92,7 +89,7 @@ def run(
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     tables = warehouse.stream(chosen.schema)
     console = Console(stderr=True)
-    with _ConsoleObserver(console) as observer:
+    with ConsoleObserver(console) as observer:
 
         @cache
         def session() -> SparkSession:
@@ -122,46 +119,6 @@ def run(
                 observer.note(text)
         outcome = pipeline_run.run_stale(wanted or None) if stale else pipeline_run.run_days(wanted)
     _print_summary(configuration, chosen, pattern_sets, tables, outcome)
-
-
-class _ConsoleObserver:
-    """Shows the steps of a run as progress bars, and keeps its notes above them."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-
-    def __enter__(self) -> _ConsoleObserver:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[Told]:
-        if not self._console.is_terminal:  # a log: one line a step, no bars
-            self._console.print(what)
-        task = self._progress.add_task(what, total=None)
-
-        def told(done: int, total: int) -> None:
-            self._progress.update(task, completed=done, total=total)
-
-        try:
-            yield told
-        finally:
-            self._progress.remove_task(task)
-
-    def note(self, text: str) -> None:
-        self._console.print(f"note: {text}", highlight=False)
 
 
 def _print_summary(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.patterns.pattern import Pattern, Window
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -41,12 +41,64 @@ class PatternSetSettings(Document):
     mechanism: str | None = None
 
 
+class StatisticsSettings(Document):
+    """The sliding window that statistics are of, and the largest relative error of the counts in it.
+
+    The window is a length of time ("20 minutes") or a number of events ("50000 events").
+    """
+
+    window: str = "1 hour"
+    epsilon: float = Field(default=0.02, ge=0.001, le=0.5)
+
+    @field_validator("window")
+    @classmethod
+    def _window(cls, text: str) -> str:
+        try:
+            parse_window(text)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    @property
+    def length(self) -> Window:
+        """The window's length."""
+        return parse_window(self.window)
+
+
+def parse_window(text: str) -> Window:
+    """The window that a text says: a length of time, or a number of events.
+
+    Raises
+    ------
+    InputError
+        It says neither.
+
+    Examples
+    --------
+    >>> parse_window("20 minutes").time_us, parse_window("50000 events").events
+    (1200000000, 50000)
+    """
+    from cep_pipeline.patterns.pattern import Window
+    from cep_pipeline.statistics.estimate import parse_duration_us
+
+    if counted := _EVENTS.fullmatch(text.strip()):
+        return Window(events=int(counted[1]))
+    try:
+        return Window(time_us=parse_duration_us(text))
+    except InputError as error:
+        raise InputError(f"{error}; or write a number of events, as in 50000 events") from error
+
+
+_EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
+
+
 class StreamSettings(Document):
-    """A stream: its schema, the folder with its raw files, and the pattern sets that run over it."""
+    """A stream: its schema, the folder with its raw files, the pattern sets that run over it, its own statistics."""
 
     schema_file: Path = Field(alias="schema")
     data: Path
     pattern_sets: dict[str, PatternSetSettings] = Field(default_factory=dict)
+    statistics: StatisticsSettings = StatisticsSettings()
 
     @field_validator("pattern_sets")
     @classmethod
@@ -82,6 +134,7 @@ class PipelineSettings(Document):
 
     streams: dict[str, StreamSettings]
     warehouse: WarehouseSettings = WarehouseSettings()
+    statistics: StatisticsSettings = StatisticsSettings()
     planning: PlanningSettings = PlanningSettings()
     spark: SparkSettings = SparkSettings()
 
@@ -115,6 +168,7 @@ class Stream:
     schema: StreamSchema
     data: Path
     pattern_sets: tuple[PatternSet, ...]
+    statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
 
     def pattern_set(self, name: str) -> PatternSet:
         """The pattern set of this name; `InputError` lists the known ones otherwise."""
@@ -181,7 +235,9 @@ class Configuration:
                 f"as {name!r}; use one name, for it is the namespace of the stream's tables"
             )
         sets = tuple(self._pattern_set(key, value, schema) for key, value in settings.pattern_sets.items())
-        return Stream(name, schema, data.resolve() if data else (self.folder / settings.data).resolve(), sets)
+        folder = data.resolve() if data else (self.folder / settings.data).resolve()
+        own = settings.statistics.model_dump(exclude_unset=True)
+        return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
 
     def _pattern_set(self, name: str, settings: PatternSetSettings, schema: StreamSchema) -> PatternSet:
         from cep_pipeline.detection.detect import choose_mechanisms

@@ -17,14 +17,13 @@ from cep_pipeline.pipeline.days import raw_files
 from cep_pipeline.pipeline.detection import detect_day, publish_detected, waits_at_the_end
 from cep_pipeline.pipeline.observer import Observer
 from cep_pipeline.pipeline.outcomes import DayOutcome, RunOutcome, pending_details
+from cep_pipeline.pipeline.statistics import estimate_day, published_statistics
 from cep_pipeline.pipeline.steps import (
     DayWork,
     check_runnable,
     current_plan,
-    estimate_day,
     plan_day,
     publish_ingested,
-    published_statistics,
 )
 from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep, StaleDay
 

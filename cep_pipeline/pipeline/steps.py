@@ -1,4 +1,4 @@
-"""The steps of a day after its events are there: statistics, plan, detection, and what each publishes.
+"""The steps of a day after its events are there; statistics and detection have modules of their own.
 
 A step works on one day of one stream under the lease of that day. It reads what is published, and publishes last: a
 step that fails leaves every published table as it was.
@@ -21,19 +21,16 @@ from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.pipeline.observed import with_observed
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.snapshot import OtherVersion
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, RunStep
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.spark.preprocessing import IngestResult
-    from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -152,11 +149,11 @@ class DayEvents:
 
 def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
-    reach = look_back(_patterns(pattern_sets))
+    reach = look_back(patterns_of(pattern_sets))
     snapshot = work.tables.pin_events()
     begun = work.day
     earlier = [day for day in snapshot.days if day < work.day]
-    if earlier and any(map(waits_for_later_events, _patterns(pattern_sets))):
+    if earlier and any(map(waits_for_later_events, patterns_of(pattern_sets))):
         begun = max(earlier) + timedelta(days=1)
     start = work.day_start(begun)
     by_time = begun
@@ -179,7 +176,8 @@ def _day_of_positions(snapshot: EventsSnapshot, begun: date, positions: int) -> 
     return None
 
 
-def _patterns(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
+def patterns_of(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
+    """The patterns of all sets."""
     return [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]
 
 
@@ -195,36 +193,6 @@ def cut_day(
         count=parallelism * work.settings.slices_per_core,
         work=weigh,
     )
-
-
-def estimate_day(
-    spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
-) -> StatisticsSnapshot:
-    """Estimate the statistics of the day for all pattern sets in one pass, and publish them with each."""
-    from cep_pipeline.spark.statistics import estimate_over_slices
-
-    with work.timed("statistics") as counts:
-        events = pin_events(work, pattern_sets)
-        slices = cut_day(work, events, spark.sparkContext.defaultParallelism, lambda group: group.rows, work.start)
-        snapshot = estimate_over_slices(spark, _patterns(pattern_sets), slices, progress=progress)
-        for pattern_set in pattern_sets:
-            own = with_observed(work, pattern_set, snapshot)
-            work.tables.publish_statistics(pattern_set.name, work.day, own.to_json(), lease=work.lease)
-        counts.update(events=snapshot.events)
-    return snapshot
-
-
-def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
-    """The day's published statistics of a pattern set, None where there are none, or only of other patterns."""
-    content = work.tables.read_statistics(pattern_set.name, work.day)
-    if content is None:
-        return None
-    try:
-        snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
-    except OtherVersion as error:
-        logger.warning("%s; the day counts as one without statistics", error)
-        return None
-    return snapshot if snapshot.covers(pattern_set.patterns) else None
 
 
 def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> PlanRecord:

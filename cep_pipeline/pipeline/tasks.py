@@ -26,14 +26,13 @@ from cep_pipeline.pipeline.configuration import Configuration, PatternSet
 from cep_pipeline.pipeline.detection import DetectedDay, detect_day, publish_detected
 from cep_pipeline.pipeline.outcomes import pending_details
 from cep_pipeline.pipeline.run import refuse_end_before
+from cep_pipeline.pipeline.statistics import estimate_day, published_statistics
 from cep_pipeline.pipeline.steps import (
     DayWork,
     check_runnable,
     current_plan,
-    estimate_day,
     plan_day,
     publish_ingested,
-    published_statistics,
 )
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.data_files import make_directory, open_filesystem, storage_errors

@@ -1,62 +1,119 @@
-"""Distributed statistics: each slice is counted where it is read, and the counts are added up."""
+"""Distributed statistics: each slice is counted where it is read, and what the slices counted is merged in order."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cep_pipeline.detection.extent import columns_needed
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.spark.slicing import Slice
-from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.statistics import PartialStatistics, StatisticsSnapshot, combine, partial_statistics
+from cep_pipeline.statistics.windowed import WindowedStatistics, windowed_statistics
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from cep_pipeline.detection.prepared import Boundary
+    from cep_pipeline.spark.tasks import Progress
+
+Result = TypeVar("Result")
+Runner = Callable[[Callable[[Slice, int], Result], Sequence[Slice]], list[Result]]
+"""Calls a function with each slice and the number of the attempt; the results are in the order of the slices."""
+
+
+def in_spark(spark: SparkSession, stream: str, progress: Progress | None = None) -> Runner[Result]:
+    """One Spark task a slice."""
+
+    def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
+        from cep_pipeline.spark.tasks import run_tasks
+
+        return run_tasks(spark, function, slices, what=f"{stream}: statistics", progress=progress)
+
+    return run
+
+
+def in_this_process(progress: Progress | None = None) -> Runner[Result]:
+    """One slice after the other."""
+
+    def run(function: Callable[[Slice, int], Result], slices: Sequence[Slice]) -> list[Result]:
+        results = []
+        for number, task in enumerate(slices):
+            if progress is not None:
+                progress(number, len(slices))
+            results.append(function(task, 0))
+        if progress is not None:
+            progress(len(slices), len(slices))
+        return results
+
+    return run
 
 
 @dataclass(frozen=True)
 class _Counting:
     patterns: tuple[Pattern, ...]
+    window: Window
+    epsilon: float
     seed: int
 
 
-def estimate_over_slices(
-    spark: SparkSession,
+def count_slices(
     patterns: Sequence[Pattern],
     slices: Sequence[Slice],
     *,
+    window: Window,
+    epsilon: float,
+    run: Runner[WindowedStatistics],
+    carried: WindowedStatistics | None = None,
+    since_us: int | None = None,
     seed: int = 0,
-    progress: Progress | None = None,
-) -> StatisticsSnapshot:
-    """Estimate what planning needs from the events of slices, in one pass over them for all patterns.
+) -> WindowedStatistics:
+    """Count the events of slices for all patterns, in one pass over them.
 
     Parameters
     ----------
     patterns
         Patterns of one stream.
     slices
-        Their union is what the snapshot is of; each reads the look-back that its pairs reach into.
+        Consecutive ones; each reads the look-back that its pairs reach into.
+    window, epsilon
+        Of the sliding window that the statistics are of, and the largest relative error of its counts.
+    run
+        Where the slices are counted.
+    carried
+        The state before the first slice; it is not changed.
+    since_us
+        Where the slices begin, if the stream began before: that no event came since then is known too.
     seed
         Decides which pairs are drawn.
     """
-    if not slices:
-        return no_statistics(patterns)
-    parts = run_tasks(
-        spark,
-        partial(_count, _Counting(tuple(patterns), seed)),
-        slices,
-        what=f"{patterns[0].stream}: statistics",
-        progress=progress,
+    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, seed))
+    state = WindowedStatistics.of(patterns, window, epsilon)
+    for part in ([carried] if carried is not None else []) + run(counting, slices):
+        state.merge(part)
+    if since_us is not None and state.since_us is not None:
+        state.since_us = min(since_us, state.since_us)
+    return state
+
+
+def count_table(
+    patterns: Sequence[Pattern], events: pa.Table, *, window: Window, epsilon: float, end: Boundary | None = None
+) -> WindowedStatistics:
+    """Count events in memory up to a point (None: all of them), as `count_slices` counts those of slices."""
+    return _counted(_Counting(tuple(patterns), window, epsilon, seed=0), events, None, end)
+
+
+def _count(counting: _Counting, task: Slice, _: int) -> WindowedStatistics:
+    return _counted(counting, task.read(columns_needed(counting.patterns)), task.start, task.end)
+
+
+def _counted(counting: _Counting, events: pa.Table, start: Boundary | None, end: Boundary | None) -> WindowedStatistics:
+    return windowed_statistics(
+        counting.patterns, events, counting.window, counting.epsilon, start=start, end=end, seed=counting.seed
     )
-    return combine(parts)
-
-
-def _count(counting: _Counting, task: Slice, _: int) -> PartialStatistics:
-    events = task.read(columns_needed(counting.patterns))
-    return partial_statistics(counting.patterns, events, start=task.start, end=task.end, seed=counting.seed)
 
 
 def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:

@@ -132,21 +132,30 @@ class StreamReader:
 
     def read_statistics(self, pattern_set: str, day: date) -> dict[str, Any] | None:
         """Return the statistics snapshot (JSON form) of a day, None where there is none."""
-        found = self.statistics(pattern_set, day, day)
+        found = self.statistics(pattern_set, day, day, without=("state", "windows"))
         return dict(found[0].snapshot) if found and found[0].snapshot is not None else None
 
     def statistics(
-        self, pattern_set: str, first: date | None = None, last: date | None = None
+        self,
+        pattern_set: str,
+        first: date | None = None,
+        last: date | None = None,
+        *,
+        without: Sequence[str] = (),
     ) -> list[StatisticsRecord]:
         """Return the statistics of a pattern set on the days from `first` to `last`, in order of time.
+
+        Columns `without` which it does are not read: states and windows are long.
 
         Raises
         ------
         InputError
             A row does not hold what it should; the states are not looked at.
         """
-        rows = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}).to_pylist()
-        return [statistics_record(row) for row in rows]
+        schema = self._layouts["statistics"].schema
+        columns = pa.schema([field for field in schema if field.name not in without])
+        table = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}, columns=columns)
+        return [statistics_record({**dict.fromkeys(without), **row}) for row in table.to_pylist()]
 
     def statistics_before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """Return the statistics of the latest earlier day that has any, over gaps; None where there is none."""
@@ -269,16 +278,17 @@ class StreamReader:
         *,
         row_filter: pc.Expression | None = None,
         limit: int | None = None,
+        columns: pa.Schema | None = None,
     ) -> pa.Table:
         from cep_pipeline.warehouse import commits
 
-        schema = self._layouts[table].schema
+        schema = self._layouts[table].schema if columns is None else columns
         position = self._layouts[table].partitions.index(day_column)
         files = commits.files_between(self._table(table), day_column, first, last, equal=equal)
         parts: list[pa.Table] = []
         missing = limit
         for file in sorted(files, key=lambda file: (file.partition[position], file.file_path)):
-            part = self._read(table, file.file_path, row_filter)
+            part = read_data_file(file.file_path, schema, row_filter)
             parts.append(part if missing is None else part.slice(0, missing))
             if missing is not None and (missing := missing - parts[-1].num_rows) <= 0:
                 break

@@ -125,17 +125,12 @@ def test_status_of_an_empty_warehouse_says_how_to_begin(project: Project) -> Non
     assert done.output.endswith("other; begin with `cep run`\n")
 
 
-def test_explain_and_statistics_of_what_is_published(project: Project) -> None:
+def test_explain_what_is_published(project: Project) -> None:
     explained = cep("explain", folder=project.folder)
     assert explained.code == 0
     assert explained.output.startswith("version 1 (current) of pattern set all, made ")
     assert "because: first plan of the pattern set, by the statistics of 2024-03-04" in explained.output
     assert "pattern rising: skip_till_any_match within 1 h, runs on fused" in explained.output
-    statistics = cep("statistics", "--day", "2024-03-05", folder=project.folder)
-    assert statistics.code == 0
-    assert "stream ticks: 6 events, 2024-03-05 05:00:00 to" in statistics.output
-    snapshot = json.loads(cep("statistics", "--day", "2024-03-05", "--json", folder=project.folder).output)
-    assert snapshot == project.tables().read_statistics("all", DAYS[1])
     planned = cep("plan", "--planner", "trivial", "--day", "2024-03-04", folder=project.folder)
     assert planned.code == 0 and "planner trivial, cost kernel" in planned.output
     assert len(project.tables().plans("all")) == 1, "cep plan leaves the current plan alone"
@@ -193,16 +188,6 @@ def test_generated_days_are_run_from_raw_files_to_matches(trades: Path, tmp_path
         row = json.loads(line)
         shown = line_with(done.output.rpartition("matches of pattern set market")[2], f"│ {row['pattern']} ")
         assert shown.split("│")[2].strip().replace(",", "") == row["count"]
-
-
-def test_statistics_of_files(trades: Path) -> None:
-    done = cep("statistics", *over_files(trades), folder=trades)
-    assert done.code == 0
-    assert "stream generated_trades: 3,9" in done.output
-    assert "SPY where x.diff <= -0.05" in done.output
-    half = cep("statistics", "--patterns", PATTERNS, folder=trades)
-    assert half.code == 2
-    assert "--patterns, --schema and --events belong together" in half.error
 
 
 def test_generate_makes_the_same_bytes_and_leaves_made_days_alone(trades: Path, tmp_path: Path) -> None:

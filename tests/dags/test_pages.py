@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.warehouse import (
     QUARANTINE_SCHEMA,
     EventsFingerprint,
@@ -24,6 +25,9 @@ from tests.dags.conftest import CHECKOUT
 MONDAY = date(2013, 10, 7)
 STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
 HOSTILE = "<script>alert('rows')</script>"
+STATISTICS = StatisticsSnapshot(
+    "trades", 1_000, 0, 80_000_000, (LeafRate("IBM < 3", 12.5, 1_000, Source.COUNT, 12.0, 13.0, worst_per_s=40.25),)
+)
 PAGES = ["/cep/", "/cep/?stream=trades", "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"]
 
 
@@ -78,6 +82,8 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory = tables.quarantine_directory(MONDAY, run_id="backfill__1")
         file = write_data_file(directory.file(0), rejected, QUARANTINE_SCHEMA)
         tables.publish_quarantine(MONDAY, [file], lease=lease, fingerprint=EventsFingerprint((), digest_of("")))
+        tables.publish_statistics("market", MONDAY, STATISTICS.to_json(), lease=lease)
+        tables.publish_statistics("older", MONDAY, {"version": 1}, lease=lease)
     tables.record_run(
         RunRecord(
             run_id="backfill__1",
@@ -88,7 +94,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
             steps=(RunStep("ingest", 12.25, {"events": 388_417}), RunStep("detect", 40.5)),
             events=388_417,
             rejected=3,
-            matches={"v_reversal": 1_234, "lead_lag": 5},
+            matches={"market.v_reversal": 1_234, "market.lead_lag": 5, "older.lead_lag": 0},
             plans={"market": 1},
             validation={
                 "success": True,
@@ -197,6 +203,7 @@ def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any
         "lead_lag 5",
         "order: c &lt; a &lt; b, because c is rare",
         "price: no number 2",
+        "IBM &lt; 3 rate, 1/s 12.5 12 13 40.25 count: 1,000 events",
         "expect_column_values_to_be_between column price, min_value 0 critical met 0",
     ):
         assert part in shown, part

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import InputError, PatternError
+from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.configuration import Configuration, read_parameter
 
 SCHEMA = """\
@@ -70,6 +71,9 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE.replace("pattern_sets", "patern_sets"), 5, "patern_sets"),
         (PIPELINE + "planning:\n  planer: greedy\n", 8, "did you mean 'planner'"),
         (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
+        (PIPELINE + "statistics: {window: an hour}\n", 7, "or write a number of events, as in 50000 events"),
+        (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
+        (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
@@ -122,6 +126,16 @@ def test_a_pattern_set_names_its_mechanism(folder: Path) -> None:
         InputError, match=r"pipeline\.yaml: pattern set 'market': .*mechanism 'magic'; there are: fused"
     ):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
+
+
+def test_a_stream_may_have_statistics_of_its_own(folder: Path) -> None:
+    text = PIPELINE.replace("    data: raw\n", "    data: raw\n    statistics: {window: 500 events}\n")
+    (folder / "pipeline.yaml").write_text(f"{text}statistics: {{window: 20 minutes, epsilon: 0.1}}\n")
+    statistics = Configuration.load(folder / "pipeline.yaml").stream("trades").statistics
+    assert (statistics.length, statistics.epsilon) == (Window(events=500), 0.1)
+    (folder / "pipeline.yaml").write_text(f"{PIPELINE}statistics: {{window: 20 minutes}}\n")
+    statistics = Configuration.load(folder / "pipeline.yaml").stream("trades").statistics
+    assert statistics.length == Window(time_us=1_200_000_000)
 
 
 def test_a_faulty_pattern_names_its_file_and_line(folder: Path) -> None:

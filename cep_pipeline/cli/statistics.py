@@ -1,0 +1,211 @@
+"""`cep statistics`: rates and selectivities with their bounds, over the day and over days, and how far they moved."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+from rich.console import Console
+
+from cep_pipeline.cli.options import (
+    Command,
+    Day,
+    configuration_options,
+    note_unused_parameters,
+    output_console,
+    parse_parameters,
+    pattern_file_options,
+)
+from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.cli.statistics_view import StatisticsView
+    from cep_pipeline.pipeline.statistics_history import ShownStatistics
+
+CHART_FORMATS: dict[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The options that say of what statistics are wanted."""
+
+    patterns: Path | None
+    schema: Path | None
+    events: tuple[Path, ...]
+    parameters: tuple[str, ...]
+    config: Path
+    stream: str | None
+    pattern_set: str | None
+    day: date | None
+    days: str | None
+    as_of: str | None
+    window: str | None
+
+    def resolve(self, observer: ConsoleObserver) -> ShownStatistics:
+        """What is to be shown."""
+        if self.days and (self.day or self.as_of or self.window):
+            raise InputError("--days shows days as they are published: leave --day, --as-of and --window out")
+        return self._of_files(observer) if self.patterns or self.schema or self.events else self._of_stream(observer)
+
+    def _of_files(self, observer: ConsoleObserver) -> ShownStatistics:
+        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.schema import StreamSchema
+        from cep_pipeline.pipeline.configuration import parse_window, read_patterns
+        from cep_pipeline.pipeline.statistics_history import statistics_of_events
+
+        if not (self.patterns and self.schema and self.events):
+            raise InputError("over files --patterns, --schema and --events belong together")
+        if self.days or self.day:
+            raise InputError("--day and --days are of a published stream; of files, --as-of takes a date and a time")
+        if self.window:
+            parse_window(self.window)  # a wrong one is told before anything is read
+        stream = StreamSchema.load(self.schema)
+        parameters = parse_parameters(self.parameters)
+        parsed = read_patterns(self.patterns, stream, parameters)
+        note_unused_parameters(parameters, parsed)
+        with observer.step("reading events"):
+            loaded = load_events(stream, self.events)
+        with observer.step("statistics"):
+            return statistics_of_events(
+                parsed, loaded.events, stream.timezone, self.as_of, self.window, notes=loaded.notes
+            )
+
+    def _of_stream(self, observer: ConsoleObserver) -> ShownStatistics:
+        from cep_pipeline.events.timestamps import parse_moment
+        from cep_pipeline.pipeline.configuration import Configuration, parse_window
+        from cep_pipeline.pipeline.statistics_history import StatisticsHistory
+        from cep_pipeline.warehouse import Warehouse
+
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream or configuration.stream_names()[0])
+        if not stream.pattern_sets:
+            raise InputError(f"{self.config}: stream {stream.name!r} has no pattern sets")
+        pattern_set = stream.pattern_set(self.pattern_set) if self.pattern_set else stream.pattern_sets[0]
+        window = parse_window(self.window) if self.window else None
+        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+        history = StatisticsHistory(warehouse.open_stream(stream.name), stream, pattern_set)
+        if self.days:
+            return history.of_days(*days_of(self.days))
+        if self.as_of is None and window is None:
+            return history.of_day(self.day)
+        with observer.step("statistics") as progress:
+            if self.as_of is None:
+                assert window is not None
+                return history.over_windows(self.day, window, progress)
+            day = self.day or history.latest_published_day()
+            moment = parse_moment(self.as_of, stream.schema.timezone, day)
+            return history.at_moment(moment, window, progress)
+
+
+def days_of(text: str) -> tuple[date | None, date | None, int | None]:
+    """First day, last day and number of days that a text says.
+
+    Raises
+    ------
+    InputError
+        It says none of them.
+
+    Examples
+    --------
+    >>> days_of("7"), days_of("2013-10-07..2013-10-09")[1], days_of("2013-10-07..")[1]
+    ((None, None, 7), datetime.date(2013, 10, 9), None)
+    """
+    if re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        return None, None, int(text)
+    first, dots, last = text.partition("..")
+    try:
+        if not dots:
+            raise ValueError("no .. in it")
+        return date.fromisoformat(first) if first else None, date.fromisoformat(last) if last else None, None
+    except ValueError as error:
+        raise InputError(
+            f"--days {text!r}: write a number of days, as in 7, or the first and the last, as in 2013-10-07..2013-10-09"
+        ) from error
+
+
+def _options(command: Command) -> Command:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines."),
+        click.option(
+            "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
+        ),
+        click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
+        click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
+        click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
+        click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
+        click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
+        click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
+    ):
+        command = option(command)
+    return configuration_options(pattern_file_options(required=False)(command))
+
+
+@click.command()
+@_options
+def statistics(match: str, chart: Path | None, as_json: bool, **options: object) -> None:
+    """Show arrival rates and selectivities with their bounds, what each rests on, and how far it has moved.
+
+    Of a published day: the mean over its windows, which plans are made from, with the worst window beside it, its
+    course over the day, and its drift since the day before and since the current plan was made, as a factor and in
+    widths of the interval (bold where it is more than one width). With --as-of: the window that ends at that time, by
+    the clocks of the stream.
+
+    \b
+    Examples:
+      cep statistics                                       the latest day that has some
+      cep statistics --stream us_equity_trades --day 2013-10-07 --match SPY
+      cep statistics --as-of 14:30 --window '20 minutes'   on the latest day
+      cep statistics --days 7 --chart drift.svg            the latest seven days, as a table and as a chart
+      cep statistics --day 2013-10-07 --json
+      cep statistics --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
+                     --events 2013-10-07/trades.csv.gz --as-of '2013-10-07 15:59'
+    """
+    from cep_pipeline.cli.statistics_view import StatisticsView
+
+    if chart is not None:
+        _check_chart_file(chart)
+    with ConsoleObserver(Console(stderr=True)) as observer:
+        view = StatisticsView(_Asked(**options).resolve(observer), match)  # type: ignore[arg-type]
+    if match and not view.numbers():
+        raise InputError(f"--match {match!r}: no leaf and no condition has this text in it")
+    if chart is not None:
+        _draw(view, chart)
+    if as_json:
+        click.echo(json.dumps(view.to_json(), indent=1))
+        return
+    console = output_console()
+    console.print(view.headline(), highlight=False)
+    if view.of.days:
+        console.print(view.history_table())
+    for table in view.tables():
+        console.print(table)
+    for note in (*view.of.shown.snapshot.notes, *view.of.notes):
+        click.echo(f"note: {note}", err=True)
+
+
+def _check_chart_file(path: Path) -> None:
+    if path.suffix not in CHART_FORMATS:
+        raise InputError(f"{path}: a chart is SVG or PNG: name it .svg or .png")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+
+
+def _draw(view: StatisticsView, path: Path) -> None:
+    from cep_pipeline.band_charts import band_chart
+
+    panels = view.panels()
+    if not panels:
+        raise InputError(f"{path}: there are no numbers to draw")
+    level = f"since {view.of.compared[-1].label}" if view.of.compared else ""
+    drawn = band_chart(panels, level_title=level, format=CHART_FORMATS[path.suffix])
+    try:
+        path.write_bytes(drawn)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    click.echo(f"written to {path}", err=True)

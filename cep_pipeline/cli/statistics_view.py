@@ -1,0 +1,217 @@
+"""What `cep statistics` shows: tables for the terminal, JSON for machines, panels for a chart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from datetime import datetime
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from cep_pipeline.band_charts import BandPanel, BandPoint
+from cep_pipeline.pipeline.statistics_history import ShownStatistics, local_time
+from cep_pipeline.statistics.drift import Drift
+from cep_pipeline.statistics.numbers import Number, What, drift_between, numbers_of
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+TITLES: dict[What, tuple[str, str]] = {
+    "rate": ("leaf", "events/s"),
+    "selectivity": ("condition", "selectivity"),
+    "order": ("temporal order", "share"),
+    "joint selectivity": ("conditions that depend on each other", "selectivity"),
+}
+SPARK_WIDTH = 24
+
+
+@dataclass(frozen=True)
+class StatisticsView:
+    """Statistics as a person or a machine looks at them.
+
+    Attributes
+    ----------
+    of
+        What is shown.
+    match
+        Only numbers whose key has this text in it.
+    """
+
+    of: ShownStatistics
+    match: str = ""
+
+    def numbers(self) -> list[Number]:
+        """The numbers of the shown snapshot."""
+        return [number for number in numbers_of(self.of.shown.snapshot).values() if self.match in number.key]
+
+    def headline(self) -> str:
+        """Of what the snapshot is."""
+        snapshot = self.of.shown.snapshot
+        span = "no events"
+        if snapshot.start_us is not None and snapshot.end_us is not None:
+            first, last = (self.clock(us) for us in (snapshot.start_us, snapshot.end_us))
+            span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} {self.of.timezone}"
+        return f"stream {snapshot.stream}, {self.of.shown.label}: {snapshot.events:,} events, {span}"
+
+    def clock(self, instant_us: int) -> datetime:
+        """What the clocks of the stream show at an instant."""
+        return local_time(instant_us, self.of.timezone)
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def tables(self) -> list[Table]:
+        """A table for each kind of number."""
+        return [table for kind in TITLES if (table := self._table(kind)) is not None]
+
+    def _table(self, kind: What) -> Table | None:
+        numbers = [number for number in self.numbers() if number.what == kind]
+        if not numbers:
+            return None
+        drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
+        worst = any(number.worst is not None for number in numbers)
+        timed = len(self.of.windows) > 1
+        table = Table(*TITLES[kind], f"{self._confidence():.0%} interval")
+        for column in table.columns[1:]:
+            column.justify = "right"
+        if worst:
+            table.add_column("worst window", justify="right")
+        table.add_column("rests on")
+        if timed:
+            table.add_column("over time", no_wrap=True)
+        for other in self.of.compared:
+            table.add_column(f"since {other.label}")
+        for number in numbers:
+            row = [escape(number.key), figure(number.estimate.value), self._interval(number)]
+            if worst:
+                row.append("" if number.worst is None else figure(number.worst))
+            row.append(number.rests)
+            if timed:
+                row.append(sparkline(self._over_windows(number)))
+            row += [_drift_text(drift.get((kind, number.key))) for drift in drifts]
+            table.add_row(*row)
+        return table
+
+    def history_table(self) -> Table:
+        """The numbers day by day, the drift against the day before in the cell of each."""
+        table = Table("what", *(day.label for day in self.of.days))
+        by_day = [numbers_of(day.snapshot) for day in self.of.days]
+        for number in self.numbers():
+            key = (number.what, number.key)
+            cells = [escape(number.key)]
+            before: Number | None = None
+            for numbers in by_day:
+                now = numbers.get(key)
+                text = "" if now is None else figure(now.estimate.value)
+                if now is not None and before is not None:
+                    drift = Drift(before.estimate, now.estimate)
+                    text += f"\n{_drift_text(drift)}"
+                cells.append(text)
+                before = now or before
+            table.add_row(*cells)
+        return table
+
+    def _confidence(self) -> float:
+        return self.of.shown.snapshot.confidence
+
+    def _interval(self, number: Number) -> str:
+        low, high = number.estimate.low, number.estimate.high
+        return "exact" if low == high else f"{figure(low)} … {figure(high)}"
+
+    def _over_windows(self, number: Number) -> list[float | None]:
+        key = (number.what, number.key)
+        found = (numbers_of(window).get(key) for window in self.of.windows)
+        return [None if other is None else other.estimate.value for other in found]
+
+    # -- chart and JSON ----------------------------------------------------------------------------------------------
+
+    def panels(self) -> list[BandPanel]:
+        """The numbers over the windows (the days, where there are no windows), with what the last compared one says."""
+        snapshots = [day.snapshot for day in self.of.days] if len(self.of.windows) < 2 else list(self.of.windows)
+        by_time = [(_ends(snapshot), numbers_of(snapshot)) for snapshot in snapshots]
+        level = numbers_of(self.of.compared[-1].snapshot) if self.of.compared else {}
+        panels = []
+        for number in self.numbers():
+            key = (number.what, number.key)
+            points = []
+            for end_us, numbers in by_time:
+                found = numbers.get(key)
+                if end_us is None:
+                    continue
+                points.append(
+                    BandPoint(self.clock(end_us), None, None, None)
+                    if found is None
+                    else BandPoint(self.clock(end_us), *astuple(found.estimate))
+                )
+            unit = "/s" if number.what == "rate" else ""
+            compared = level[key].estimate.value if key in level else None
+            panels.append(BandPanel(f"{number.key}{unit and f', events{unit}'}", points, compared))
+        return panels
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        return {
+            "label": self.of.shown.label,
+            "snapshot": self.of.shown.snapshot.to_json(),
+            "drift": [
+                {
+                    "since": other.label,
+                    "kind": kind,
+                    "key": key,
+                    "before": drift.before.value,
+                    "now": drift.now.value,
+                    "factor": drift.factor if math.isfinite(drift.factor) else None,
+                    "widths": drift.widths if math.isfinite(drift.widths) else None,
+                }
+                for other in self.of.compared
+                for (kind, key), drift in drift_between(other.snapshot, self.of.shown.snapshot).items()
+            ],
+            "days": [{"label": day.label, "snapshot": day.snapshot.to_json()} for day in self.of.days],
+            "windows": [window.to_json() for window in self.of.windows],
+            "notes": list(self.of.notes),
+        }
+
+
+def _ends(snapshot: StatisticsSnapshot) -> int | None:
+    return snapshot.as_of_us if snapshot.as_of_us is not None else snapshot.end_us
+
+
+def _drift_text(drift: Drift | None) -> str:
+    if drift is None:
+        return "new"
+    return f"[bold]{drift}[/bold]" if drift.sure and drift.widths else f"{drift}"
+
+
+def figure(value: float) -> str:
+    """A number in few characters.
+
+    Examples
+    --------
+    >>> figure(0.0), figure(0.001234567), figure(12.3456), figure(1234567.8)
+    ('0', '0.001235', '12.35', '1,234,568')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def sparkline(values: Iterable[float | None], width: int = SPARK_WIDTH) -> str:
+    """Values from zero to their largest as a line of blocks; a blank where there is none.
+
+    Examples
+    --------
+    >>> sparkline([0, 1, None, 4, 8])
+    '▁▁ ▄█'
+    """
+    given = list(values)
+    size = max(1, math.ceil(len(given) / width))
+    cells = [_mean(given[place : place + size]) for place in range(0, len(given), size)]
+    most = max((value for value in cells if value is not None), default=0.0)
+    blocks = "▁▂▃▄▅▆▇█"
+    return "".join(
+        " " if value is None else blocks[min(7, int(value / most * 8 - 1e-9))] if most > 0 else blocks[0]
+        for value in cells
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

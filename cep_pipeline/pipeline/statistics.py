@@ -1,0 +1,284 @@
+"""The statistics of a day: one pass over its events for all pattern sets, going on from where the day before ended.
+
+What is published with each pattern set: the snapshot of the business day, which plans are made from; snapshots of the
+windows of the day, which show how it went; and the state of the sliding window, which the next day goes on from. The
+state is no part of what matches follow from: a plan changes how they are found, never which. So no day becomes stale
+by it; what a row was made from is recorded in its basis, and compared when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from cep_pipeline.detection.extent import look_back
+from cep_pipeline.errors import CepError, InputError
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
+from cep_pipeline.pipeline.event_spans import PublishedEvents
+from cep_pipeline.pipeline.observed import with_observed
+from cep_pipeline.pipeline.steps import DayWork, Progress, patterns_of
+from cep_pipeline.spark.slicing import Slice
+from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.windowed import WindowedStatistics
+from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.prepared import Boundary
+    from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+logger = logging.getLogger(__name__)
+
+EVENTS_A_SLICE = 100_000
+"""Fewer events than this are not worth a task of their own."""
+
+
+@dataclass(frozen=True)
+class CarriedState:
+    """Where the statistics of a day go on from.
+
+    Attributes
+    ----------
+    state
+        The state at the end of the latest published earlier day; None where there is none that fits.
+    note
+        Why not, for a person; "" where there is nothing to say.
+    """
+
+    state: WindowedStatistics | None = None
+    note: str = ""
+
+
+def estimate_day(
+    spark: SparkSession, work: DayWork, pattern_sets: Sequence[PatternSet], progress: Progress | None = None
+) -> StatisticsSnapshot:
+    """Estimate the statistics of the day for all pattern sets in one pass, and publish them with each.
+
+    The state goes on from that of the latest published earlier day, never from the day's own, so that a rerun gives
+    the same. Where that one is missing, of another version, window or pattern set, or of events that have been
+    published anew since, that is logged, and the events of one window before the day are read instead.
+    """
+    settings = work.stream.statistics
+    patterns = patterns_of(pattern_sets)
+    with work.timed("statistics") as counts:
+        events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
+        carried = carried_state(work, pattern_sets, events.snapshot)
+        start = work.start
+        if carried.state is None and _day_before(work.day, events.snapshot) is not None:
+            start = events.window_start(settings.length, work.start)
+            if carried.note:
+                logger.warning("%s: %s; the window before the day is read again", work.day, carried.note)
+        slices = _cut(events, patterns, start, work.end, spark.sparkContext.defaultParallelism)
+        state = count_slices(
+            patterns,
+            slices,
+            window=settings.length,
+            epsilon=settings.epsilon,
+            run=in_spark(spark, work.stream.name, progress),
+            carried=carried.state,
+        )
+        snapshot = state.business_day(work.start[0], work.end[0])
+        windows = [window.to_json() for window in state.windows(work.start[0], work.end[0])]
+        text = canonical_json(state.to_json())
+        published = events.snapshot.days.get(work.day)
+        for pattern_set in pattern_sets:
+            own = with_observed(work, pattern_set, snapshot)
+            work.tables.publish_statistics(
+                pattern_set.name,
+                work.day,
+                own.to_json(),
+                lease=work.lease,
+                state=text,
+                basis=_basis(pattern_set, settings, published, carried),
+                windows=windows,
+            )
+        counts.update(events=published.events if published else 0, slices=len(slices))
+    return snapshot
+
+
+def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSnapshot | None:
+    """The day's published statistics of a pattern set; None where there are none that it can be planned by.
+
+    Those of other patterns, of an older version, and those that cannot be read are none: they are made again.
+    """
+    try:
+        content = work.tables.read_statistics(pattern_set.name, work.day)
+        if content is None:
+            return None
+        snapshot = StatisticsSnapshot.from_json(content, f"statistics of {work.day}")
+    except InputError as error:
+        logger.warning("%s", error)
+        return None
+    return snapshot if snapshot.covers(pattern_set.patterns) else None
+
+
+def carried_state(work: DayWork, pattern_sets: Sequence[PatternSet], events: EventsSnapshot) -> CarriedState:
+    """The state that the statistics of a day go on from.
+
+    A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
+    """
+    before = _day_before(work.day, events)
+    if before is None:
+        return CarriedState()
+    settings = work.stream.statistics
+    empty = WindowedStatistics.of(patterns_of(pattern_sets), settings.length, settings.epsilon)
+    notes = []
+    for pattern_set in pattern_sets:
+        what = f"the statistics of {before} of pattern set {pattern_set.name!r}"
+        try:
+            record = work.tables.statistics_before(pattern_set.name, work.day)
+            if record is None or record.day != before or record.state is None:
+                notes.append(f"{what} hold no state")
+                continue
+            if reason := out_of_date(record, events.days[before], settings):
+                notes.append(f"{what} cannot be gone on from: {reason}")
+                continue
+            state = WindowedStatistics.from_json(_parsed(record.state, what), what)
+        except (CepError, pa.ArrowException) as error:
+            notes.append(f"{what} cannot be read: {error}")
+            continue
+        try:
+            empty.merge(state)
+        except InputError:  # it measures other things
+            notes.append(f"{what} are of other patterns")
+            continue
+        return CarriedState(state)
+    return CarriedState(None, notes[0] if notes else "")
+
+
+def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: StatisticsSettings) -> str:
+    """Why statistics are not of what is published and configured now; "" where they are.
+
+    Parameters
+    ----------
+    day
+        The events of the day as they are published now; None where they are not.
+    """
+    if not record.basis:
+        return "they are of an older version"
+    if record.basis.get("events") != (day.fingerprint.digest if day is not None else None):
+        return "the events of the day have been published anew since"
+    configured = {"window": settings.window, "epsilon": settings.epsilon}
+    return "; ".join(
+        f"they were made with {name} {record.basis.get(name)}, and {value} is configured now"
+        for name, value in configured.items()
+        if record.basis.get(name) != value
+    )
+
+
+def _basis(
+    pattern_set: PatternSet, settings: StatisticsSettings, day: PublishedDay | None, carried: CarriedState
+) -> dict[str, Any]:
+    return {
+        "events": day.fingerprint.digest if day is not None else None,
+        "window": settings.window,
+        "epsilon": settings.epsilon,
+        "pattern_set_version": pattern_set.version,
+        "carried": carried.state.digest if carried.state is not None else None,
+        **({"note": carried.note} if carried.note else {}),
+    }
+
+
+def _parsed(text: str, what: str) -> Mapping[str, Any]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{what}: the state is no JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{what}: a state is a JSON object, not {type(content).__name__}")
+    return content
+
+
+def _day_before(day: date, events: EventsSnapshot) -> date | None:
+    """The latest published earlier day."""
+    return max((other for other in events.days if other < day), default=None)
+
+
+def _cut(
+    events: PublishedEvents, patterns: Sequence[Pattern], start: Boundary, end: Boundary, parallelism: int
+) -> list[Slice]:
+    """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count."""
+    count = max(1, min(parallelism, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
+    return events.slices(start, end, look_back(patterns), count, lambda group: group.rows)
+
+
+def state_of_day(
+    tables: StreamReader,
+    stream: Stream,
+    patterns: Sequence[Pattern],
+    day: date,
+    *,
+    window: Window | None = None,
+    progress: Progress | None = None,
+) -> tuple[WindowedStatistics, tuple[int, int]]:
+    """Count a published day anew in this process, with the window before it; returns its bounds too.
+
+    Parameters
+    ----------
+    window
+        In place of the configured one.
+    """
+    bounds = day_bounds(day, stream.schema.timezone)
+    length = window or stream.statistics.length
+    return _counted_anew(tables, stream, patterns, (bounds[0], 0), (bounds[1], 0), length, progress), bounds
+
+
+def snapshot_at(
+    tables: StreamReader,
+    stream: Stream,
+    patterns: Sequence[Pattern],
+    as_of_us: int,
+    *,
+    window: Window | None = None,
+    progress: Progress | None = None,
+) -> StatisticsSnapshot:
+    """The snapshot of the window that ends with a moment, from the published events of that window alone.
+
+    Parameters
+    ----------
+    window
+        In place of the configured one.
+    """
+    length, end = window or stream.statistics.length, (as_of_us + 1, 0)
+    state = _counted_anew(tables, stream, patterns, end, end, length, progress, since_its_start=True)
+    return state.snapshot(as_of_us)
+
+
+def _counted_anew(
+    tables: StreamReader,
+    stream: Stream,
+    patterns: Sequence[Pattern],
+    start: Boundary,
+    end: Boundary,
+    window: Window,
+    progress: Progress | None,
+    *,
+    since_its_start: bool = False,
+) -> WindowedStatistics:
+    """The state of `[start, end)` and of the window before it, which may be known to begin before its first event."""
+    events = PublishedEvents.pin(tables, stream.schema.timezone)
+    begin = events.window_start(window, start)
+    slices = _cut(events, patterns, begin, end, parallelism=_SHOWN_SLICES)
+    return count_slices(
+        patterns,
+        slices,
+        window=window,
+        epsilon=stream.statistics.epsilon,
+        run=in_this_process(progress),
+        since_us=begin[0] if since_its_start and events.begin_before(begin) else None,
+    )
+
+
+_SHOWN_SLICES = 64
+"""A progress bar has so many steps at most."""

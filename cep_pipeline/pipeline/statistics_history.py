@@ -1,0 +1,271 @@
+"""Statistics to be looked at: a day's, those of a moment, of days one after another, and what they have moved from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.timestamps import parse_moment
+from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
+from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
+from cep_pipeline.planning import Plan
+from cep_pipeline.spark.statistics import count_table
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.terms import format_window
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.warehouse.records import StatisticsRecord
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+LONG = ("state", "windows")
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A snapshot, and what a person calls it: a day, a time of day, a plan."""
+
+    label: str
+    snapshot: StatisticsSnapshot
+
+
+@dataclass(frozen=True)
+class ShownStatistics:
+    """What is known of a stream's statistics.
+
+    Attributes
+    ----------
+    shown
+        The snapshot that was asked for.
+    timezone
+        Of the stream.
+    compared
+        What the numbers' drift is shown against: the day before, and the snapshot of the current plan.
+    days
+        Snapshots of days, in order.
+    windows
+        Snapshots of windows, in order of the times at which they end.
+    notes
+        What a person should know of them.
+    """
+
+    shown: Labelled
+    timezone: str
+    compared: tuple[Labelled, ...] = ()
+    days: tuple[Labelled, ...] = ()
+    windows: tuple[StatisticsSnapshot, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StatisticsHistory:
+    """The published statistics of a pattern set."""
+
+    tables: StreamReader
+    stream: Stream
+    pattern_set: PatternSet
+
+    @property
+    def timezone(self) -> str:
+        return self.stream.schema.timezone
+
+    def latest_published_day(self) -> date:
+        """The latest day whose events are published.
+
+        Raises
+        ------
+        InputError
+            None is.
+        """
+        days = self.tables.days()
+        if not days:
+            raise InputError(
+                f"stream {self.stream.name!r} has no events yet: run `cep run --stream {self.stream.name}`"
+            )
+        return days[-1].day
+
+    def of_day(self, day: date | None = None) -> ShownStatistics:
+        """The business day (None: the latest that has statistics), its windows, and its drift.
+
+        Raises
+        ------
+        InputError
+            The day has no statistics.
+        """
+        records = self._records(day)
+        chosen = records[-1].day if day is None else day
+        (whole,) = self.tables.statistics(self.pattern_set.name, chosen, chosen)
+        shown = Labelled(f"business day {chosen}", self._snapshot(whole))
+        windows = tuple(
+            StatisticsSnapshot.from_json(content, f"windows of the statistics of {chosen}") for content in whole.windows
+        )
+        notes = self._notes([whole])
+        compared, said = self._compared(chosen, records)
+        return ShownStatistics(shown, self.timezone, compared, (), windows, (*notes, *said))
+
+    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> ShownStatistics:
+        """Days one after another, the last of them in full.
+
+        Parameters
+        ----------
+        first, last
+            Both included; None: from the first, to the last that has statistics.
+        latest
+            Only so many, the latest.
+        """
+        found = self.tables.statistics(self.pattern_set.name, first, last)
+        known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
+        if not known:
+            between = f"from {first} to {last}" if first or last else "of any day"
+            raise InputError(f"{self._none(between)}")
+        days = tuple(Labelled(str(record.day), self._snapshot(record)) for record in known)
+        windows = tuple(
+            StatisticsSnapshot.from_json(content, f"windows of the statistics of {record.day}")
+            for record in known
+            for content in record.windows
+        )
+        compared, said = self._compared(known[-1].day, self._records())
+        shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
+        return ShownStatistics(shown, self.timezone, compared, days, windows, (*self._notes(known), *said))
+
+    def at_moment(
+        self, as_of_us: int, window: Window | None = None, progress: Progress | None = None
+    ) -> ShownStatistics:
+        """The window that ends with a moment, counted anew from the published events."""
+        snapshot = snapshot_at(
+            self.tables, self.stream, self.pattern_set.patterns, as_of_us, window=window, progress=progress
+        )
+        plan, notes = self._planned(self._records(required=False))
+        shown = Labelled(_moment_label(as_of_us, self.timezone, window or self.stream.statistics.length), snapshot)
+        return ShownStatistics(shown, self.timezone, plan, notes=notes)
+
+    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> ShownStatistics:
+        """A business day over windows of another length than the configured one, counted anew."""
+        chosen = day or self.latest_published_day()
+        if chosen not in {record.day for record in self.tables.days()}:
+            raise InputError(f"stream {self.stream.name!r} has no events of {chosen}; run `cep run` first")
+        state, bounds = state_of_day(
+            self.tables, self.stream, self.pattern_set.patterns, chosen, window=window, progress=progress
+        )
+        plan, notes = self._planned(self._records(required=False))
+        shown = Labelled(f"business day {chosen} in windows of {format_window(window)}", state.business_day(*bounds))
+        return ShownStatistics(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
+
+    def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
+        """What is recorded of all days up to one (None: the last), without what is long."""
+        found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
+        known = [record for record in found if record.snapshot is not None]
+        if required and (not known or (day is not None and known[-1].day != day)):
+            raise InputError(self._none(f"of {day}" if day else "of any day"))
+        return known
+
+    def _none(self, when: str) -> str:
+        name = self.stream.name
+        return (
+            f"stream {name!r} has no statistics {when} for pattern set {self.pattern_set.name!r}; run "
+            f"`cep run --stream {name} --steps statistics`, or give --patterns, --schema and --events"
+        )
+
+    def _snapshot(self, record: StatisticsRecord) -> StatisticsSnapshot:
+        assert record.snapshot is not None
+        try:
+            return StatisticsSnapshot.from_json(record.snapshot, f"statistics of {record.day}")
+        except InputError as error:
+            command = f"cep run --stream {self.stream.name} --steps statistics --redo --day {record.day}"
+            raise InputError(f"{error}: {command}") from error
+
+    def _compared(self, day: date, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
+        earlier = [record for record in records if record.day < day]
+        compared: list[Labelled] = []
+        notes: list[str] = []
+        if earlier:
+            try:
+                compared.append(Labelled(str(earlier[-1].day), self._snapshot(earlier[-1])))
+            except InputError as error:
+                notes.append(str(error))
+        planned, said = self._planned(self._records())
+        return (*compared, *planned), (*notes, *said)
+
+    def _planned(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
+        """The snapshot that the current plan was made from, as long as it is there."""
+        current = self.tables.current_plan(self.pattern_set.name)
+        if current is None:
+            return (), ()
+        name = f"plan {current.version}"
+        digest = Plan.from_json(current.plan, f"{name} of {self.pattern_set.name}").statistics.digest
+        for record in reversed(records):
+            try:
+                snapshot = self._snapshot(record)
+            except InputError:
+                continue  # of an older version: no plan of this one was made from it
+            if snapshot.digest == digest:
+                return (Labelled(name, snapshot),), ()
+        return (), (f"the statistics that {name} was made from are no longer there: they have been made again since",)
+
+    def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
+        events = {day.day: day for day in self.tables.days()}
+        notes = []
+        for record in records:
+            if reason := out_of_date(record, events.get(record.day), self.stream.statistics):
+                command = f"cep run --stream {self.stream.name} --steps statistics --redo --day {record.day}"
+                notes.append(f"statistics of {record.day}: {reason}; make them again: {command}")
+            elif record.basis.get("note"):
+                notes.append(f"statistics of {record.day} began anew: {record.basis['note']}")
+        return tuple(notes)
+
+
+def statistics_of_events(
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    timezone: str,
+    as_of: str | None = None,
+    window: str | None = None,
+    *,
+    notes: Sequence[str] = (),
+) -> ShownStatistics:
+    """Statistics of events in memory.
+
+    Parameters
+    ----------
+    as_of
+        A moment as a person writes it: the window that ends with it. None: all events, in windows.
+    window
+        As in `pipeline.yaml`; None: as where it says nothing.
+    """
+    settings = StatisticsSettings(window=window) if window else StatisticsSettings()
+    length = settings.length
+    first, last = _ends(events)
+    if as_of is not None:
+        moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
+        state = count_table(patterns, events, window=length, epsilon=settings.epsilon, end=(moment + 1, 0))
+        shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
+        return ShownStatistics(shown, timezone, notes=tuple(notes))
+    state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
+    shown = Labelled(f"mean over windows of {format_window(length)}", state.business_day(first, last + 1))
+    return ShownStatistics(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
+
+
+def local_time(instant_us: int, timezone: str) -> datetime:
+    """What the clocks of a time zone show at an instant."""
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)
+    return instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
+
+
+def _moment_label(moment_us: int, timezone: str, window: Window) -> str:
+    shown = local_time(moment_us, timezone)
+    return f"the {format_window(window)} up to {shown:%Y-%m-%d %H:%M:%S} {timezone}"
+
+
+def _ends(events: pa.Table) -> tuple[int, int]:
+    """First and last timestamp; those of the epoch where there is no event."""
+    if not events.num_rows:
+        return 0, 0
+    timestamps = events["timestamp"].cast(pa.int64())
+    return timestamps[0].as_py(), timestamps[-1].as_py()

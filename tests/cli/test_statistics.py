@@ -1,0 +1,145 @@
+"""`cep statistics`: of a published stream and of files, as tables, as JSON, as a chart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cep_pipeline.cli.statistics_view import sparkline
+from tests.cli.command_line import cep
+from tests.pipeline.project import DAYS, Project
+
+FILES = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events", "raw/2024-03-04.csv")
+
+
+def test_the_business_day_is_shown_with_its_bounds_and_its_drift(project: Project) -> None:
+    done = cep("statistics", "--day", "2024-03-05", folder=project.folder)
+    assert done.code == 0, done.errors
+    assert done.output.startswith("stream ticks, business day 2024-03-05: ")
+    assert "America/New_York" in done.output.splitlines()[0]
+    for shown in ("events/s", "95% interval", "worst window", "over time", "since 2024-03-04", "since plan 1"):
+        assert shown in done.output, shown
+    assert "Tick where x.diff > 1" in done.output
+    latest = cep("statistics", folder=project.folder)
+    assert "business day 2024-03-06: " in latest.output and "since 2024-03-05" in latest.output
+    first = cep("statistics", "--day", "2024-03-04", folder=project.folder)
+    assert "since plan 1" in first.output and "since 2024" not in first.output
+
+
+def test_json_has_the_snapshot_its_windows_and_its_drift(project: Project) -> None:
+    done = cep("statistics", "--day", "2024-03-05", "--json", folder=project.folder)
+    content = json.loads(done.output)
+    assert content["snapshot"] == project.tables().read_statistics("all", DAYS[1])
+    assert content["label"] == "business day 2024-03-05"
+    (record,) = project.tables().statistics("all", DAYS[1], DAYS[1])
+    assert content["windows"] == list(record.windows)
+    monday = {r["leaf"]: r["per_s"] for r in project.tables().read_statistics("all", DAYS[0])["rates"]}  # type: ignore[index]
+    tuesday = {r["leaf"]: r["per_s"] for r in content["snapshot"]["rates"]}
+    since = {entry["key"]: entry for entry in content["drift"] if entry["since"] == "2024-03-04"}
+    for leaf, rate in tuesday.items():
+        assert (since[leaf]["before"], since[leaf]["now"]) == (monday[leaf], rate)
+        if monday[leaf]:
+            assert since[leaf]["factor"] == pytest.approx(rate / monday[leaf])
+
+
+def test_days_stand_side_by_side(project: Project) -> None:
+    done = cep("statistics", "--days", "2024-03-04..2024-03-05", folder=project.folder)
+    assert done.code == 0, done.errors
+    header = next(line for line in done.output.splitlines() if "2024-03-04" in line and "┃" in line)
+    assert "2024-03-05" in header and "2024-03-06" not in header
+    assert len(json.loads(cep("statistics", "--days", "2", "--json", folder=project.folder).output)["days"]) == 2
+    assert len(json.loads(cep("statistics", "--days", "..", "--json", folder=project.folder).output)["days"]) == 3
+
+
+def test_the_window_that_ends_at_a_time_of_day(project: Project) -> None:
+    def events(*arguments: str) -> int:
+        done = cep("statistics", "--day", "2024-03-05", "--json", *arguments, folder=project.folder)
+        assert done.code == 0, done.errors
+        return int(json.loads(done.output)["snapshot"]["events"])
+
+    # 00:00:00 Tick, A; 00:20:00 B, C; and of the evening before 23:20 A, 23:30 A, B, 23:59:59.999 B
+    assert events("--as-of", "00:20", "--window", "20 minutes") == 4
+    assert events("--as-of", "00:19:59", "--window", "20 minutes") == 3
+    assert events("--as-of", "00:20", "--window", "1 hour") == 8
+    assert events("--as-of", "2024-03-05 00:20", "--window", "3 events") == 3
+    assert events("--as-of", "11:00", "--window", "1 hour") == 0
+    assert events("--as-of", "2024-03-05T05:20:00Z", "--window", "20 minutes") == 4
+    shown = cep("statistics", "--as-of", "00:20", "--day", "2024-03-05", folder=project.folder)
+    assert "the 1 h up to 2024-03-05 00:20:00 America/New_York" in shown.output
+
+
+def test_a_day_in_windows_of_another_length(project: Project) -> None:
+    done = cep("statistics", "--day", "2024-03-05", "--window", "6 hours", "--json", folder=project.folder)
+    content = json.loads(done.output)
+    assert content["label"] == "business day 2024-03-05 in windows of 6 h"
+    assert content["snapshot"]["window_us"] == 21_600_000_000
+    assert content["snapshot"]["kind"] == "business day"
+
+
+@pytest.mark.parametrize("name", ["drift.svg", "drift.png"])
+def test_a_chart_is_written(project: Project, tmp_path: Path, name: str) -> None:
+    done = cep("statistics", "--days", "3", "--match", "Tick", "--chart", tmp_path / name, folder=project.folder)
+    assert done.code == 0, done.errors
+    content = (tmp_path / name).read_bytes()
+    if name.endswith("png"):
+        assert content.startswith(b"\x89PNG")
+    else:
+        text = " ".join(ElementTree.fromstring(content).itertext())
+        assert "Tick where x.diff > 1" in text and "since plan 1" in text
+        assert "(A)" not in text
+
+
+def test_statistics_of_files(project: Project) -> None:
+    whole = cep("statistics", *FILES, "--json", folder=project.folder)
+    assert whole.code == 0, whole.errors
+    assert json.loads(whole.output)["snapshot"]["kind"] == "business day"
+    late = cep("statistics", *FILES, "--as-of", "23:30", "--window", "20 minutes", "--json", folder=project.folder)
+    assert json.loads(late.output)["snapshot"]["events"] == 3
+    half = cep("statistics", "--patterns", "all.sase", folder=project.folder)
+    assert half.code == 2 and "--patterns, --schema and --events belong together" in half.error
+
+
+def test_only_what_matches_is_shown(project: Project) -> None:
+    done = cep("statistics", "--match", "Tick where", folder=project.folder)
+    assert "Tick where x.diff > 1" in done.output and "within 1 h" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--day", "2024-03-09"), "no statistics of 2024-03-09"),
+        (("--days", "2024-04-01..2024-04-05"), "no statistics from 2024-04-01 to 2024-04-05"),
+        (("--days", "a week"), "write a number of days, as in 7"),
+        (("--days", "2", "--as-of", "12:00"), "leave --day, --as-of and --window out"),
+        (("--as-of", "noon"), "write a time (14:30, 14:30:05)"),
+        (("--window", "an hour"), "or write a number of events"),
+        (("--day", "2024-03-09", "--window", "1 hour"), "has no events of 2024-03-09"),
+        (("--match", "Nothing"), "no leaf and no condition has this text in it"),
+        (("--chart", "chart.pdf"), "a chart is SVG or PNG"),
+        (("--chart", "no/such/folder/chart.svg"), "there is no folder no/such/folder"),
+        ((*FILES, "--day", "2024-03-04"), "of files, --as-of takes a date and a time"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(project: Project, arguments: tuple[str, ...], words: str) -> None:
+    done = cep("statistics", *arguments, folder=project.folder)
+    assert done.code == 2
+    assert words in done.error
+
+
+def test_statistics_that_are_of_other_events_are_told(project: Project) -> None:
+    configuration = (project.folder / "pipeline.yaml").read_text()
+    (project.folder / "pipeline.yaml").write_text(f"{configuration}statistics: {{window: 20 minutes}}\n")
+    done = cep("statistics", "--day", "2024-03-05", folder=project.folder)
+    assert done.code == 0
+    assert "they were made with window 1 hour, and 20 minutes is configured now" in done.errors
+    assert "cep run --stream ticks --steps statistics --redo --day 2024-03-05" in done.errors
+
+
+def test_a_sparkline_is_as_long_as_there_is_room() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([None, 5.0, None]) == " █ "
+    assert len(sparkline([float(n) for n in range(1000)])) <= 24
