@@ -49,7 +49,8 @@ class PublishedEvents:
     def window_start(self, window: Window, end: Boundary) -> Boundary:
         """The point from which on events are in the window that ends with the last event before `end`.
 
-        A window of time reaches back from the instant before `end`, both included; one of events that there are too few of to the first event.
+        A window of time reaches back from the instant before `end`, both included; one of more events than there are
+        reaches back to the first.
         """
         if window.time_us is not None:
             return end[0] - 1 - window.time_us, 0
