@@ -19,6 +19,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
+from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
 from cep_pipeline.statistics.samples import Terms
 from cep_pipeline.statistics.sliding_sums import SlidingSums
 from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow
@@ -71,6 +72,12 @@ class WindowedStatistics:
     leaves, scopes
         Keys of what is measured.
 
+    Attributes
+    ----------
+    dependent_factor
+        By what factor the joint share of conditions on the same two events is off from the product of theirs where
+        snapshots say it; whoever makes snapshots may set it.
+
     Notes
     -----
     Counts in the window that ends with the latest event, or later, lie within epsilon of the true ones; those of other
@@ -82,6 +89,7 @@ class WindowedStatistics:
     ) -> None:
         self.stream, self.window, self.epsilon = stream, window, epsilon
         self.leaves, self.scopes = tuple(leaves), tuple(scopes)
+        self.dependent_factor = DEPENDENT_FACTOR
         self.events = 0
         self.since_us: int | None = None
         self.latest_us: int | None = None
@@ -405,6 +413,9 @@ class WindowedStatistics:
             numbers.pop("window_us", None)
         if not numbers.get("rates"):
             numbers["rates"] = tuple(LeafRate(key, 0.0, 0, Source.COUNT, 0.0, 0.0) for key in self.leaves)
+        numbers["selectivities"], numbers["joints"] = split_joints(
+            numbers.get("selectivities", ()), self.dependent_factor
+        )
         return StatisticsSnapshot(
             stream=self.stream,
             start_us=start,

@@ -10,9 +10,11 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.planning.clause_statistics import clause_statistics
 from cep_pipeline.statistics import Source, StatisticsSnapshot, combine, partial_statistics
 from cep_pipeline.statistics.joint_pairs import joint_pairs
+from cep_pipeline.statistics.slice_statistics import windowed_statistics
 from tests.statistics.market import SCHEMA, market, parse
 
 RISING = "a.price + 20 < b.price AND a.price + 25 < b.price"
@@ -99,3 +101,17 @@ def test_a_plan_multiplies_by_what_they_are_together() -> None:
     [found] = clause_statistics(pattern, pattern.clauses[0], snapshot).joints
     assert found.positions == (0, 1)
     assert SCHEMA.name == snapshot.stream and found.ln_ratio > 0.6 and joint.value > 2 * joint.independent
+
+
+def test_windows_and_business_days_have_joint_selectivities() -> None:
+    patterns = parse(f"NAME p PATTERN SEQ(A a, B b) WHERE {RISING} WITHIN 2 seconds")
+    events = market(900)
+    state = windowed_statistics(patterns, events, Window(time_us=60_000_000))
+    state.dependent_factor = 2.0
+    day = state.business_day(0, 86_400_000_000)
+    for snapshot in (state.snapshot(), day):
+        [joint] = snapshot.joints
+        assert joint.value > 2 * joint.independent
+        assert all(not s.condition.startswith("[") for s in snapshot.selectivities)
+    state.dependent_factor = 50.0
+    assert state.snapshot().joints == ()
