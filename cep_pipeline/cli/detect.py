@@ -109,7 +109,7 @@ def detect(
         plan = given
         if plan is None:
             snapshot = estimate_statistics(parsed, loaded.events)
-            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha)
+            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False)
         plan_s = time.perf_counter() - begin
     with console.status("detecting"):
         begin = time.perf_counter()

@@ -338,7 +338,7 @@ def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None, 
         from cep_pipeline.detection.planned import plan_for
         from cep_pipeline.statistics import estimate_statistics
 
-        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen)
+        plan = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False)
     validate(plan, patterns)
     return plan
 

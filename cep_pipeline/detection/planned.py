@@ -19,12 +19,14 @@ def plan_for(
     planner: str | None = None,
     cost: str | None = None,
     alpha: float = 0.0,
+    *,
+    compare: bool = True,
 ) -> Plan:
     """Plan patterns for the mechanisms that were chosen for them.
 
     Parameters
     ----------
-    patterns, snapshot, alpha
+    patterns, snapshot, alpha, compare
         As `planning.plan` takes them.
     chosen
         Pattern name -> its mechanism (`choose_mechanisms`).
@@ -51,6 +53,7 @@ def plan_for(
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
         on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
         alpha=alpha,
+        compare=compare,
     )
 
 

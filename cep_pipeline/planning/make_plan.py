@@ -43,6 +43,8 @@ def plan(
     planner: str = DEFAULT_PLANNER,
     cost: str | None = None,
     alpha: float = 0.0,
+    *,
+    compare: bool = True,
 ) -> Plan:
     """Plan patterns by the statistics of their stream.
 
@@ -59,6 +61,8 @@ def plan(
     alpha
         Weight of latency against `cost`: cost(plan) + alpha * latency(plan) (JQPG section 6.1), 0 or more. Each clause
         is planned by the sum of its own; the cost of a pattern counts the largest latency of its clauses.
+    compare
+        Whether the other planners' plans are put beside, for explain.
 
     Raises
     ------
@@ -84,7 +88,9 @@ def plan(
         statistics=StatisticsSummary(
             snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
         ),
-        patterns=tuple(_plan_pattern(pattern, snapshot, planner, models[pattern.name]) for pattern in patterns),
+        patterns=tuple(
+            _plan_pattern(pattern, snapshot, planner, models[pattern.name], compare=compare) for pattern in patterns
+        ),
     )
 
 
@@ -116,6 +122,7 @@ def plan_by_strategy(
     alpha: float = 0.0,
     orders_only: Collection[str] = (),
     on_kernel: Collection[str] | None = None,
+    compare: bool = True,
 ) -> Plan:
     """Plan a file of patterns whose selection strategies, or mechanisms, differ.
 
@@ -125,7 +132,7 @@ def plan_by_strategy(
 
     Parameters
     ----------
-    patterns, snapshot, planner, cost, alpha
+    patterns, snapshot, planner, cost, alpha, compare
         As in `plan`.
     in_pattern_order, orders_only
         Names of patterns whose mechanisms run the pattern's order only, or no trees.
@@ -146,7 +153,9 @@ def plan_by_strategy(
         elif planner in TREE_PLANNERS and pattern.name in orders_only:
             name = DEFAULT_PLANNER
         kernel = on_kernel is None or pattern.name in on_kernel
-        planned.append(plan([pattern], snapshot, name, cost or default_cost(pattern, on_kernel=kernel), alpha))
+        planned.append(
+            plan([pattern], snapshot, name, cost or default_cost(pattern, on_kernel=kernel), alpha, compare=compare)
+        )
     empty = plan([], snapshot, planner, cost, alpha)
     return replace(empty, patterns=tuple(one.patterns[0] for one in planned))
 
@@ -160,13 +169,15 @@ def _refuse_strategy(pattern: Pattern, planner: str) -> None:
         )
 
 
-def _plan_pattern(pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, model: CostModel) -> PatternPlan:
+def _plan_pattern(
+    pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, model: CostModel, *, compare: bool
+) -> PatternPlan:
     expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
     return PatternPlan(
         pattern.name,
         format_window(pattern.window),
         pattern.strategy.value,
-        tuple(_plan_clause(of_clause, planner, model) for of_clause in expected),
+        tuple(_plan_clause(of_clause, planner, model, compare=compare) for of_clause in expected),
         planner,
         model.name,
         model.unit,
@@ -174,12 +185,12 @@ def _plan_pattern(pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, 
     )
 
 
-def _plan_clause(expected: Expectations, planner: str, model: CostModel) -> ClausePlan:
+def _plan_clause(expected: Expectations, planner: str, model: CostModel, *, compare: bool) -> ClausePlan:
     statistics = expected.statistics
     found = PLANNERS[planner](statistics, model)
     tree = found.tree if isinstance(found, TreeOrdering) and not isinstance(found.tree, int) else None
     order = positions_below(found.tree) if isinstance(found, TreeOrdering) else found.order
-    alternatives = _alternatives(statistics, model, planner, order, tree)
+    alternatives = _alternatives(statistics, model, planner, order, tree) if compare else []
     nodes: tuple[PlanNode, ...] = ()
     if tree is None:
         steps = expected.steps(order)

@@ -7,11 +7,10 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for, runs_on
-from cep_pipeline.planning import PLANNERS, planners
-from cep_pipeline.planning import make_plan as making
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import TreeOrdering
+from tests.planning.given_planners import give
 from tests.statistics.market import market, parse
 
 TEXT = (
@@ -32,10 +31,7 @@ def trees(monkeypatch: pytest.MonkeyPatch) -> str:
     def planned(statistics: ClauseStatistics, cost: CostModel) -> TreeOrdering:
         return TreeOrdering((0, (1, 2)) if statistics.size == 3 else (0, 1))
 
-    monkeypatch.setitem(PLANNERS, "given", planned)
-    monkeypatch.setattr(planners, "TREE_PLANNERS", planners.TREE_PLANNERS | {"given"})
-    monkeypatch.setattr(making, "TREE_PLANNERS", making.TREE_PLANNERS | {"given"})
-    return "given"
+    return give(monkeypatch, planned, makes_trees=True)
 
 
 def test_each_pattern_is_planned_by_the_cost_of_what_runs_it() -> None:

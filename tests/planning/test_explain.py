@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.planning import PLANNERS, Plan, plan
+from cep_pipeline.planning import Plan, plan
 from cep_pipeline.planning.explain import explain_analyzed
 from cep_pipeline.planning.ordering import TreeOrdering
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
+from tests.planning.given_planners import give
 from tests.statistics.market import market, parse
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
@@ -74,10 +75,7 @@ def test_ties_are_said() -> None:
 
 def in_tree(tree: PositionTree, monkeypatch: pytest.MonkeyPatch) -> str:
     """Name of a planner that plans every clause by this tree; the quick ones are beside it."""
-    for name in set(PLANNERS) - {"trivial", "event_frequency", "greedy"}:
-        monkeypatch.delitem(PLANNERS, name)
-    monkeypatch.setitem(PLANNERS, "given", lambda statistics, cost: TreeOrdering(tree))
-    return "given"
+    return give(monkeypatch, lambda statistics, cost: TreeOrdering(tree), makes_trees=True)
 
 
 def test_trees_are_drawn_with_what_is_expected_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,10 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.make_plan import named_join
-from cep_pipeline.planning.ordering import left_deep
+from cep_pipeline.planning.ordering import Ordering
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import estimate_statistics
+from tests.planning.given_planners import give
 from tests.planning.test_costs import trees
 from tests.statistics.market import market, parse
 
@@ -93,12 +94,8 @@ def test_trees_ask_where_the_evaluation_tree_does(pattern: Pattern, tree: Positi
     ("order", "step"), [((0, 1, 2), "step 2"), ((2, 0, 1), "step 3"), ((1, 0, 2), "step 2"), ((2, 1, 0), "step 3")]
 )
 def test_explain_says_where_and_why(order: tuple[int, ...], step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cep_pipeline.planning import planners
-    from cep_pipeline.planning.ordering import Ordering
-
-    monkeypatch.setitem(planners.PLANNERS, "given", lambda statistics, cost: Ordering(order))
+    planner = give(monkeypatch, lambda statistics, cost: Ordering(order))
     pattern = pattern_of(STRUCTURES[0], CONDITIONS[1], WINDOWS[0], "")
-    text = cep.plan([pattern], estimate_statistics([pattern], EVENTS), "given").explain()
+    text = cep.plan([pattern], estimate_statistics([pattern], EVENTS), planner).explain()
     assert f"is asked at {step}, the earliest with all of these bound" in text
     assert "its place is said by the events of a, c, and it is compared with a" in text
-    assert left_deep(order)
