@@ -248,3 +248,46 @@ def test_parts_of_several_streams_do_not_combine() -> None:
 def test_parts_of_another_form_are_input_errors(content: Any) -> None:
     with pytest.raises(InputError, match=r"part\.json"):
         PartialStatistics.from_json(content, "part.json")
+
+
+def test_as_of_ends_the_window_and_later_events_do_not_count() -> None:
+    patterns = parse("PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 1 second")
+    events = market(1001)
+    found = estimate_statistics(patterns, events, window="20 seconds", as_of=50_050_000)
+    expected = estimate_statistics(patterns, events.slice(301, 200))
+    assert (found.events, found.as_of_us, found.start_us, found.end_us) == (200, 50_050_000, 30_050_000, 50_050_000)
+    assert [rate.count for rate in found.rates] == [rate.count for rate in expected.rates]
+    assert found.selectivities == expected.selectivities
+    assert found.events_per_s == pytest.approx(10)
+    assert estimate_statistics(patterns, events, as_of=50_000_000) == estimate_statistics(
+        patterns, events.slice(0, 501)
+    )
+    late = estimate_statistics(patterns, events, window="20 seconds", as_of=10**12)
+    assert (late.events, late.notes) == (0, ("there are no events in the window of 20 seconds",))
+
+
+def test_events_out_of_order_are_refused() -> None:
+    with pytest.raises(InputError, match="order of time"):
+        estimate_statistics(parse("PATTERN A a WITHIN 1 second"), market(9).take([3, 2, 1]))
+
+
+def test_what_patterns_share_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cost grows with different questions, not with patterns: thirty that ask the same cost as much as one."""
+    from cep_pipeline.statistics import samples
+
+    asked: list[object] = []
+    evaluate_conjunct = samples.conjunct_holds
+
+    def counted(conjunct: Any, *arguments: Any) -> Any:
+        asked.append(conjunct)
+        return evaluate_conjunct(conjunct, *arguments)
+
+    monkeypatch.setattr(samples, "conjunct_holds", counted)
+    conditions = "a{}.price > 9 AND b{}.price > 9 AND a{}.diff < b{}.diff"
+    text = f"NAME p{{}} PATTERN SEQ(A a{{}}, B b{{}}, C c) WHERE {conditions} WITHIN 1 second"
+    evaluations = []
+    for number in (1, 30):
+        asked.clear()
+        estimate_statistics(parse(";".join(text.replace("{}", str(n)) for n in range(number))), market(200))
+        evaluations.append(len(asked))
+    assert evaluations[0] == evaluations[1] >= 3
