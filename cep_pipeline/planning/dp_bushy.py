@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import ln_below, tree_comparisons
 from cep_pipeline.planning.costs import CostModel
@@ -52,6 +54,9 @@ def dp_bushy_tree(
         search = search_trees(statistics, cost, known, max_seconds=max_seconds)
     except OutOfTime:
         why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
+        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+    if not search.best[-1] < math.inf:
+        why = f"the costs of {size} variables differ by more than the exact search's numbers can"
         return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
     tree = search.tree((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))

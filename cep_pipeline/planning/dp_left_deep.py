@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import comparisons_of_block, ln_before
 from cep_pipeline.planning.costs import CostModel
@@ -38,6 +40,9 @@ def dp_left_deep_order(
         why = f"{size} variables exceed the exact search's budget of {max_variables}"
         return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
     search = search_orders(statistics, cost, known)
+    if not search.best[-1] < math.inf:
+        why = f"the costs of {size} variables differ by more than the exact search's numbers can"
+        return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
     order = search.order((1 << size) - 1)
     comparisons = (
         comparison
