@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
-from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, tree_from_json, tree_to_json
+from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
 from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 
@@ -226,7 +226,7 @@ class ClausePlan:
 
     def _rivals(self, other: Alternative) -> bool:
         same_kind = (other.tree is None) == (self.tree is None)
-        return same_kind and other.order_or_tree != self.order_or_tree
+        return same_kind and shape_of(other.order_or_tree) != shape_of(self.order_or_tree)
 
 
 def clause_to_json(plan: ClausePlan) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed
 from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of
 from cep_pipeline.planning.plans import PatternPlan, Plan
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import Join, shape_of
 
 WIDTH = 118
 """Longest line of text."""
@@ -194,13 +194,14 @@ def _named(side: Side, names: Sequence[str]) -> str:
 
 
 def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
-    same = [other.planner for other in clause.alternatives if other.order_or_tree == clause.order_or_tree]
+    own = shape_of(clause.order_or_tree)
+    same = [other.planner for other in clause.alternatives if shape_of(other.order_or_tree) == own]
     if same:
         yield f"the same {_kind(clause.tree)} by {', '.join(same)}"
-    others: dict[OrderOrTree, list[Alternative]] = {}
+    others: dict[Hashable, list[Alternative]] = {}
     for other in clause.alternatives:
-        if other.order_or_tree != clause.order_or_tree:
-            others.setdefault(other.order_or_tree, []).append(other)
+        if shape_of(other.order_or_tree) != own:
+            others.setdefault(shape_of(other.order_or_tree), []).append(other)
     rivals = 0
     for found in others.values():
         text = (

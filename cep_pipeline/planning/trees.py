@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -100,6 +100,21 @@ def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
     if isinstance(tree, str):
         return names.index(tree)
     return tree_of_positions(tree.left, names), tree_of_positions(tree.right, names)
+
+
+def shape_of(order_or_tree: OrderOrTree | str) -> Hashable:
+    """What two plans have in common that do the same: of a join it does not matter which side is the left one.
+
+    Examples
+    --------
+    >>> shape_of(Join("c", Join("a", "b"))) == shape_of(Join(Join("b", "a"), "c"))
+    True
+    >>> shape_of(("a", "b", "c")) == shape_of(Join(Join("a", "b"), "c"))
+    False
+    """
+    if isinstance(order_or_tree, Join):
+        return frozenset({shape_of(order_or_tree.left), shape_of(order_or_tree.right)})
+    return order_or_tree if isinstance(order_or_tree, str) else tuple(order_or_tree)
 
 
 def as_tree(order_or_tree: OrderOrTree) -> Tree:

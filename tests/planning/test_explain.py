@@ -98,7 +98,8 @@ def test_trees_are_drawn_with_what_is_expected_at_each_node(monkeypatch: pytest.
     assert math.exp(clause.ln_cost) == pytest.approx(
         sum(math.exp(one.ln_partial_matches) for one in (*clause.steps, below, root))
     )
-    assert "runner-up: ((c, b), a) (by" in text
+    assert "the same tree by event_frequency, greedy, dp_left_deep" in text  # c, b, a: the sides of joins do not matter
+    assert "runner-up: ((a, b), c) (by trivial), cost 189, 1.424 times this one's" in text
     assert Plan.from_json(json.loads(json.dumps(made.to_json()))).explain("evaluation_tree") == text
 
 
