@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
+from cep_pipeline.statistics import Kind, LeafRate, Selectivity, Source, StatisticsSnapshot
 from tests.statistics.market import parse
 
 rates = st.builds(
@@ -120,3 +120,41 @@ def test_a_condition_that_was_not_measured_has_a_prior_by_its_form(condition: st
     found = StatisticsSnapshot().selectivity(pattern, clause, clause.conjuncts[0])
     assert found.value == pytest.approx(expected)
     assert found.source is Source.PRIOR
+
+
+def test_all_that_a_snapshot_of_a_business_day_holds_comes_back() -> None:
+    snapshot = StatisticsSnapshot(
+        "s",
+        10,
+        0,
+        86_400_000_000,
+        (LeafRate("A", 1.0, 10, Source.WINDOW, 0.9, 1.1, 4.0),),
+        (Selectivity("c", 0.5, 100, 10, Source.SAMPLED_PAIRS, 0.2, 0.8),),
+        kind=Kind.BUSINESS_DAY,
+        window_us=60_000_000,
+        as_of_us=86_400_000_000,
+        windows=4,
+        orders=(Selectivity("o", 0.25, 4, 4, Source.ALL_PAIRS, 0.25, 0.25),),
+        notes=("a note",),
+    )
+    again = StatisticsSnapshot.from_json(json.loads(json.dumps(snapshot.to_json())))
+    assert again == snapshot
+    assert again.span_s == 60.0
+    assert again.digest != StatisticsSnapshot.from_json({**snapshot.to_json(), "orders": []}).digest
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LeafRate("A", 1.0, low=0.5),
+        lambda: LeafRate("A", 1.0, low=1.5, high=2.0),
+        lambda: Selectivity("c", 0.5, low=0.1, high=0.4),
+        lambda: StatisticsSnapshot(window_us=5),
+        lambda: StatisticsSnapshot(kind=Kind.WINDOW),
+        lambda: StatisticsSnapshot(kind=Kind.WINDOW, window_us=5, window_events=5),
+        lambda: StatisticsSnapshot(confidence=1.0),
+    ],
+)
+def test_intervals_and_windows_that_cannot_be_are_refused(make: object) -> None:
+    with pytest.raises(ValueError):
+        make()  # type: ignore[operator]
