@@ -30,7 +30,9 @@ from cep_pipeline.planning.set_tables import (
 from cep_pipeline.planning.trees import PositionTree
 
 LOW_VARIABLES = 5
-"""Variables of a block (see the kernel): with them a block's rows stay in the first cache."""
+LOW_VARIABLES_OF_PAIRS = 4
+"""Variables of a block (see the kernel), so that its rows stay in the first cache: where candidates are tested there
+are twice as many."""
 COLUMNS = 64
 """The kernel's."""
 THREADS = 4
@@ -216,7 +218,7 @@ def _run_blocks(
     threads: int,
 ) -> None:
     size = tables.size
-    low = min(LOW_VARIABLES, size - 1)
+    low = min(LOW_VARIABLES if tables.pair is None else LOW_VARIABLES_OF_PAIRS, size - 1)
     counts = np.bitwise_count(np.arange(1 << (size - low), dtype=np.uint32))
     highs = np.argsort(counts, kind="stable").astype(np.int64)
     ends = np.cumsum(np.bincount(counts))
