@@ -44,11 +44,13 @@ class PatternSetSettings(Document):
 class StatisticsSettings(Document):
     """The sliding window that statistics are of, and the largest relative error of the counts in it.
 
-    The window is a length of time ("20 minutes") or a number of events ("50000 events").
+    The window is a length of time ("20 minutes") or a number of events ("50000 events"). Conditions count as dependent
+    where their joint selectivity is off from the product of theirs by more than `dependent_factor`.
     """
 
     window: str = "1 hour"
     epsilon: float = Field(default=0.02, ge=0.001, le=0.5)
+    dependent_factor: float = Field(default=2.0, gt=1, le=1e6)
 
     @field_validator("window")
     @classmethod

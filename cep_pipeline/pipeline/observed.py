@@ -33,7 +33,7 @@ def with_observed(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSn
     except InputError as error:
         logger.warning("%s; the statistics of %s are made without it", error, work.day)
         return snapshot
-    combined = combine_observed(snapshot, pattern_set.patterns, observed)
+    combined = combine_observed(snapshot, pattern_set.patterns, observed, work.stream.statistics.dependent_factor)
     if combined == snapshot:
         return snapshot
     return replace(combined, notes=(*combined.notes, f"with what the detection of {day} observed"))

@@ -88,6 +88,7 @@ def estimate_day(
             run=in_spark(spark, work.stream.name, progress),
             carried=carried.state,
         )
+        state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(work.start[0], work.end[0])
         windows = [window.to_json() for window in state.windows(work.start[0], work.end[0])]
         text = canonical_json(state.to_json())
@@ -270,7 +271,7 @@ def _counted_anew(
     events = PublishedEvents.pin(tables, stream.schema.timezone)
     begin = events.window_start(window, start)
     slices = _cut(events, patterns, begin, end, parallelism=_SHOWN_SLICES)
-    return count_slices(
+    state = count_slices(
         patterns,
         slices,
         window=window,
@@ -278,6 +279,8 @@ def _counted_anew(
         run=in_this_process(progress),
         since_us=begin[0] if since_its_start and events.begin_before(begin) else None,
     )
+    state.dependent_factor = stream.statistics.dependent_factor
+    return state
 
 
 _SHOWN_SLICES = 64

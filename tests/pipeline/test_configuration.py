@@ -73,6 +73,7 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "spark: {slices_per_core: 0}\n", 7, "slices_per_core"),
         (PIPELINE + "statistics: {window: an hour}\n", 7, "or write a number of events, as in 50000 events"),
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
+        (PIPELINE + "statistics:\n  dependent_factor: 1\n", 8, "greater than 1 (found 1)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
