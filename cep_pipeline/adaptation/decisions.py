@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -26,15 +26,16 @@ from cep_pipeline.adaptation.describe import describe_deviation, describe_verifi
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
 from cep_pipeline.adaptation.invariants import (
     Invariant,
+    InvariantCheck,
     Verification,
     freeze,
     invariants_of,
-    verifications,
     without_invariants,
 )
-from cep_pipeline.adaptation.thresholds import Deviation, deviations
+from cep_pipeline.adaptation.thresholds import Deviation, deviations, questions_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_statistics import ClauseQuestions
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -58,6 +59,8 @@ class DecisionState:
         Those of the plan, in the order of verification; none for decision functions that ask for none.
     distances
         The minimal distances of the invariants.
+    check, questions
+        What is asked of snapshots at every check: about the invariants, and about the numbers of each pattern.
     """
 
     plan: Plan
@@ -65,6 +68,12 @@ class DecisionState:
     snapshot: StatisticsSnapshot
     invariants: tuple[Invariant, ...] = ()
     distances: Distances = field(default_factory=Distances)
+    check: InvariantCheck = field(init=False, compare=False, repr=False)
+    questions: Mapping[str, Sequence[ClauseQuestions]] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "check", InvariantCheck(self.invariants, self.patterns))
+        object.__setattr__(self, "questions", questions_of(self.patterns))
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,7 @@ class ConstantThreshold(_Remembering):
         _check_threshold(self.threshold)
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        return _by_threshold(state.patterns, state, snapshot, self.threshold)
+        return _by_threshold([one.name for one in state.patterns], state, snapshot, self.threshold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +199,7 @@ class InvariantBased:
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         checks: list[Verification] = []
         distance = state.distances.of(state.invariants)
-        for one in verifications(state.invariants, state.patterns, snapshot, distance=distance, frozen=self.frozen):
+        for one in state.check.verifications(snapshot, distance=distance, frozen=self.frozen):
             checks.append(one)
             if one.violated:
                 return Verdict(True, describe_verification(one, state.patterns), tuple(checks))
@@ -212,10 +221,10 @@ class InvariantBased:
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants; what planning again cannot change asks for nothing."""
         without = without_invariants(state.plan)
-        others = [pattern for pattern in state.patterns if pattern.name in without]
+        others = [pattern.name for pattern in state.patterns if pattern.name in without]
         if not others:
             return Verdict(False, "nothing of the plan was decided by its statistics")
-        kept = [one for one in others if state.plan.for_pattern(one.name).planner in KEEPING_ORDER]
+        kept = [one for one in others if state.plan.for_pattern(one).planner in KEEPING_ORDER]
         moved = _by_threshold([one for one in others if one not in kept], state, snapshot, self.threshold)
         if moved.replan or not kept:
             return moved
@@ -233,11 +242,12 @@ class InvariantBased:
 
 
 def _by_threshold(
-    patterns: Sequence[Pattern], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
+    patterns: Sequence[str], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
 ) -> Verdict:
     """ZStream's check: the verdict ends with the first number that has moved too far."""
+    questions = {name: state.questions[name] for name in patterns}
     checks: list[Deviation] = []
-    for one in deviations(patterns, state.snapshot, snapshot):
+    for one in deviations(questions, state.snapshot, snapshot):
         checks.append(one)
         if one.relative >= threshold:
             reason = f"{describe_deviation(one)}, {threshold:.1%} or more"

@@ -26,7 +26,7 @@ from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseQuestions
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.ordering import (
     DecidingComparison,
@@ -186,11 +186,10 @@ def freeze(
     violated. So the constants stand one level lower: for what L and R cost below their own roots. Theorem 1 does
     not hold then: a change below the constants that both sides had in common counts on one side only.
     """
-    measured = _Measured(patterns, snapshot)
+    known = tuple(invariants)
     frozen = []
-    for invariant in invariants:
+    for invariant, of in InvariantCheck(known, patterns).measured(snapshot):
         one = invariant.comparison
-        of = measured.of(invariant)
         constants = of.ln_frozen_part(one.measure, one.chosen), of.ln_frozen_part(one.measure, one.rejected)
         frozen.append(replace(invariant, ln_frozen=constants))
     return tuple(frozen)
@@ -220,35 +219,78 @@ def verify(
     PlanError
         The snapshot does not know a leaf, or there is no such pattern among the patterns.
     """
-    return tuple(verifications(invariants, patterns, snapshot, distance=distance, frozen=frozen))
+    return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, distance=distance, frozen=frozen))
 
 
-def verifications(
-    invariants: Sequence[Invariant],
-    patterns: Sequence[Pattern],
-    snapshot: StatisticsSnapshot,
-    *,
-    distance: float | Mapping[str, float] = 0.0,
-    frozen: bool = False,
-) -> Iterator[Verification]:
-    """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
-    measured = _Measured(patterns, snapshot)
-    measured.prepare(invariants)
-    for invariant in invariants:
-        one = invariant.comparison
-        of = measured.of(invariant)
-        sides = (one.chosen, one.rejected)
-        if frozen:
-            if invariant.ln_frozen is None:
-                raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
-            left, right = (
-                of.with_frozen(one.measure, side, constant)
-                for side, constant in zip(sides, invariant.ln_frozen, strict=True)
-            )
-        else:
-            left, right = (of.of(one.measure, side) for side in sides)
-        minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
-        yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
+class InvariantCheck:
+    """Invariants, and what is asked of snapshots to verify them: made once, for many checks.
+
+    Parameters
+    ----------
+    invariants, patterns
+        As in `verify`.
+
+    Raises
+    ------
+    PlanError
+        An invariant is of no clause of the patterns.
+    """
+
+    def __init__(self, invariants: Sequence[Invariant], patterns: Sequence[Pattern]) -> None:
+        self._by_name = {pattern.name: pattern for pattern in patterns}
+        self._groups: dict[tuple[str, int, str, float], _Group] = {}
+        self._invariants = [(invariant, invariant.key, self._group(invariant)) for invariant in invariants]
+
+    def verifications(
+        self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
+    ) -> Iterator[Verification]:
+        """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
+        for (invariant, of), (_, key, _) in zip(self.measured(snapshot), self._invariants, strict=True):
+            one = invariant.comparison
+            sides = (one.chosen, one.rejected)
+            if frozen:
+                if invariant.ln_frozen is None:
+                    raise InputError(f"{key}: the costs of its sub-plans were not frozen; freeze it first")
+                left, right = (
+                    of.with_frozen(one.measure, side, constant)
+                    for side, constant in zip(sides, invariant.ln_frozen, strict=True)
+                )
+            else:
+                left, right = (of.of(one.measure, side) for side in sides)
+            minimal = distance if isinstance(distance, int | float) else distance.get(key, 0.0)
+            yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
+
+    def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
+        """The invariants, each with what measures its sides."""
+        measures: dict[int, Measures] = {}
+        for invariant, _, group in self._invariants:
+            if id(group) not in measures:
+                measures[id(group)] = Measures(group.questions.statistics(snapshot), group.cost)
+                measures[id(group)].prepare(group.comparisons)
+            yield invariant, measures[id(group)]
+
+    def _group(self, invariant: Invariant) -> _Group:
+        of_what = invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
+        if of_what not in self._groups:
+            pattern = self._by_name.get(invariant.pattern)
+            if pattern is None or invariant.clause >= len(pattern.clauses):
+                raise PlanError(
+                    f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
+                    f"not among the patterns {', '.join(self._by_name) or '(none)'}: plan them again"
+                )
+            questions = ClauseQuestions(pattern, pattern.clauses[invariant.clause])
+            self._groups[of_what] = _Group(questions, invariant.cost, [])
+        self._groups[of_what].comparisons.append(invariant.comparison)
+        return self._groups[of_what]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Group:
+    """The comparisons of one clause by one cost model."""
+
+    questions: ClauseQuestions
+    cost: CostModel
+    comparisons: list[DecidingComparison]
 
 
 def is_violated(comparison: DecidingComparison, left: float, right: float, distance: float = 0.0) -> bool:
@@ -264,38 +306,6 @@ def is_violated(comparison: DecidingComparison, left: float, right: float, dista
     if distance == 0:
         return not comparison.holds(left, right)
     return grains(left) > grains(right + math.log1p(distance))
-
-
-class _Measured:
-    """The measures of each clause by its cost model, made when they are first asked for."""
-
-    def __init__(self, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> None:
-        self._patterns = {pattern.name: pattern for pattern in patterns}
-        self._snapshot = snapshot
-        self._measures: dict[tuple[str, int, str, float], Measures] = {}
-        self._pending: dict[tuple[str, int, str, float], list[DecidingComparison]] = {}
-
-    def prepare(self, invariants: Iterable[Invariant]) -> None:
-        for invariant in invariants:
-            self._pending.setdefault(_of_what(invariant), []).append(invariant.comparison)
-
-    def of(self, invariant: Invariant) -> Measures:
-        key = _of_what(invariant)
-        if key not in self._measures:
-            pattern = self._patterns.get(invariant.pattern)
-            if pattern is None or invariant.clause >= len(pattern.clauses):
-                raise PlanError(
-                    f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
-                    f"not among the patterns {', '.join(self._patterns) or '(none)'}: plan them again"
-                )
-            statistics = clause_statistics(pattern, pattern.clauses[invariant.clause], self._snapshot)
-            self._measures[key] = Measures(statistics, invariant.cost)
-            self._measures[key].prepare(self._pending.get(key, ()))
-        return self._measures[key]
-
-
-def _of_what(invariant: Invariant) -> tuple[str, int, str, float]:
-    return invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
 
 
 def invariants_to_json(invariants: Iterable[Invariant]) -> dict[str, Any]:

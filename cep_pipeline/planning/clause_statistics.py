@@ -18,7 +18,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
-from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, positive_conjuncts
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,34 +208,86 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
     Nothing seen is not nothing to come: a rate of 0 is planned with as half an event in the span of the data, and a
     selectivity of 0 as half a pair of those tested, so that the rest of the plan is still decided by its numbers.
     """
-    position = {variable.name: index for index, variable in enumerate(clause.positive)}
-    events = [
-        max(planned_events_in_window(pattern, snapshot, snapshot.rate(pattern, clause, name)), SMALLEST)
-        for name in position
-    ]
-    return ClauseStatistics(
-        names=tuple(position),
-        ln_instances=tuple(
-            _ln_lists(expected) if variable.kleene else math.log(expected)
-            for variable, expected in zip(clause.positive, events, strict=True)
-        ),
-        conditions=tuple(
-            PlanCondition(
-                tuple(sorted(position[name] for name in conjunct.variables)),
-                ln_planned_selectivity(snapshot.selectivity(pattern, clause, conjunct)),
+    return ClauseQuestions(pattern, clause).statistics(snapshot)
+
+
+class ClauseQuestions:
+    """What a snapshot is asked about a clause.
+
+    To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
+    as checks of plans do, writes them once.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self._pattern, self._clause = pattern, clause
+        self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
+        self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
+        self._conditions = [
+            (
+                tuple(sorted(self._position[name] for name in conjunct.variables)),
+                _UNKNOWN.selectivity(pattern, clause, conjunct),
                 is_equality(conjunct),
             )
             for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
-        ),
-        agreements=tuple(
-            _agreement(pattern, clause, snapshot, attribute) for attribute in agreeing_attributes(pattern, clause)
-        ),
-        sequences=series_groups(clause),
-        joints=_joints(pattern, clause, snapshot, position),
-        last=_last(pattern, clause, snapshot),
-        kleene=frozenset(position[variable.name] for variable in clause.positive if variable.kleene),
-        ln_events=tuple(map(math.log, events)),
-    )
+        ]
+        self._agreements = [
+            {
+                (i, j): _UNKNOWN.agreement(pattern, clause, attribute, one.name, other.name)
+                for (i, one), (j, other) in combinations(enumerate(clause.positive), 2)
+            }
+            for attribute in agreeing_attributes(pattern, clause)
+        ]
+        self._sequences = series_groups(clause)
+        self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
+
+    def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+        """As `clause_statistics`."""
+        pattern, clause = self._pattern, self._clause
+        events = [
+            max(planned_events_in_window(pattern, snapshot, self._rate(name, snapshot)), SMALLEST)
+            for name in self._position
+        ]
+        return ClauseStatistics(
+            names=tuple(self._position),
+            ln_instances=tuple(
+                _ln_lists(expected) if place in self._kleene else math.log(expected)
+                for place, expected in enumerate(events)
+            ),
+            conditions=tuple(
+                PlanCondition(positions, _ln_known(prior, snapshot), equality)
+                for positions, prior, equality in self._conditions
+            ),
+            agreements=tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
+            sequences=self._sequences,
+            joints=_joints(pattern, clause, snapshot, self._position),
+            last=_last(pattern, clause, snapshot),
+            kleene=self._kleene,
+            ln_events=tuple(map(math.log, events)),
+        )
+
+    def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
+        """By the keys of leaves and conditions, events a second and selectivities, as they are planned with.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        rates = {key: planned_rate(snapshot, self._rate(name, snapshot)) for name, key in self._leaves.items()}
+        asked = [prior for _, prior, _ in self._conditions]
+        asked += [prior for pairs in self._agreements for prior in pairs.values()]
+        return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
+
+    def _rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
+        return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+
+
+_UNKNOWN = StatisticsSnapshot()
+"""What it answers are the keys of conditions, with their priors."""
+
+
+def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
+    return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
 
 
 def _joints(
@@ -273,11 +325,16 @@ def _last(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int
 
 def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
     """Expected number of a leaf's events in one window, W r; in a window of n events, n times the leaf's share."""
-    per_s = rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
+    per_s = planned_rate(snapshot, rate)
     if pattern.window.time_us is not None:
         return per_s * pattern.window.time_us / 1e6
     assert pattern.window.events is not None
     return per_s / max(snapshot.events_per_s, per_s) * pattern.window.events
+
+
+def planned_rate(snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Events a second that planning works with: where none was seen, half an event in the span of the data."""
+    return rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
 
 
 def ln_planned_selectivity(selectivity: Selectivity) -> float:
@@ -291,12 +348,10 @@ def _ln_lists(events: float) -> float:
     return exponent + math.log(-math.expm1(-exponent))
 
 
-def _agreement(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, attribute: str) -> Agreement:
-    size = len(clause.positive)
+def _agreement(pairs: Mapping[tuple[int, int], Selectivity], size: int, snapshot: StatisticsSnapshot) -> Agreement:
     matrix = [[0.0] * size for _ in range(size)]
-    for (i, one), (j, other) in combinations(enumerate(clause.positive), 2):
-        measured = snapshot.agreement(pattern, clause, attribute, one.name, other.name)
-        matrix[i][j] = matrix[j][i] = ln_planned_selectivity(measured)
+    for (i, j), prior in pairs.items():
+        matrix[i][j] = matrix[j][i] = _ln_known(prior, snapshot)
     return Agreement(tuple(tuple(row) for row in matrix))
 
 

@@ -292,6 +292,10 @@ class StatisticsSnapshot:
             )
         return self._rates[leaf.key]
 
+    def known_rate(self, leaf: str) -> LeafRate | None:
+        """The arrival rate of a leaf by its key; None where it was not measured."""
+        return self._rates.get(leaf)
+
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """Whether the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(

@@ -8,7 +8,7 @@ import pytest
 
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function
 from cep_pipeline.adaptation.distance import MetaAdaptive
-from cep_pipeline.adaptation.thresholds import Deviation, deviations, monitored
+from cep_pipeline.adaptation.thresholds import Deviation, deviations, questions_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan
@@ -63,19 +63,16 @@ def test_constant_threshold() -> None:
 def test_thresholds_look_at_selectivities_and_at_nothing_twice() -> None:
     text = "NAME {} PATTERN SEQ(A a, B b) WHERE a.diff < b.diff AND [sector] AND a.price > 3 WITHIN 2 seconds"
     patterns = parse(text.format("one")) + parse(text.format("two"))
-    pattern = patterns[0]
     before = shared(patterns, 0.5)
-    values = monitored(pattern, before)
-    assert len(values) == 4
-    found = list(deviations(patterns, before, shared(patterns, 0.25)))
-    assert {one.what for one in found} == set(values)
+    found = list(deviations(questions_of(patterns), before, shared(patterns, 0.25)))
+    assert len(found) == len({one.what for one in found}) == 4
     assert {one.pattern for one in found} == {"one"}
     assert [round(one.relative, 9) for one in found if "diff" in one.what] == [0.5]
 
 
 def test_nothing_seen_is_not_nothing_to_come() -> None:
     """A leaf without events counts as half an event: it can move, and by a finite share."""
-    found = list(deviations(ABC, snapshot({"A": 0.0, "B": 1.0, "C": 1.0}), CALM))
+    found = list(deviations(questions_of(ABC), snapshot({"A": 0.0, "B": 1.0, "C": 1.0}), CALM))
     assert found[0].before == 0.5 / 1000
     assert found[0].relative > 1000
 
