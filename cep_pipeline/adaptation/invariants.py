@@ -35,19 +35,12 @@ from cep_pipeline.planning.ordering import (
     grains,
     tightest_of_blocks,
 )
+from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, check_version
 
 VERSION = 1
 """Version of the JSON form of invariants."""
-
-_LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
-PLANNERS_WITHOUT_INVARIANTS = {
-    "trivial": "the pattern's order is kept whatever the statistics",
-    "ii_random": _LOCAL_SEARCH,
-    "ii_greedy": _LOCAL_SEARCH,
-}
-"""The planners that have no invariants, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +146,7 @@ def without_invariants(plan: Plan) -> dict[str, str]:
     """The patterns of a plan that have no invariants, and why: they are checked by thresholds."""
     reasons = {}
     for pattern in plan.patterns:
-        reason = PLANNERS_WITHOUT_INVARIANTS.get(pattern.planner) or _given_up(pattern)
+        reason = WITHOUT_INVARIANTS.get(pattern.planner) or _given_up(pattern)
         if reason:
             reasons[pattern.pattern] = reason
     return reasons

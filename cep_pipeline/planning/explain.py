@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
 from cep_pipeline.planning.clause_plans import Alternative, ClausePlan
 from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed, listed, node_lines
 from cep_pipeline.planning.logarithms import format_ln
-from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of
+from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of, tightest_of_blocks
+from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan
-from cep_pipeline.planning.trees import Join, shape_of
+from cep_pipeline.planning.trees import Join, nodes_of, shape_of
 
 WIDTH = 118
 """Longest line of text."""
@@ -130,8 +131,14 @@ def _pattern(
         yield from node_lines(clause, observed.get(clause.clause))
         if len(clause.steps) > 1:
             yield ""
-            yield "    why"
-            for line in _reasons(pattern, clause):
+            yield from _wrapped("    ", f"invariants: {_invariants_of(pattern, clause)}")
+            names = _names_by_position(clause)
+            for comparison in tightest_of_blocks(clause.comparisons):
+                yield from _wrapped("      ", _comparison(comparison, names))
+            against = list(_against(pattern, clause))
+            if against:
+                yield "    why"
+            for line in against:
                 yield from _wrapped("      ", line)
 
 
@@ -142,30 +149,25 @@ def _wrapped(head: str, text: str) -> list[str]:
     )
 
 
-def _reasons(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
-    names = _names_by_position(clause)
-    for comparison in _tightest(clause.comparisons):
-        yield _comparison(comparison, names)
-    yield from _against(pattern, clause)
+def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
+    if clause.comparisons:
+        return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
+    return f"none; {WITHOUT_INVARIANTS.get(pattern.planner) or clause.note or 'there is no other way'}"
 
 
 def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:
-    """The clause's variables in pattern order, as the trivial order among the alternatives or the plan has them."""
-    return next((other.order for other in clause.alternatives if other.planner == "trivial"), clause.order)
-
-
-def _tightest(comparisons: Iterable[DecidingComparison]) -> list[DecidingComparison]:
-    """Of each step the comparison that was closest to the other outcome."""
-    tightest: dict[int, DecidingComparison] = {}
-    for comparison in comparisons:
-        held = tightest.get(comparison.step)
-        if held is None or _margin(comparison) < _margin(held):
-            tightest[comparison.step] = comparison
-    return [tightest[step] for step in sorted(tightest)]
-
-
-def _margin(comparison: DecidingComparison) -> float:
-    return comparison.ln_rejected - comparison.ln_chosen
+    """The clause's variables in pattern order, to which positions refer: as the sides that were chosen bind them."""
+    joins = [] if clause.tree is None else [node.leaves for node in nodes_of(clause.tree) if isinstance(node, Join)]
+    names: dict[int, str] = {}
+    for comparison in clause.comparisons:
+        bound = clause.order[: comparison.step + 1]
+        if comparison.measure == "tree":
+            bound = joins[comparison.step]
+        elif comparison.measure == "instances":
+            bound = bound[-1:]
+        names.update(zip(positions_of(comparison.chosen), bound, strict=True))
+    left = [name for name in clause.order if name not in names.values()]
+    return tuple(names.get(position) or left.pop() for position in range(len(clause.order)))
 
 
 def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
@@ -179,9 +181,10 @@ def _comparison(comparison: DecidingComparison, names: Sequence[str]) -> str:
         text = f"{chosen} rather than {rejected}: cost before it {sides}"
     else:
         chosen, rejected = names[of_chosen[-1]], names[of_rejected[-1]]
-        what = "instances in a window" if comparison.measure == "instances" else "partial matches after it"
-        text = f"{chosen} rather than {rejected}: {sides} {what}"
-    tie = " (a tie: the pattern's order decides)" if _margin(comparison) == 0 else ""
+        what = "instances in a window" if comparison.measure == "instances" else "cost of it"
+        text = f"{chosen} rather than {rejected}: {what} {sides}"
+    tied = comparison.ln_rejected == comparison.ln_chosen
+    tie = " (a tie: the pattern's order decides)" if tied else ""
     return f"step {comparison.step + 1}: {text}{tie}"
 
 

@@ -28,6 +28,14 @@ PLANNERS: dict[str, Planner] = {
 TREE_PLANNERS: frozenset[str] = frozenset({"zstream", "zstream_ordered", "dp_bushy"})
 """The planners that make trees."""
 
+_LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
+WITHOUT_INVARIANTS = {
+    "trivial": "the pattern's order is kept whatever the statistics",
+    "ii_random": _LOCAL_SEARCH,
+    "ii_greedy": _LOCAL_SEARCH,
+}
+"""The planners whose plans have no invariants, and why: they record no deciding comparisons."""
+
 MAX_COMPARED_VARIABLES = {
     "ii_random": 14,
     "ii_greedy": 14,

@@ -259,3 +259,15 @@ def test_an_invariant_knows_what_its_sides_are_measured_by() -> None:
         for one in invariants_of(made, ABC):
             assert isinstance(one, Invariant)
             assert (one.cost.name, one.cost.alpha) == (cost, 1.0 if cost == "latency" else alpha)
+
+
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+def test_explain_lists_the_invariants_by_name(planner: str) -> None:
+    patterns = parse(PATTERNS[-1])
+    stats = snapshot(dict(zip("ABCDEF", [9.0, 3.0, 27.0, 1.0, 81.0, 2.0], strict=True)))
+    made = plan(patterns, stats, planner, compare=False)
+    text = " ".join(made.explain().split())
+    for one in invariants_of(made, patterns):
+        assert describe(one, patterns).removeprefix("pattern one, ") in text
+    for reason in without_invariants(made).values():
+        assert f"invariants: none; {reason}" in text
