@@ -24,6 +24,8 @@ TITLES: dict[What, tuple[str, str]] = {
     "joint selectivity": ("conditions that depend on each other", "selectivity"),
 }
 SPARK_WIDTH = 24
+SHOWN_ORDERS = 5
+"""Temporal orders of a pattern's matches that are shown, the most frequent ones."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,25 @@ class StatisticsView:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[Table]:
-        """A table for each kind of number."""
-        return [table for kind in TITLES if (table := self._table(kind)) is not None]
+        """A table for each kind of number, and one of the orders in which the events of matches came."""
+        orders = [self._orders()] if self.of.shown.snapshot.order_profiles else []
+        return [table for kind in TITLES if (table := self._table(kind)) is not None] + orders
+
+    def _orders(self) -> Table:
+        table = Table("pattern", "matches", "temporal orders of its matches", "last event")
+        table.columns[1].justify = "right"
+        for profile in self.of.shown.snapshot.order_profiles:
+            orders = [
+                f"{', '.join(order)}: {count / profile.matches:.1%}" for order, count in profile.orders[:SHOWN_ORDERS]
+            ]
+            last = sorted(profile.variables, key=profile.last_share, reverse=True)
+            table.add_row(
+                escape(profile.pattern),
+                f"{profile.matches:,}",
+                "\n".join(orders) + ("\n…" if len(profile.orders) > SHOWN_ORDERS else ""),
+                "\n".join(f"{name}: {profile.last_share(name):.1%}" for name in last[:SHOWN_ORDERS]),
+            )
+        return table
 
     def _table(self, kind: What) -> Table | None:
         numbers = [number for number in self.numbers() if number.what == kind]

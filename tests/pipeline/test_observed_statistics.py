@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.pipeline.observed import with_observed
+from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published
 
@@ -46,6 +48,13 @@ def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(proj
     assert (profile.pattern, profile.variables) == ("both", ("a", "b"))
     assert profile.matches == project.tables().matches_days("all")[0].counts["both"] > 0
     assert any(str(MONDAY) in note for note in second.notes)
+    view = StatisticsView(ShownStatistics(Labelled("Tuesday", second), "UTC"))
+    *_, orders = view.tables()
+    first_order, _ = profile.orders[0]
+    cells = [list(column.cells) for column in orders.columns]
+    assert cells[0] == ["both"] and cells[1] == [f"{profile.matches:,}"]
+    assert str(cells[2][0]).startswith(f"{', '.join(first_order)}: {profile.share(first_order):.1%}")
+    assert f"b: {profile.last_share('b'):.1%}" in str(cells[3][0])
     assert any(len(joint.conditions) == 2 for joint in second.joints)
     before = [first, second, third], published(project.tables())
     tolerant = project.configuration.stream("ticks")
