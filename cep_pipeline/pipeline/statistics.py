@@ -40,8 +40,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-EVENTS_A_SLICE = 100_000
-"""Fewer events than this are not worth a task of their own."""
+EVENTS_A_SLICE = 250_000
+"""Fewer events than this are not worth a slice of their own."""
+EVENTS_ON_THE_DRIVER = 1_000_000
+"""So many are counted on the driver in less time than it takes to begin tasks; more are counted in Spark."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,14 @@ def estimate_day(
             start = events.window_start(settings.length, work.start)
             if carried.note:
                 logger.warning("%s: %s; the window before the day is read again", work.day, carried.note)
-        slices = _cut(events, patterns, start, work.end, spark.sparkContext.defaultParallelism)
+        few = events.rows(start, work.end) <= EVENTS_ON_THE_DRIVER
+        slices = _cut(events, patterns, start, work.end, 1 if few else spark.sparkContext.defaultParallelism)
         state = count_slices(
             patterns,
             slices,
             window=settings.length,
             epsilon=settings.epsilon,
-            run=in_spark(spark, work.stream.name, progress),
+            run=in_this_process(progress) if few else in_spark(spark, work.stream.name, progress),
             carried=carried.state,
         )
         state.dependent_factor = settings.dependent_factor

@@ -65,6 +65,15 @@ def test_days_one_after_another_are_one_run_over_all_of_them(windowed: Project) 
     assert list(contents(windowed, "apart")) == list(DAYS)
 
 
+def test_many_events_are_counted_in_spark_as_few_are_on_the_driver(
+    windowed: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windowed.run(warehouse="driver", steps=STATISTICS).run_days([MONDAY])
+    monkeypatch.setattr("cep_pipeline.pipeline.statistics.EVENTS_ON_THE_DRIVER", 0)
+    windowed.run(warehouse="spark", steps=STATISTICS).run_days([MONDAY])
+    assert contents(windowed, "spark") == contents(windowed, "driver")
+
+
 def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(windowed: Project) -> None:
     windowed.run(steps=STATISTICS).run_days(DAYS)
     stream = windowed.configuration.stream("ticks")
