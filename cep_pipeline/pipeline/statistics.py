@@ -46,6 +46,10 @@ EVENTS_ON_THE_DRIVER = 1_000_000
 """So many are counted on the driver in less time than it takes to begin tasks; more are counted in Spark."""
 
 
+WINDOWS_SHOWN = 48
+"""Windows of a day that are recorded, to show how it went."""
+
+
 @dataclass(frozen=True)
 class CarriedState:
     """Where the statistics of a day go on from.
@@ -93,7 +97,7 @@ def estimate_day(
         )
         state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(work.start[0], work.end[0])
-        windows = [window.to_json() for window in state.windows(work.start[0], work.end[0])]
+        windows = [window.to_json() for window in state.windows(work.start[0], work.end[0], WINDOWS_SHOWN)]
         text = canonical_json(state.to_json())
         published = events.snapshot.days.get(work.day)
         for pattern_set in pattern_sets:
