@@ -324,7 +324,18 @@ def ln_planned(share: float, tested: int) -> float:
 
 
 def terms_of_clause(pattern: Pattern, clause: Clause) -> Iterator[Term]:
-    """The conditions of a clause over several single events that have a key."""
+    """The conditions of a clause over several single events that have a key, each once.
+
+    A clause may ask the same twice: by a comparison, and by an equivalence test or PARTITION BY.
+    """
+    asked: set[tuple[str, tuple[str, ...]]] = set()
+    for term in _all_terms(pattern, clause):
+        if (term.key, term.names) not in asked:
+            asked.add((term.key, term.names))
+            yield term
+
+
+def _all_terms(pattern: Pattern, clause: Clause) -> Iterator[Term]:
     single = [variable.name for variable in clause.positive if not variable.kleene]
     for conjunct in positive_conjuncts(clause):
         if not conjunct.variables <= set(single):

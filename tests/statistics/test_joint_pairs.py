@@ -115,3 +115,14 @@ def test_windows_and_business_days_have_joint_selectivities() -> None:
         assert all(not s.condition.startswith("[") for s in snapshot.selectivities)
     state.dependent_factor = 50.0
     assert state.snapshot().joints == ()
+
+
+def test_what_a_clause_asks_twice_counts_once() -> None:
+    [once] = parse("NAME p PATTERN SEQ(A a, B b) WHERE a.sector = b.sector AND a.diff < b.diff WITHIN 2 seconds")
+    [twice] = parse(
+        "NAME p PATTERN SEQ(A a, B b) WHERE a.sector = b.sector AND a.diff < b.diff AND [sector] WITHIN 2 seconds"
+    )
+    assert [joint.members for joint in joint_pairs([twice])] == [joint.members for joint in joint_pairs([once])]
+    events = market(150)
+    joints = [cep.estimate_statistics([p], events, dependent_factor=1.0000001).joints for p in (once, twice)]
+    assert joints[0] == joints[1] != ()
