@@ -202,7 +202,7 @@ def _draw(view: StatisticsView, path: Path) -> None:
     panels = view.panels()
     if not panels:
         raise InputError(f"{path}: there are no numbers to draw")
-    level = f"since {view.of.compared[-1].label}" if view.of.compared else ""
+    level = f"as of {view.of.compared[-1].label}" if view.of.compared else ""
     drawn = band_chart(panels, level_title=level, format=CHART_FORMATS[path.suffix])
     try:
         path.write_bytes(drawn)

@@ -15,6 +15,7 @@ from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.pipeline.statistics_history import ShownStatistics, local_time
 from cep_pipeline.statistics.drift import Drift
 from cep_pipeline.statistics.numbers import Number, What, drift_between, numbers_of
+from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TITLES: dict[What, tuple[str, str]] = {
@@ -54,7 +55,10 @@ class StatisticsView:
         if snapshot.start_us is not None and snapshot.end_us is not None:
             first, last = (self.clock(us) for us in (snapshot.start_us, snapshot.end_us))
             span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} {self.of.timezone}"
-        return f"stream {snapshot.stream}, {self.of.shown.label}: {snapshot.events:,} events, {span}"
+        events = f"{snapshot.events:,} events"
+        if snapshot.kind is SnapshotKind.BUSINESS_DAY and snapshot.windows:
+            events = f"{events} in the mean of {snapshot.windows} windows"
+        return f"stream {snapshot.stream}, {self.of.shown.label}: {events}, {span}"
 
     def clock(self, instant_us: int) -> datetime:
         """What the clocks of the stream show at an instant."""
@@ -162,6 +166,8 @@ class StatisticsView:
                     if found is None
                     else BandPoint(self.clock(end_us), *astuple(found.estimate))
                 )
+            if all(point.value is None for point in points):
+                continue  # known of days alone, and these are windows
             unit = "/s" if number.what == "rate" else ""
             compared = level[key].estimate.value if key in level else None
             panels.append(BandPanel(f"{number.key}{unit and f', events{unit}'}", points, compared))

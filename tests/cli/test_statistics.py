@@ -88,7 +88,7 @@ def test_a_chart_is_written(project: Project, tmp_path: Path, name: str) -> None
         assert content.startswith(b"\x89PNG")
     else:
         text = " ".join(ElementTree.fromstring(content).itertext())
-        assert "Tick where x.diff > 1" in text and "since plan 1" in text
+        assert "Tick where x.diff > 1" in text and "as of plan 1" in text
         assert "(A)" not in text
 
 
