@@ -32,7 +32,7 @@ from cep_pipeline.adaptation.invariants import (
     invariants_of,
     without_invariants,
 )
-from cep_pipeline.adaptation.thresholds import Deviation, deviations, questions_of
+from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_statistics import ClauseQuestions
@@ -54,26 +54,36 @@ class DecisionState:
     plan, patterns
         The plan in use, and what it runs.
     snapshot
-        The statistics that were last planned from, whether or not that plan was deployed.
+        The statistics that were last planned from, whether or not that plan was deployed; None: those that the plan
+        itself names.
     invariants
         Those of the plan, in the order of verification; none for decision functions that ask for none.
     distances
         The minimal distances of the invariants.
     check, questions
         What is asked of snapshots at every check: about the invariants, and about the numbers of each pattern.
+    before
+        The numbers of each pattern that were last planned from.
     """
 
     plan: Plan
     patterns: tuple[Pattern, ...]
-    snapshot: StatisticsSnapshot
+    snapshot: StatisticsSnapshot | None = None
     invariants: tuple[Invariant, ...] = ()
     distances: Distances = field(default_factory=Distances)
     check: InvariantCheck = field(init=False, compare=False, repr=False)
     questions: Mapping[str, Sequence[ClauseQuestions]] = field(init=False, compare=False, repr=False)
+    before: Mapping[str, Mapping[str, float]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        questions = questions_of(self.patterns)
+        before = {
+            name: numbers_in(self.plan, name) if self.snapshot is None else numbers_now(asked, self.snapshot)
+            for name, asked in questions.items()
+        }
         object.__setattr__(self, "check", InvariantCheck(self.invariants, self.patterns))
-        object.__setattr__(self, "questions", questions_of(self.patterns))
+        object.__setattr__(self, "questions", questions)
+        object.__setattr__(self, "before", before)
 
 
 @dataclass(frozen=True)
@@ -101,8 +111,23 @@ class Verdict:
 class DecisionFunction(Protocol):
     """Decides whether to plan again."""
 
-    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
-        """The state of the first plan, which was made from this snapshot."""
+    def begin(
+        self,
+        plan: Plan,
+        patterns: Sequence[Pattern],
+        snapshot: StatisticsSnapshot | None = None,
+        *,
+        distances: Distances | None = None,
+    ) -> DecisionState:
+        """The state of a plan that decisions begin with, or go on with.
+
+        Parameters
+        ----------
+        snapshot
+            What the plan was made from; None: what it names of it, which is all that invariants need.
+        distances
+            The minimal distances to go on with, as the last state had them; None: those of a first plan.
+        """
         ...
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
@@ -128,8 +153,15 @@ class DecisionFunction(Protocol):
 class _Remembering:
     """What decision functions share that look at no invariants."""
 
-    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
-        return DecisionState(plan, tuple(patterns), snapshot)
+    def begin(
+        self,
+        plan: Plan,
+        patterns: Sequence[Pattern],
+        snapshot: StatisticsSnapshot | None = None,
+        *,
+        distances: Distances | None = None,
+    ) -> DecisionState:
+        return DecisionState(plan, tuple(patterns), snapshot, distances=distances or Distances())
 
     def replanned(
         self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
@@ -192,9 +224,17 @@ class InvariantBased:
         if self.k is not None and self.k < 1:
             raise InputError(f"k is {self.k}: a block has one invariant or more")
 
-    def begin(self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> DecisionState:
-        state = DecisionState(plan, tuple(patterns), snapshot, distances=self.distance.begin(plan))
-        return replace(state, invariants=self._invariants(plan, state.patterns, snapshot))
+    def begin(
+        self,
+        plan: Plan,
+        patterns: Sequence[Pattern],
+        snapshot: StatisticsSnapshot | None = None,
+        *,
+        distances: Distances | None = None,
+    ) -> DecisionState:
+        invariants = self._invariants(plan, tuple(patterns), snapshot)
+        first = self.distance.begin(plan) if distances is None else distances
+        return DecisionState(plan, tuple(patterns), snapshot, invariants, first)
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         checks: list[Verification] = []
@@ -235,19 +275,23 @@ class InvariantBased:
         return replace(of_kept, checks=checks)
 
     def _invariants(
-        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot
+        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
     ) -> tuple[Invariant, ...]:
         found = invariants_of(plan, patterns, self.k)
-        return freeze(found, patterns, snapshot) if self.frozen else found
+        if not self.frozen:
+            return found
+        if snapshot is None:
+            raise InputError("frozen costs are those of the statistics that the plan was made from: give the snapshot")
+        return freeze(found, patterns, snapshot)
 
 
 def _by_threshold(
     patterns: Sequence[str], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
 ) -> Verdict:
     """ZStream's check: the verdict ends with the first number that has moved too far."""
-    questions = {name: state.questions[name] for name in patterns}
+    before = {name: state.before[name] for name in patterns}
     checks: list[Deviation] = []
-    for one in deviations(questions, state.snapshot, snapshot):
+    for one in deviations(before, state.questions, snapshot):
         checks.append(one)
         if one.relative >= threshold:
             reason = f"{describe_deviation(one)}, {threshold:.1%} or more"

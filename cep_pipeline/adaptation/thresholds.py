@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseQuestions
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.planning.clause_statistics import ClauseQuestions, ln_planned_selectivity
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +43,58 @@ def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions
     return {pattern.name: tuple(ClauseQuestions(pattern, clause) for clause in pattern.clauses) for pattern in patterns}
 
 
-def deviations(
-    questions: Mapping[str, Iterable[ClauseQuestions]], before: StatisticsSnapshot, now: StatisticsSnapshot
-) -> Iterator[Deviation]:
-    """How far each number that the patterns' plans rest on has moved, each number once.
+def numbers_now(questions: Iterable[ClauseQuestions], snapshot: StatisticsSnapshot) -> dict[str, float]:
+    """The numbers that a pattern's plan rests on, by the keys of leaves and conditions.
 
     Raises
     ------
     PlanError
-        A snapshot does not know a leaf.
+        The snapshot does not know a leaf.
+    """
+    return {what: number for clause in questions for what, number in clause.numbers(snapshot).items()}
+
+
+def numbers_in(plan: Plan, pattern: str) -> dict[str, float]:
+    """The same as the plan itself holds them: all rates, and the selectivities that it names.
+
+    Of agreement on an attribute a plan names the pairs that agree most rarely.
+    """
+    seconds = span_seconds(plan.statistics.start_us, plan.statistics.end_us)
+    numbers: dict[str, float] = {}
+    for clause in plan.for_pattern(pattern).clauses:
+        for step in clause.steps:
+            numbers[step.leaf] = step.rate_per_s if step.rate_per_s > 0 else 0.5 / seconds
+        conditions = [condition for step in clause.steps for condition in step.conditions]
+        for condition in (*conditions, *(condition for node in clause.nodes for condition in node.conditions)):
+            # Joint selectivities have no key: they correct the product of others.
+            if condition.selectivity.condition:
+                share = condition.selectivity
+                numbers[share.condition] = math.exp(ln_planned_selectivity(share))
+    return numbers
+
+
+def deviations(
+    before: Mapping[str, Mapping[str, float]],
+    questions: Mapping[str, Sequence[ClauseQuestions]],
+    snapshot: StatisticsSnapshot,
+) -> Iterator[Deviation]:
+    """How far each number has moved that is known of before, each number once.
+
+    Parameters
+    ----------
+    before
+        The numbers of each pattern, by its name.
+    questions, snapshot
+        What is asked of the snapshot about each of these patterns.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know a leaf.
     """
     seen: set[str] = set()
-    for name, clauses in questions.items():
-        for clause in clauses:
-            old, new = clause.numbers(before), clause.numbers(now)
-            yield from (Deviation(name, what, old[what], new[what]) for what in old if what not in seen)
-            seen.update(old)
+    for name, old in before.items():
+        new = numbers_now(questions[name], snapshot)
+        moved = (what for what in old if what in new and what not in seen)
+        yield from (Deviation(name, what, old[what], new[what]) for what in moved)
+        seen.update(old)

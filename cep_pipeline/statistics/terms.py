@@ -125,7 +125,9 @@ def pair_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> PairConditi
 def agreement(pattern: Pattern, clause: Clause, attribute: str, first: str, second: str) -> PairCondition:
     """The test that two variables agree on an attribute of an equivalence test or of PARTITION BY."""
     kind = dict(pattern.attributes).get(attribute, ValueType.INT64)
-    left, right = (Reference(name, attribute, Element.ONLY, kind) for name in (first, second))
+    # Agreement has no direction: it has one key, whichever variable is named first.
+    names = sorted((first, second), key=lambda name: clause.by_name[name].position)
+    left, right = (Reference(name, attribute, Element.ONLY, kind) for name in names)
     condition = pair_of(pattern, clause, Conjunct((Comparison(Comparator.EQ, left, right),)))
     assert condition is not None
     return condition

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pytest
 
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, Verification, decision_function
-from cep_pipeline.adaptation.distance import MetaAdaptive
-from cep_pipeline.adaptation.thresholds import Deviation, deviations, questions_of
+from cep_pipeline.adaptation.distance import Distances, MetaAdaptive
+from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import terms_of
-from tests.adaptation.drifting import snapshot
+from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.adaptation.test_invariants import ABC, CALM
 from tests.statistics.market import parse
 
@@ -64,7 +64,9 @@ def test_thresholds_look_at_selectivities_and_at_nothing_twice() -> None:
     text = "NAME {} PATTERN SEQ(A a, B b) WHERE a.diff < b.diff AND [sector] AND a.price > 3 WITHIN 2 seconds"
     patterns = parse(text.format("one")) + parse(text.format("two"))
     before = shared(patterns, 0.5)
-    found = list(deviations(questions_of(patterns), before, shared(patterns, 0.25)))
+    asked = questions_of(patterns)
+    known = {name: numbers_now(asked[name], before) for name in asked}
+    found = list(deviations(known, asked, shared(patterns, 0.25)))
     assert len(found) == len({one.what for one in found}) == 4
     assert {one.pattern for one in found} == {"one"}
     assert [round(one.relative, 9) for one in found if "diff" in one.what] == [0.5]
@@ -72,9 +74,27 @@ def test_thresholds_look_at_selectivities_and_at_nothing_twice() -> None:
 
 def test_nothing_seen_is_not_nothing_to_come() -> None:
     """A leaf without events counts as half an event: it can move, and by a finite share."""
-    found = list(deviations(questions_of(ABC), snapshot({"A": 0.0, "B": 1.0, "C": 1.0}), CALM))
-    assert found[0].before == 0.5 / 1000
-    assert found[0].relative > 1000
+    nothing = snapshot({"A": 0.0, "B": 1.0, "C": 1.0})
+    made = plan(ABC, nothing, "greedy")
+    for before in (numbers_now(questions_of(ABC)["one"], nothing), numbers_in(made, "one")):
+        found = list(deviations({"one": before}, questions_of(ABC), CALM))
+        assert found[0].before == 0.5 / 1000
+        assert found[0].relative > 1000
+
+
+@pytest.mark.parametrize("planner", ["trivial", "greedy", "zstream"])
+def test_a_plan_holds_the_numbers_that_it_rests_on(planner: str) -> None:
+    for text in PATTERNS:
+        patterns = parse(text)
+        stats = shared(patterns, 0.3)
+        made = plan(patterns, stats, planner)
+        asked = questions_of(patterns)["one"]
+        assert numbers_in(made, "one").items() <= numbers_now(asked, stats).items()
+        if "[sector]" not in text:  # of agreement a plan names some pairs
+            assert numbers_in(made, "one") == numbers_now(asked, stats)
+    decision = decision_function("constant_threshold", threshold=0.5)
+    assert not decision.decide(decision.begin(made, patterns), stats).replan
+    assert decision.decide(decision.begin(made, patterns), shared(patterns, 0.1)).replan
 
 
 def test_invariants_decide_by_order_not_by_size() -> None:
@@ -151,6 +171,21 @@ def test_frozen_costs_are_a_setting() -> None:
     state = decision.begin(made, ABC, CALM)
     assert all(one.ln_frozen is not None for one in state.invariants)
     assert not decision.decide(state, CALM).replan
+    with pytest.raises(InputError, match="give the snapshot"):
+        decision.begin(made, ABC)
+
+
+def test_decisions_go_on_where_they_stopped() -> None:
+    """A process that checks once a day keeps the plan and its distances, and no more."""
+    decision = decision_function("invariant", distance="meta_adaptive")
+    state = decision.begin(greedy(CALM), ABC, CALM)
+    after = decision.replanned(state, decision.decide(state, CROSSED), greedy(CROSSED), CROSSED, gain=0.01)
+    assert after.distances == Distances(0.01)
+    again = Plan.from_json(after.plan.to_json()), Distances.from_json(after.distances.to_json())
+    resumed = decision.begin(again[0], ABC, distances=again[1])
+    assert (resumed.invariants, resumed.distances) == (after.invariants, after.distances)
+    for stats in (CALM, SLOWLY, CROSSED):
+        assert decision.decide(resumed, stats) == decision.decide(after, stats)
 
 
 def test_settings_are_checked() -> None:
