@@ -78,9 +78,8 @@ def plan(
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
     planner_named(planner)
-    if not 0 <= alpha < float("inf"):
-        raise InputError(f"alpha is {alpha}: it weighs latency, and is a finite number, 0 or more")
-    models = {pattern.name: _model(pattern, cost, alpha) for pattern in patterns}
+    _check_alpha(alpha)
+    models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
     return Plan(
@@ -105,11 +104,24 @@ def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
     return "kernel" if on_kernel else THROUGHPUT.name
 
 
-def _model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:
+def cost_model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:
+    """The cost model that a pattern is planned by, as `plan` takes its name and the weight of latency.
+
+    Raises
+    ------
+    InputError
+        The name is unknown, or `alpha` is no weight.
+    """
+    _check_alpha(alpha)
     model = cost_named(default_cost(pattern) if cost is None else cost)
     if alpha and model is LATENCY:
         raise InputError(f"alpha is {alpha}: it weighs latency against another cost than {model.name!r}")
     return with_latency(model, alpha)
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 <= alpha < float("inf"):
+        raise InputError(f"alpha is {alpha}: it weighs latency, and is a finite number, 0 or more")
 
 
 def plan_by_strategy(

@@ -52,9 +52,15 @@ class PatternPlan:
     @property
     def ln_cost(self) -> float:
         """Natural logarithm of the cost of all clauses: their sum, but of their latencies the largest (JQPG 6.1)."""
-        waiting = [plan.ln_waiting for plan in self.clauses if plan.ln_waiting is not None]
-        working = [_ln_without(plan.ln_cost, plan.ln_waiting) for plan in self.clauses]
-        return ln_sum([*working, *([max(waiting)] if waiting else [])])
+        return ln_cost_of_clauses((plan.ln_cost, plan.ln_waiting) for plan in self.clauses)
+
+
+def ln_cost_of_clauses(costs: Iterable[tuple[float, float | None]]) -> float:
+    """ln of the cost of several clauses, each given by that of all of it and of its latency (None: there is none)."""
+    pairs = tuple(costs)
+    waiting = [ln_waiting for _, ln_waiting in pairs if ln_waiting is not None]
+    working = [_ln_without(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
+    return ln_sum([*working, *([max(waiting)] if waiting else [])])
 
 
 def _ln_without(ln_total: float, ln_part: float | None) -> float:
