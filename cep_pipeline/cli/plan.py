@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,8 @@ from cep_pipeline.cli.options import (
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning import Plan
     from cep_pipeline.statistics import StatisticsSnapshot
@@ -40,13 +44,13 @@ class _Asked:
     pattern_set: str | None
     day: date | None
 
-    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
-        """The patterns and their statistics: estimated from the files, or those published of the day."""
+    def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
+        """The patterns, their statistics (estimated from the files, or the day's), and what gets the events."""
         if self.patterns or self.schema or self.events:
             return self._from_files()
         return self._from_warehouse()
 
-    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         from cep_pipeline.events.loading import load_events
         from cep_pipeline.events.schema import StreamSchema
         from cep_pipeline.pipeline.configuration import read_patterns
@@ -60,9 +64,9 @@ class _Asked:
         note_unused_parameters(parameters, parsed)
         with Console(stderr=True).status("reading events"):
             events = load_events(stream, self.events).events
-        return parsed, estimate_statistics(parsed, events)
+        return parsed, estimate_statistics(parsed, events), lambda: events
 
-    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot]:
+    def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         from cep_pipeline.pipeline.configuration import Configuration
         from cep_pipeline.statistics import StatisticsSnapshot
         from cep_pipeline.warehouse import Warehouse
@@ -78,7 +82,8 @@ class _Asked:
         for day in reversed(days):
             content = tables.read_statistics(pattern_set.name, day)
             if content is not None:
-                return pattern_set.patterns, StatisticsSnapshot.from_json(content, f"statistics of {day}")
+                snapshot = StatisticsSnapshot.from_json(content, f"statistics of {day}")
+                return pattern_set.patterns, snapshot, partial(tables.read_events, day, day)
         what = f"of {self.day}" if self.day else "of any day"
         raise InputError(
             f"stream {stream.name!r} has no statistics {what} for pattern set {pattern_set.name!r}; run "
@@ -104,10 +109,32 @@ def _what_options(command: Command) -> Command:
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the plan to this JSON file, for `cep detect --plan`."
 )
+@click.option("--compare", is_flag=True, help="Show all planners side by side instead, their plans run over a sample.")
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=50_000,
+    show_default=True,
+    metavar="EVENTS",
+    help="With --compare: how many of the first events the plans run over.",
+)
+@click.option("--json", "as_json", is_flag=True, help="With --compare: as JSON.")
 def plan(
-    planner: str, cost: str | None, alpha: float, mechanism: str | None, out: Path | None, **options: object
+    planner: str,
+    cost: str | None,
+    alpha: float,
+    mechanism: str | None,
+    out: Path | None,
+    compare: bool,
+    sample: int,
+    as_json: bool,
+    **options: object,
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
+
+    With --compare a table for each pattern shows what every planner makes of it: the order or tree, its expected cost,
+    how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
+    core. The plan that would be made without --compare is marked.
 
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
@@ -115,6 +142,7 @@ def plan(
     Example:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
+      cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
     from cep_pipeline.detection.choice import explained_choice
     from cep_pipeline.detection.detect import choose_mechanisms
@@ -124,8 +152,17 @@ def plan(
     from cep_pipeline.planning.planners import planner_named
 
     planner_named(planner), cost_named(cost or "throughput")  # a wrong name is told before anything is read
-    patterns, snapshot = _Asked(**options).resolve()  # type: ignore[arg-type]
+    if out is not None and compare:
+        raise InputError("--compare makes no plan to write: leave out --out, or --compare")
+    if as_json and not compare:
+        raise InputError("--json is for --compare; --out writes a plan as JSON")
+    patterns, snapshot, events = _Asked(**options).resolve()  # type: ignore[arg-type]
     chosen = choose_mechanisms(patterns, mechanism)
+    if compare:
+        from cep_pipeline.cli.compare_plans import show_comparisons
+
+        show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
+        return
     made = plan_for(patterns, snapshot, chosen, planner, cost, alpha)
     click.echo(made.explain(explained_choice(patterns, mechanism)))
     for pattern in patterns:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
-from cep_pipeline.detection.outputs import Detection, count_blocks
+from cep_pipeline.detection.outputs import Detection
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join
 
@@ -73,7 +73,7 @@ class MeasuredRun:
 
 
 def measure_runs(
-    pattern: Pattern, runs: Mapping[str, Run], events: pa.Table, repetitions: int = 3
+    pattern: Pattern, runs: Mapping[str, Run], events: pa.Table, repetitions: int = 3, limit: int | None = None
 ) -> dict[str, MeasuredRun]:
     """List all matches of a pattern in several ways, in turn; ways that are the same are measured once.
 
@@ -88,9 +88,13 @@ def measure_runs(
         run before those that count, which counts where it took long.
     repetitions
         Counted runs.
+    limit
+        Most matches that may be listed; None: no limit.
 
     Raises
     ------
+    TooManyMatches
+        There are more than the limit.
     CepError
         Two of them found different numbers of matches.
     UnsupportedPattern, PlanError
@@ -108,7 +112,7 @@ def measure_runs(
                 continue
             if repetition == 1:
                 seconds[key].clear()
-            taken, matches, counters = _run(pattern, run, events)
+            taken, matches, counters = _run(pattern, run, events, limit)
             seconds[key].append(taken)
             found[key] = matches, counters
     _refuse_different_matches(pattern, runs, {name: found[run.key][0] for name, run in runs.items()})
@@ -116,21 +120,24 @@ def measure_runs(
     return {name: measured[run.key] for name, run in runs.items()}
 
 
-def _run(pattern: Pattern, run: Run, events: pa.Table) -> tuple[float, int, Counters]:
+def _run(pattern: Pattern, run: Run, events: pa.Table, limit: int | None) -> tuple[float, int, Counters]:
     mechanism, counters = MECHANISMS[run.mechanism], Counters()
     begin = time.process_time()
     prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     if has_output_policy(pattern):
-        parts = Detection(pattern, mechanism, run.orders, prepared, counters).parts()
-        matches = sum(count_blocks(blocks, prepared) for blocks in parts)
+        kept = Detection(pattern, mechanism, run.orders, prepared, counters).batches()
+        numbers = (batch.num_rows for batch in kept)
     else:
-        matches = sum(len(block) for block in mechanism.find(pattern, run.orders, prepared, EVERYTHING, counters))
+        numbers = (len(block) for block in mechanism.find(pattern, run.orders, prepared, EVERYTHING, counters))
+    matches = 0
+    for number in numbers:
+        matches += number
+        if limit is not None and matches > limit:
+            raise TooManyMatches(pattern.name, limit)
     return time.process_time() - begin, matches, counters
 
 
-def _measured(
-    run: Run, events: pa.Table, seconds: Sequence[float], matches: int, counters: Counters
-) -> MeasuredRun:
+def _measured(run: Run, events: pa.Table, seconds: Sequence[float], matches: int, counters: Counters) -> MeasuredRun:
     return MeasuredRun(
         run.mechanism,
         max(median(seconds), 1e-9),

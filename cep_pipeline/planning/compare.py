@@ -1,4 +1,4 @@
-"""All planners side by side on one pattern: the order or tree that each makes, what it costs, how long finding it took."""
+"""All planners side by side on one pattern: the order or tree of each, what it costs, how long finding it took."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_RUNS, RUN_AGAIN_S = 3, 1.0
-"""A planner that took no longer is run again, so often at most, and its shortest time counts: what is compiled or looked
-up once is no part of it."""
+"""A planner that took no longer is run again, so often at most, and its shortest time counts: what is compiled or
+looked up once is no part of it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def makes_trees(planned: PlannedBy) -> bool:
 
 
 def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannedBy:
-    seconds = []
+    seconds: list[float] = []
     while not seconds or (len(seconds) < MOST_RUNS and seconds[-1] <= RUN_AGAIN_S):
         begin = time.perf_counter()
         found = [PLANNERS[name](of_clause, model) for of_clause in statistics]

@@ -139,6 +139,22 @@ def test_explain_what_is_published(project: Project) -> None:
     assert len(project.tables().plans("all")) == 1, "cep plan leaves the current plan alone"
 
 
+def test_planners_side_by_side_on_a_published_day_and_over_files(project: Project, trades: Path) -> None:
+    shown = cep("plan", "--compare", "--day", "2024-03-04", "--planner", "zstream", folder=project.folder)
+    assert shown.code == 0, shown.errors
+    assert "pattern rising on fused: the first " in shown.output and "▶ zstream is what" in shown.output
+    assert all(name in shown.output for name in ("trivial", "ii_greedy", "dp_bushy", "events/s"))
+    assert len(project.tables().plans("all")) == 1, "cep plan leaves the current plan alone"
+
+    options = ("--compare", "--json", "--sample", "200", "--mechanism", "evaluation_tree")
+    done = cep("plan", *over_files(trades), *options, folder=trades)
+    assert done.code == 0, done.errors
+    for comparison in json.loads(done.output):
+        assert comparison["mechanism"] == "evaluation_tree" and comparison["sample_events"] == 200
+        assert [plan["planner"] for plan in comparison["planners"] if plan["chosen"]] == ["dp_left_deep"]
+        assert len({plan["matches"] for plan in comparison["planners"]}) == 1
+
+
 def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
     import os
     import time

@@ -1,0 +1,104 @@
+"""`cep plan --compare`: all planners side by side, a table a pattern."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cep_pipeline.cli.options import counted, output_console
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from cep_pipeline.detection.compare_plans import ComparedPlan, Comparison
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.statistics import StatisticsSnapshot
+
+CHOSEN = "▶"
+NOTEWORTHY = 1.1
+"""What is less faster than this may be chance."""
+
+
+def show_comparisons(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    sample: pa.Table,
+    mechanisms: Mapping[str, str],
+    planner: str,
+    cost: str | None,
+    alpha: float,
+    as_json: bool,
+) -> None:
+    """Compare the planners on each pattern, and print tables or JSON."""
+    from cep_pipeline.detection.compare_plans import compare_plans
+
+    if not sample.num_rows:
+        raise InputError("there are no events to run plans over: --compare needs some")
+    console = Console(stderr=True)
+    comparisons = []
+    for pattern in patterns:
+        with console.status(f"comparing the plans of {pattern.name}"):
+            found = compare_plans(pattern, snapshot, sample, mechanisms[pattern.name], planner, cost, alpha)
+        comparisons.append(found)
+    if as_json:
+        click.echo(json.dumps([comparison.to_json() for comparison in comparisons], indent=1, allow_nan=False))
+        return
+    for comparison in comparisons:
+        _print(output_console(), comparison)
+
+
+def _print(console: Console, comparison: Comparison) -> None:
+    from cep_pipeline.benchmarks.report import times_as_fast
+
+    console.print(
+        f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
+        f"costs by {comparison.cost_model} ({comparison.unit})",
+        soft_wrap=True,
+        highlight=False,
+    )
+    table = Table("", "planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
+    for column in table.columns[3:]:
+        column.justify = "right"
+    table.columns[2].overflow = "fold"
+    for plan in comparison.plans:
+        table.add_row(*map(Text, _cells(plan)), style="bold" if plan.chosen else "")
+    console.print(table)
+    chosen = next((plan for plan in comparison.plans if plan.chosen), None)
+    fastest = comparison.fastest
+    if chosen is not None:
+        line = f"{CHOSEN} {chosen.planned.planner} is what the pattern is planned by"
+        if fastest is not None and chosen.run is not None and fastest.run is not None:
+            ratio = fastest.run.per_s / chosen.run.per_s
+            line += (
+                "; no plan ran faster by more than a tenth"
+                if ratio <= NOTEWORTHY
+                else f"; the fastest plan, of {fastest.planned.planner}, ran {times_as_fast(ratio)} times as fast"
+            )
+        console.print(line, soft_wrap=True, highlight=False)
+        for note in chosen.planned.notes:
+            console.print(f"  {note}", soft_wrap=True, highlight=False)
+    console.print()
+
+
+def _cells(plan: ComparedPlan) -> Iterator[str]:
+    from cep_pipeline.benchmarks.report import count_per_s, format_seconds
+    from cep_pipeline.planning.logarithms import format_ln
+
+    yield CHOSEN if plan.chosen else ""
+    yield plan.planned.planner
+    yield plan.planned.text
+    yield format_ln(plan.planned.ln_cost)
+    yield format_seconds(plan.planned.seconds)
+    if plan.run is None:
+        yield from (plan.refused, "", "")
+        return
+    yield count_per_s(plan.run.per_s)
+    yield f"{plan.run.matches:,}"
+    yield f"{plan.run.peak_instances + plan.run.events_buffered:,}"
