@@ -20,6 +20,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
@@ -60,10 +61,6 @@ class DecisionState:
         Those of the plan, in the order of verification; none for decision functions that ask for none.
     distances
         The minimal distances of the invariants.
-    check, questions
-        What is asked of snapshots at every check: about the invariants, and about the numbers of each pattern.
-    before
-        The numbers of each pattern that were last planned from.
     """
 
     plan: Plan
@@ -71,19 +68,23 @@ class DecisionState:
     snapshot: StatisticsSnapshot | None = None
     invariants: tuple[Invariant, ...] = ()
     distances: Distances = field(default_factory=Distances)
-    check: InvariantCheck = field(init=False, compare=False, repr=False)
-    questions: Mapping[str, Sequence[ClauseQuestions]] = field(init=False, compare=False, repr=False)
-    before: Mapping[str, Mapping[str, float]] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        questions = questions_of(self.patterns)
-        before = {
-            name: numbers_in(self.plan, name) if self.snapshot is None else numbers_now(asked, self.snapshot)
-            for name, asked in questions.items()
-        }
-        object.__setattr__(self, "check", InvariantCheck(self.invariants, self.patterns))
-        object.__setattr__(self, "questions", questions)
-        object.__setattr__(self, "before", before)
+    @cached_property
+    def check(self) -> InvariantCheck:
+        """What is asked of snapshots about the invariants."""
+        return InvariantCheck(self.invariants, self.patterns)
+
+    @cached_property
+    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
+        """What is asked of snapshots about the numbers of each pattern."""
+        return questions_of(self.patterns)
+
+    @cached_property
+    def before(self) -> Mapping[str, Mapping[str, float]]:
+        """The numbers of each pattern that were last planned from; PlanError where the snapshot does not know them."""
+        if self.snapshot is None:
+            return {name: numbers_in(self.plan, name) for name in self.questions}
+        return {name: numbers_now(asked, self.snapshot) for name, asked in self.questions.items()}
 
 
 @dataclass(frozen=True)
