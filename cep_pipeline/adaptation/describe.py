@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from cep_pipeline.adaptation.forecast import Trend
 from cep_pipeline.adaptation.invariants import Invariant, Verification
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.patterns.pattern import Pattern
@@ -52,3 +54,19 @@ def describe_deviation(deviation: Deviation) -> str:
     """What has moved, from where to where, and by how much."""
     before, now = format_number(deviation.before), format_number(deviation.now)
     return f"pattern {deviation.pattern}: {deviation.what} moved from {before} to {now}, by {deviation.relative:.1%}"
+
+
+def describe_trend(trend: Trend, patterns: Sequence[Pattern]) -> str:
+    """The invariant, how far it is from its violation, and when the trend of the days will have violated it."""
+    left = math.expm1(min(trend.distances[-1], 600.0))
+    text = f"{describe(trend.invariant, patterns)}: "
+    if trend.latest.violated:
+        return f"{text}violated"
+    text += f"holds until its first side has grown by {left:.1%}"
+    if trend.per_day is None:
+        return f"{text}; {len(trend.days)} days make no trend"
+    if trend.violated_on is None:
+        return f"{text}; no trend towards it"
+    soonest, latest = trend.between
+    between = f"{soonest} to {latest}" if latest is not None else f"{soonest} at the soonest, or not at all"
+    return f"{text}; by its trend violated on {trend.violated_on} ({between})"

@@ -126,7 +126,9 @@ def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) ->
 
     Notes
     -----
-    Those of `zstream_ordered` are first greedy's, which put the leaves in their places, then those of the tree.
+    Those of `zstream_ordered` are first greedy's, which put the leaves in their places, then those of the tree. Where
+    one of greedy's is violated, the leaves of the new tree stand in another order; its joins may be the same ones, with
+    their sides exchanged. Such a plan is another one that costs the same, and is not deployed.
     `without_invariants` says which patterns have none.
     """
     if k is not None and k < 1:

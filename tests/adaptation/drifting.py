@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation.invariants import Verification
+from cep_pipeline.adaptation.memo_cells import CellCheck
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
 from cep_pipeline.statistics.estimate import terms_of
@@ -56,7 +57,7 @@ def snapshot(rates: dict[str, float], shares: dict[str, float] | None = None) ->
     )
 
 
-def rounding_decides(verification: Verification) -> bool:
+def rounding_decides(verification: Verification | CellCheck) -> bool:
     """Whether the two sides differ by so little that the way in which a sum is taken may decide what is a tie.
 
     Costs are compared in cells of 1e-9; a chain of ties may add up to more of them.

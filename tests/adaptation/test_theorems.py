@@ -29,7 +29,7 @@ def test_theorem_1(planner: str, data: st.DataObject, cost: tuple[str, float], k
     before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
     made = plan(patterns, before, planner, *cost, compare=False)
     invariants = invariants_of(made, patterns, k)
-    assert not any(one.violated for one in verify(invariants, patterns, before))
+    assert all(not one.violated or drifting.rounding_decides(one) for one in verify(invariants, patterns, before))
     violated = [one for one in verify(invariants, patterns, after) if one.violated]
     again = plan(patterns, after, planner, *cost, compare=False)
     for one in violated:
@@ -58,7 +58,8 @@ def test_theorem_2_of_dynamic_programming(planner: str, data: st.DataObject, cos
     patterns = data.draw(drifting.patterns())
     before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
     made = plan(patterns, before, planner, *cost, compare=False)
-    assert not any(one.violated for one in verify_all_cells(made, patterns, before))
+    calm = verify_all_cells(made, patterns, before)
+    assert all(not one.violated or drifting.rounding_decides(one) for one in calm)
     found = verify_all_cells(made, patterns, after)
     assume(not any(drifting.rounding_decides(one) for one in found))
     again = plan(patterns, after, planner, *cost, compare=False)
