@@ -75,6 +75,11 @@ class DecisionState:
         return InvariantCheck(self.invariants, self.patterns)
 
     @cached_property
+    def minimal(self) -> float | Mapping[str, float]:
+        """The distances as a verification takes them."""
+        return self.distances.of(self.invariants)
+
+    @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         """What is asked of snapshots about the numbers of each pattern."""
         return questions_of(self.patterns)
@@ -239,8 +244,7 @@ class InvariantBased:
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         checks: list[Verification] = []
-        distance = state.distances.of(state.invariants)
-        for one in state.check.verifications(snapshot, distance=distance, frozen=self.frozen):
+        for one in state.check.verifications(snapshot, distance=state.minimal, frozen=self.frozen):
             checks.append(one)
             if one.violated:
                 return Verdict(True, describe_verification(one, state.patterns), tuple(checks))
