@@ -1,0 +1,145 @@
+"""One pattern in the detection-adaptation loop: its plan in use, the state of its decisions, and what it has found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
+from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on, same_plans
+from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
+from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
+from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.mechanism import Counters, Mechanism
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics import StatisticsSnapshot
+
+DETECT_WINDOWS = 32
+"""Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
+
+
+class PatternLoop:
+    """What the loop does for one pattern.
+
+    Parameters
+    ----------
+    pattern, mechanism
+        The pattern, and what runs it.
+    make_plan
+        Makes a plan of the pattern alone from statistics.
+    decision
+        Decides whether to make another one.
+    minimum_gain
+        The share of the old plan's cost that a new one must save more than.
+
+    Attributes
+    ----------
+    plan
+        The plan in use; None before the first one.
+    blocks
+        The matches that have been found, by the rows of the stream.
+    checks, switches, seconds
+        For the report.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern,
+        mechanism: Mechanism,
+        stream: EventStream,
+        make_plan: Callable[[StatisticsSnapshot], Plan],
+        decision: DecisionFunction,
+        minimum_gain: float = 0.0,
+    ) -> None:
+        self.pattern, self.mechanism, self.decision = pattern, mechanism, decision
+        self.plan: Plan | None = None
+        self.blocks: list[Block] = []
+        self.checks: list[Check] = []
+        self.switches: list[PlanSwitch] = []
+        self.seconds = Seconds()
+        self._stream, self._make_plan, self._minimum_gain = stream, make_plan, minimum_gain
+        self._state: DecisionState | None = None
+        self._reading = Reading(pattern, stream)
+        self._begin = 0
+        self._waiting: list[Stretch] = []
+
+    @property
+    def adapts(self) -> bool:
+        """Whether there is more than one plan: strategies of section 4 and some mechanisms keep the pattern's order."""
+        any_order = self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not self.mechanism.in_pattern_order
+        return any_order and any(len(clause.positive) > 1 for clause in self.pattern.clauses)
+
+    def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
+        """Take the first plan in use: one that was made before, or one from these statistics."""
+        began = time.perf_counter()
+        self.plan = self._make_plan(snapshot) if plan is None else plan
+        planned = time.perf_counter()
+        self._state = self.decision.begin(self.plan, [self.pattern], snapshot)
+        self.seconds = self.seconds.plus(Seconds(time.perf_counter() - planned, planned - began))
+
+    def check(self, snapshot: StatisticsSnapshot) -> None:
+        """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
+        assert self._state is not None and self.plan is not None
+        began = time.perf_counter()
+        verdict = self.decision.decide(self._state, snapshot)
+        decided = time.perf_counter()
+        row = self._stream.arrived
+        check = Check(self.pattern.name, row, int(self._stream.timestamps[row - 1]), verdict.replan, verdict.reason)
+        if verdict.replan:
+            check = self._replan(replace(check, gain=0.0), snapshot)
+            planned = time.perf_counter()
+            assert check.gain is not None
+            self._state = self.decision.replanned(self._state, verdict, self.plan, snapshot, gain=check.gain)
+            self.seconds = self.seconds.plus(Seconds(time.perf_counter() - planned, planned - decided))
+        self.seconds = self.seconds.plus(Seconds(deciding=decided - began))
+        self.checks.append(check)
+
+    def _replan(self, check: Check, snapshot: StatisticsSnapshot) -> Check:
+        """Make another plan, and use it where it is better."""
+        assert self.plan is not None
+        new = self._make_plan(snapshot)
+        if same_plans(self.plan, new):
+            self.plan = new  # the same orders and trees, with what decided for them now
+            return check
+        saved = gain(ln_cost_on(self.plan, [self.pattern], snapshot), new.ln_cost)
+        if saved <= self._minimum_gain:
+            return replace(check, gain=saved)
+        t0 = self._stream.boundary(check.row)
+        assert t0 is not None, "plans are switched where events follow"
+        self._cut(check.row)
+        self.switches.append(
+            PlanSwitch(self.pattern.name, check.row, t0, self.plan.plan_id, new.plan_id, check.reason, saved)
+        )
+        self.plan = new
+        return replace(check, gain=saved, deployed=True)
+
+    def detect(self, slices: SlicesOfStream, counters: Counters, *, at_least: int) -> None:
+        """Find the matches of plans that have been replaced, and of the one in use once enough events have come.
+
+        Parameters
+        ----------
+        at_least
+            So many events, and `DETECT_WINDOWS` windows; whatever is left where the stream has ended.
+        """
+        began = time.perf_counter()
+        row = self._stream.arrived
+        ended = self._stream.ended and row == len(self._stream)
+        if row > self._begin and (
+            ended or row - self._begin >= max(at_least, DETECT_WINDOWS * self._reading.ahead(row))
+        ):
+            self._cut(row)
+        while self._waiting and self._reading.has_come(self._waiting[0].stop):
+            stretch = self._waiting.pop(0)
+            self.blocks += matches_of_stretch(self.pattern, self.mechanism, stretch, self._reading, slices, counters)
+        self.seconds = self.seconds.plus(Seconds(detecting=time.perf_counter() - began))
+
+    def _cut(self, row: int) -> None:
+        """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
+        assert self.plan is not None
+        if row > self._begin:
+            orders = [clause.order_or_tree for clause in self.plan.for_pattern(self.pattern.name).clauses]
+            self._waiting.append(Stretch(self._begin, row, orders))
+            self._begin = row

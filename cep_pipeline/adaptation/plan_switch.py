@@ -1,0 +1,233 @@
+"""The plan switch: which events a plan reads, and which matches are its own, where plans follow one another.
+
+The acep-invariants patent has the partial matches with an event before t0, when a new plan comes, go on by the old one,
+and those of new events only by the new one, until t0 + W, when the last old event expires. A match has an event before
+t0 exactly if its first event is. So a plan that is in use in `[t0, t1)` owns the matches whose first event comes there,
+whatever becomes of them later: each match has one owner, nothing is lost and nothing is found twice, and of plans that
+switch faster than windows pass any number are at work at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.detection.blocks import Block, MatchBlock
+from cep_pipeline.detection.extent import counts_in_partitions
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.partitions import Partitions
+
+Array = np.ndarray[Any, Any]
+
+_LONGEST_US = 2**62
+"""Windows are cut to this, so that sums with timestamps stay in range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A part of the stream with the plan that owns the matches which begin in it.
+
+    Attributes
+    ----------
+    first, stop
+        Rows `[first, stop)` of the events that may be a match's first one; at least one.
+    orders
+        The orders or trees of the plan.
+    """
+
+    first: int
+    stop: int
+    orders: Orders
+
+
+@dataclass(frozen=True, slots=True)
+class _Negations:
+    """What negated variables ask of events outside of a match.
+
+    Attributes
+    ----------
+    leading
+        One has nothing before it: events up to a window before the match's last one may reject it.
+    tied
+        Under TIES ANY, events of the time of the first or last one may, whatever their place.
+    """
+
+    leading: bool
+    tied: bool
+
+    @classmethod
+    def of(cls, pattern: Pattern) -> _Negations:
+        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        leading = any(not clause.predecessors(name) for clause, name in negated)
+        return cls(leading, bool(negated) and pattern.ties is Ties.ANY)
+
+
+class Reading:
+    """Which events of a stream decide about the matches of a pattern that begin in a part of it."""
+
+    def __init__(self, pattern: Pattern, stream: EventStream) -> None:
+        self._pattern, self._stream = pattern, stream
+        self._negations = _Negations.of(pattern)
+        self._whole: tuple[int, PreparedEvents] | None = None
+
+    def has_come(self, stop: int) -> bool:
+        """Whether all events have been read that decide about matches which begin before this row.
+
+        Notes
+        -----
+        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
+        """
+        if self._stream.ended:
+            return True
+        return not counts_in_partitions(self._pattern) and self._behind(stop) < len(self._stream)
+
+    def ahead(self, stop: int) -> int:
+        """How many events behind this row matches that begin before it may hold; 0 where that is not known."""
+        return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
+
+    def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
+        if not counts_in_partitions(self._pattern):
+            return self._before(first), self._behind(stop)
+        partitions = self._partitions()
+        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY or self._negations.tied:
+            # Events of other partitions matter too, or those of one time.
+            own = np.arange(first, stop)
+            events = len(self._stream)
+            assert self._pattern.window.events is not None
+            distance = self._pattern.window.events - 1
+            start = int(partitions.rows_back(own, distance).min()) if self._negations.leading else first
+            end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
+            return self._with_tied_before(start, first), self._with_tied_behind(end)
+        return self._of_partitions(partitions, first, stop)
+
+    def _before(self, first: int) -> int:
+        """The first row that may reject matches which begin at this row or later, or this row."""
+        window, timestamps = self._pattern.window, self._stream.timestamps
+        start = first
+        if self._negations.leading and window.time_us is not None:
+            earliest = int(timestamps[first]) - min(window.time_us, _LONGEST_US)
+            start = int(np.searchsorted(timestamps, max(earliest, -(2**63)), "left"))
+        elif self._negations.leading:
+            assert window.events is not None
+            start = max(first - (window.events - 1), 0)
+        return self._with_tied_before(start, first)
+
+    def _behind(self, stop: int) -> int:
+        """The row behind the last one that matches which begin before `stop` may hold or be rejected by."""
+        window, timestamps = self._pattern.window, self._stream.timestamps
+        if window.time_us is not None:
+            latest = int(timestamps[stop - 1]) + min(window.time_us, _LONGEST_US)
+            return int(np.searchsorted(timestamps, min(latest, 2**63 - 1), "right"))
+        assert window.events is not None
+        return self._with_tied_behind(min(stop + window.events - 1, len(self._stream)))
+
+    def _with_tied_before(self, start: int, first: int) -> int:
+        if not self._negations.tied:
+            return start
+        timestamps = self._stream.timestamps
+        return min(start, int(np.searchsorted(timestamps, timestamps[first], "left")))
+
+    def _with_tied_behind(self, end: int) -> int:
+        if not self._negations.tied:
+            return end
+        timestamps = self._stream.timestamps
+        return int(np.searchsorted(timestamps, timestamps[end - 1], "right"))
+
+    def _of_partitions(self, partitions: Partitions, first: int, stop: int) -> Array:
+        """Of each partition with events in `[first, stop)` those, and the window behind (and before) them."""
+        assert self._pattern.window.events is not None
+        own = np.arange(first, stop)
+        places = partitions.place[own]
+        alone = own[places < 0]
+        places = places[places >= 0]
+        distance = min(self._pattern.window.events - 1, len(partitions.place))
+        start = np.maximum(places - distance, partitions.starts[places]) if self._negations.leading else places
+        end = np.minimum(places + distance + 1, partitions.ends[places])
+        size = len(partitions.rows) + 1
+        needed = np.cumsum(np.bincount(start, minlength=size) - np.bincount(end, minlength=size))[:-1] > 0
+        return np.sort(np.concatenate((alone, partitions.rows[needed])))
+
+    def _partitions(self) -> Partitions:
+        """The partitions of all events that have been read."""
+        from cep_pipeline.detection.partitions import partitions_of  # with the kernels, which take long to load
+
+        if self._whole is None or self._whole[0] != len(self._stream):
+            self._whole = len(self._stream), _prepared(self._pattern, self._stream.table)
+        return partitions_of(self._whole[1], self._pattern.partition_by)
+
+
+class SlicesOfStream:
+    """Parts of a stream, prepared for detection; patterns that ask for the same one after another share it."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self._stream = stream
+        self._latest: tuple[tuple[object, ...], PreparedEvents] | None = None
+
+    def prepared(self, pattern: Pattern, rows: tuple[int, int] | Array) -> PreparedEvents:
+        """The events of these rows."""
+        if not isinstance(rows, tuple):
+            return _prepared(pattern, self._stream.table.take(pa.array(rows)))
+        key = (*rows, pattern.type_attribute, pattern.base_type)
+        if self._latest is None or self._latest[0] != key:
+            table = self._stream.table
+            whole = rows == (0, table.num_rows)
+            self._latest = key, _prepared(pattern, table if whole else table.slice(rows[0], rows[1] - rows[0]))
+        return self._latest[1]
+
+
+def matches_of_stretch(
+    pattern: Pattern,
+    mechanism: Mechanism,
+    stretch: Stretch,
+    reading: Reading,
+    slices: SlicesOfStream,
+    counters: Counters,
+) -> Iterator[Block]:
+    """The matches that begin in a stretch, by its plan; rows are those of the stream.
+
+    Notes
+    -----
+    Within the window behind the stretch the mechanism also finds matches that begin there: they are the next plan's,
+    and left out here. That is what a switch costs.
+    """
+    rows = reading.rows(stretch.first, stretch.stop)
+    events = slices.prepared(pattern, rows)
+    events.split(operand.event_type for operand in pattern.operands)
+    for blocks in matches_in_parts(pattern, mechanism, stretch.orders, events, EVERYTHING, counters):
+        for block in blocks:
+            of_stream = _renumbered(block, rows)
+            begins = _first_rows(of_stream)
+            own = of_stream.take((begins >= stretch.first) & (begins < stretch.stop))
+            if len(own):
+                yield own
+
+
+def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:
+    return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+
+
+def _renumbered(block: Block, rows: tuple[int, int] | Array) -> Block:
+    """The block with the stream's row numbers in place of those in a part of it."""
+    if isinstance(rows, tuple):
+        return block if rows[0] == 0 else replace(block, rows=block.rows + np.int32(rows[0]))
+    return replace(block, rows=rows.astype(np.int32)[block.rows])
+
+
+def _first_rows(block: Block) -> Array:
+    """The row of each match's first event in the stream."""
+    if isinstance(block, MatchBlock):
+        return np.asarray(block.rows.min(axis=0))
+    if not len(block):
+        return np.empty(0, np.int32)
+    return np.asarray(np.minimum.reduceat(block.rows, block.offsets[:-1]))

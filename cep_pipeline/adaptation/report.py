@@ -1,0 +1,145 @@
+"""What the detection-adaptation loop did: checks, switches of plans, and where the time went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cep_pipeline.detection.mechanism import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One decision about the plan of one pattern.
+
+    Attributes
+    ----------
+    pattern
+        The pattern's name.
+    row
+        So many events had been seen.
+    timestamp_us
+        Time of the latest of them.
+    replanned
+        Whether the decision function asked for another plan.
+    reason
+        Its reason, a sentence.
+    gain
+        The share of the old plan's cost that the new one saves on the statistics of the check; None where none was
+        made.
+    deployed
+        Whether the new plan went into use.
+    """
+
+    pattern: str
+    row: int
+    timestamp_us: int
+    replanned: bool
+    reason: str
+    gain: float | None = None
+    deployed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSwitch:
+    """One plan taking the place of another.
+
+    Attributes
+    ----------
+    pattern
+        The pattern's name.
+    row
+        The row of the first event at which matches of the new plan may begin.
+    t0
+        The point `(timestamp in microseconds, seq)` of that event.
+    old_plan, new_plan
+        Ids of the plans, each of this pattern alone.
+    reason
+        Why another plan was asked for.
+    gain
+        The share of the old plan's cost that the new one saves, on the statistics at t0.
+    """
+
+    pattern: str
+    row: int
+    t0: tuple[int, int]
+    old_plan: str
+    new_plan: str
+    reason: str
+    gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """Where the time went.
+
+    Attributes
+    ----------
+    deciding, planning, detecting
+        In the decision function; in the planner, for the first plan too, with the comparison of new plans with old
+        ones; in the mechanism, with the preparation of its events.
+    """
+
+    deciding: float = 0.0
+    planning: float = 0.0
+    detecting: float = 0.0
+
+    def plus(self, other: Seconds) -> Seconds:
+        """The sums."""
+        return Seconds(self.deciding + other.deciding, self.planning + other.planning, self.detecting + other.detecting)
+
+
+@dataclass(frozen=True)
+class AdaptationReport:
+    """What happened beside the matches.
+
+    Attributes
+    ----------
+    events
+        How many were read.
+    checks
+        All decisions, in the order of the stream.
+    switches
+        Those that put another plan in use.
+    seconds
+        Pattern name -> where the time went.
+    seconds_reading, seconds_estimating, seconds_writing
+        Checking events, keeping statistics, and ordering and writing matches: of all patterns together.
+    metrics
+        What the mechanisms counted, of the windows that two plans read both times.
+    """
+
+    events: int
+    checks: tuple[Check, ...]
+    switches: tuple[PlanSwitch, ...]
+    seconds: Mapping[str, Seconds]
+    seconds_reading: float
+    seconds_estimating: float
+    seconds_writing: float
+    metrics: Metrics
+
+    @property
+    def total(self) -> Seconds:
+        """Where the time went, of all patterns together."""
+        total = Seconds()
+        for of_pattern in self.seconds.values():
+            total = total.plus(of_pattern)
+        return total
+
+    @property
+    def seconds_all(self) -> float:
+        """All of the time, but for what the source of the events took to make them."""
+        total = self.total
+        shared = self.seconds_reading + self.seconds_estimating + self.seconds_writing
+        return total.deciding + total.planning + total.detecting + shared
+
+    @property
+    def overhead(self) -> float:
+        """The share of the time that went into deciding and planning."""
+        total = self.total
+        return (total.deciding + total.planning) / self.seconds_all if self.seconds_all else 0.0
+
+    @property
+    def replannings(self) -> int:
+        """How often a planner was asked for another plan."""
+        return sum(check.replanned for check in self.checks)

@@ -1,0 +1,224 @@
+"""The detection-adaptation loop: plans follow a stream whose rates change, and the matches stay what they are."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function, detect_adaptively
+from cep_pipeline.adaptation.decisions import Unconditional
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
+from cep_pipeline.patterns import Pattern
+from tests.contracts.mechanisms import drawn, parsed
+from tests.streams import Row, events_table, rows, stream_schema
+
+SECOND = 1_000_000
+ABC = "NAME abc PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 3 seconds"
+ORDERED = "NAME next PATTERN SEQ(A a, C c) WHERE skip_till_next_match(a, c) { a.x < c.x } WITHIN 3 seconds"
+
+
+def drifting(events: int = 1200, changes: int = 4, seed: int = 3) -> pa.Table:
+    """Two events a second; which of A, B and C is the rare one changes."""
+    chance = random.Random(seed)
+    stream = []
+    for at in range(events):
+        weights = [6, 6, 6]
+        weights[at * changes // events % 3] = 1
+        kind = chance.choices("ABC", weights)[0]
+        stream.append({"timestamp": at // 2 * SECOND, "kind": kind, "x": chance.randrange(9), "s": chance.choice("pq")})
+    return events_table(stream)
+
+
+def patterns_of(*texts: str) -> list[Pattern]:
+    return cep.parse_patterns("; ".join(texts), stream_schema())
+
+
+def in_parts(table: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
+    for batch in table.to_batches():
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "planner"),
+    [
+        ("fused", "dp_left_deep"),
+        ("fused", "dp_bushy"),
+        ("lazy_chain_nfa", "greedy"),
+        ("lazy_tree_nfa", "event_frequency"),
+        ("evaluation_tree", "zstream"),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("decision", DECISION_FUNCTIONS)
+def test_the_matches_are_those_of_one_plan(mechanism: str | None, planner: str | None, decision: str) -> None:
+    patterns, events = patterns_of(ABC, ABC.replace("abc", "few") + " OUTPUT NON_OVERLAP"), drifting()
+    tables, report = detect_adaptively(
+        patterns, events, decision=decision, mechanism=mechanism, planner=planner, every_events=100, detect_events=150
+    )
+    expected = cep.detect(patterns, events, mechanism=mechanism)
+    assert tables == expected
+    assert all(table.num_rows > 20 for table in tables.values())
+    assert {check.row for check in report.checks} == (set() if decision == "static" else set(range(200, 1200, 100)))
+    if decision != "static":
+        assert {switch.pattern for switch in report.switches} == {"abc", "few"}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), stream_rows=rows(max_size=16))
+def test_any_pattern_on_any_stream(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
+    """A decision at every event or two, the events at once or in parts."""
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    interval = data.draw(st.sampled_from([{"every_events": 1}, {"every_events": 2}, {"every": "2 seconds"}]))
+    events = data.draw(st.sampled_from([table, in_parts(table, 1), in_parts(table, 3)]))
+    tables, report = detect_adaptively(
+        [pattern], events, mechanism=mechanism, decision=Unconditional(), detect_events=1, **interval
+    )
+    expected = cep.detect([pattern], table, mechanism=mechanism)
+    [found], [wanted] = tables.values(), expected.values()
+    assert found.column("match_id").equals(wanted.column("match_id"))
+    assert found.schema == wanted.schema
+    assert report.events == len(stream_rows)
+
+
+def test_a_switch_says_when_and_why() -> None:
+    patterns, events = patterns_of(ABC), drifting()
+    _, report = detect_adaptively(patterns, events, planner="event_frequency", every_events=100, window=200)
+    assert len(report.switches) >= 3
+    timestamps, seqs = events.column("timestamp").cast(pa.int64()), events.column("seq")
+    checks = {check.row: check for check in report.checks}
+    for before, switch in zip([None, *report.switches], report.switches, strict=False):
+        assert switch.t0 == (timestamps[switch.row].as_py(), seqs[switch.row].as_py())
+        assert switch.old_plan != switch.new_plan
+        assert switch.gain > 0
+        check = checks[switch.row]
+        assert check.deployed and check.replanned and check.gain == switch.gain
+        assert check.reason == switch.reason and "exceeds" in switch.reason
+        assert check.timestamp_us == timestamps[switch.row - 1].as_py()
+        assert before is None or before.row < switch.row
+    assert {check.row for check in report.checks if check.deployed} == {switch.row for switch in report.switches}
+    assert report.replannings >= len(report.switches)
+    assert report.metrics.mechanisms == {"abc": "fused"}
+    assert report.total.detecting > 0 and report.total.planning > 0 and report.total.deciding > 0
+    assert 0 < report.overhead < 1
+
+
+def test_events_are_looked_at_when_they_have_come() -> None:
+    """Decisions rest on what came before them: whatever follows, they are the same."""
+    patterns, events = patterns_of(ABC), drifting()
+    _, whole = detect_adaptively(patterns, events, every_events=100)
+    _, beginning = detect_adaptively(patterns, events.slice(0, 650), every_events=100)
+    assert beginning.checks == tuple(check for check in whole.checks if check.row < 650)
+
+
+def test_a_new_plan_is_used_only_where_it_is_better() -> None:
+    patterns, events = patterns_of(ABC), drifting()
+    _, report = detect_adaptively(patterns, events, decision="unconditional", every_events=100, minimum_gain=0.95)
+    assert report.replannings == 10
+    assert not report.switches
+    assert any(check.gain for check in report.checks)
+
+
+def test_the_first_plan_may_be_given() -> None:
+    patterns, events = patterns_of(ABC, ORDERED), drifting()
+    snapshot = cep.estimate_statistics(patterns[:1], events.slice(0, 300))
+    first = cep.plan(patterns[:1], snapshot, planner="event_frequency")
+    settings = {"planner": "event_frequency", "every_events": 100}
+    _, report = detect_adaptively(patterns[:1], events, first, snapshot, **settings)
+    assert report.checks[0].row == 100  # the plan was there before the first event
+    assert report.switches[0].old_plan == first.plan_id
+    with pytest.raises(PlanError, match="next"):
+        detect_adaptively(patterns, events, first)
+
+
+def test_patterns_of_one_order_are_not_decided_about() -> None:
+    patterns, events = patterns_of(ABC, ORDERED), drifting()
+    tables, report = detect_adaptively(patterns, events, decision="unconditional", every_events=200)
+    assert {check.pattern for check in report.checks} == {"abc"}
+    assert tables == cep.detect(patterns, events)
+    _, report = detect_adaptively(patterns, events, decision="unconditional", mechanism="nfab", every_events=200)
+    assert not report.checks
+    assert report.total.deciding < report.total.detecting
+
+
+def test_a_static_plan_asks_for_no_statistics_beyond_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("statistics that nobody asks for")
+
+    monkeypatch.setattr("cep_pipeline.adaptation.loop.RecentStatistics", refuse)
+    patterns, events = patterns_of(ABC), drifting()
+    tables, report = detect_adaptively(patterns, events, decision="static", every_events=100)
+    assert tables == cep.detect(patterns, events)
+    assert not report.checks and not report.switches and report.replannings == 0
+
+
+def test_decisions_by_time() -> None:
+    """At the times of the stream, none where no events came."""
+    stream = [{"timestamp": at * SECOND, "kind": "ABC"[at % 3], "x": at} for at in (*range(25), *range(100, 130))]
+    patterns, events = patterns_of(ABC), events_table(stream)
+    tables, report = detect_adaptively(patterns, events, decision="unconditional", every="10 seconds")
+    assert [check.row for check in report.checks] == [20, 25, 35, 45]
+    assert tables == cep.detect(patterns, events)
+
+
+def test_no_events() -> None:
+    patterns = patterns_of(ABC)
+    for events in (drifting().slice(0, 0), [], [drifting().slice(0, 0)]):
+        tables, report = detect_adaptively(patterns, events)
+        assert tables == cep.detect(patterns, drifting().slice(0, 0))
+        assert report.events == 0 and not report.checks
+
+
+def test_tables_of_a_stream_come_in_its_order() -> None:
+    patterns, events = patterns_of(ABC), drifting(40)
+    with pytest.raises(InputError, match="not sorted"):
+        detect_adaptively(patterns, [events.slice(20), events.slice(0, 20)])
+    seqs = pa.array([*range(20), *range(40, 60)])
+    twice = events.set_column(events.column_names.index("seq"), "seq", seqs)
+    again = twice.slice(20).set_column(0, "timestamp", twice.slice(20).column(0))
+    again = again.set_column(again.column_names.index("seq"), "seq", pa.array(range(20)))
+    with pytest.raises(InputError, match="twice"):
+        detect_adaptively(patterns, [twice.slice(0, 20), again])
+    texts = events.set_column(events.column_names.index("x"), "x", events.column("x").cast(pa.int32()))
+    with pytest.raises(InputError, match="same types"):
+        detect_adaptively(patterns, [events.slice(0, 20), texts.slice(20)])
+
+
+def test_settings_are_checked() -> None:
+    for wrong in (
+        {"every_events": 5, "every": "1 second"},
+        {"every_events": 0},
+        {"every": "soon"},
+        {"window": 0},
+        {"window": "long"},
+        {"minimum_gain": 1.0},
+        {"detect_events": 0},
+    ):
+        with pytest.raises(InputError):
+            AdaptiveDetection(**wrong)
+    patterns, events = patterns_of(ABC), drifting(40)
+    with pytest.raises(InputError, match="no setting 'windows'"):
+        detect_adaptively(patterns, events, windows="1 second")
+    with pytest.raises(InputError, match="no decision function 'never'"):
+        detect_adaptively(patterns, events, decision="never")
+    with pytest.raises(InputError, match="max_pairs"):
+        detect_adaptively(patterns, events, max_pairs=0)
+    with pytest.raises(UnsupportedPattern):
+        detect_adaptively(patterns_of(ORDERED), events, mechanism="fused")
+
+
+def test_settings_serve_many_streams() -> None:
+    """A loop is a value: what one stream taught it is not there for the next."""
+    loop = AdaptiveDetection(decision=decision_function("invariant", distance="meta_adaptive"), every_events=100)
+    patterns, events = patterns_of(ABC), drifting()
+    (one, first), (other, second) = loop.detect(patterns, events), loop.detect(patterns, events)
+    assert one == other
+    assert first.checks == second.checks
