@@ -35,7 +35,7 @@ _advance = NativeKernel(
         *KERNEL_SOURCES,
         *(
             f"cep_pipeline.detection.nfab.{name}"
-            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "versions", "words")
+            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "versions", "way_back", "words")
         ),
     ),
 )

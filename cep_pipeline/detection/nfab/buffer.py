@@ -26,16 +26,15 @@ from numba import njit
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.nfab.versions import Versions, is_compatible, is_later, version_before
 
-POINTER_WORDS = 6
-ROW, PREFIX, DIGIT, BEFORE, STATE, LENGTH = range(POINTER_WORDS)
+POINTER_WORDS = 8
+ROW, PREFIX, DIGIT, BEFORE, STATE, LENGTH, JUNCTION, JUNCTION_STATE = range(POINTER_WORDS)
 """int32 words of a pointer: the row of the event that it belongs to (-1 less the row with which runs were merged: a
 junction), its version, the event that it points to (-1: to none) and the state of that, and how many events a match has
-up to here (0: its matches differ)."""
+up to here; where runs were merged on the way, less than 0: how many there are since the newest junction, which is named
+by the last two words."""
 STACK_WORDS = 3
 RELEASED, MADE, NEWEST = range(STACK_WORDS)
 """int64 words of a stack: how many pointers were let go of, and made, and where those of its newest event begin."""
-PENDING_WORDS = 5
-"""int32 words of what waits for the way back: event, state, prefix, digit, and how many events lie behind it."""
 NUMBERS = 0x7FFFFFFF
 """Numbers of pointers go round."""
 
@@ -51,7 +50,8 @@ class Buffer(NamedTuple):
         int32 [states, size]: `POINTER_WORDS` of each.
     starts
         int64 [states, size]: of the pointers of junctions, the start of the run; of others where, of all elements
-        written so far, the one for it stands in the match that was written last with it (-1: in none).
+        written so far, the one for it stands in a match that was written with it (-1: in none). As many elements as
+        its length says end there: a whole match up to it, or what lies between it and the junction.
     mask
         The size of a stack less 1.
     states
@@ -89,11 +89,20 @@ def room(buffer: Buffer) -> int:
 
 @njit(error_model="numpy")
 def select(
-    buffer: Buffer, state: int, row: int, prefix: int, digit: int, before: int, state_before: int, length: int
+    buffer: Buffer,
+    state: int,
+    row: int,
+    prefix: int,
+    digit: int,
+    before: int,
+    state_before: int,
+    length: int,
+    junction: int,
+    junction_state: int,
 ) -> int:
     """An event that the run of a version selects in a state, behind another event (-1: as its first).
 
-    There must be room in the stack.
+    There must be room in the stack. The junction matters only where the length is less than 0.
 
     Returns
     -------
@@ -114,6 +123,9 @@ def select(
     buffer.pointers[words + BEFORE] = before
     buffer.pointers[words + STATE] = state_before
     buffer.pointers[words + LENGTH] = length
+    if length < 0:
+        buffer.pointers[words + JUNCTION] = junction
+        buffer.pointers[words + JUNCTION_STATE] = junction_state
     buffer.starts[words // POINTER_WORDS] = -1
     return newest & NUMBERS
 
@@ -137,7 +149,6 @@ def label(buffer: Buffer, state: int, pointer: int, prefix: int, digit: int, bef
     buffer.pointers[words + DIGIT] = digit
     buffer.pointers[words + BEFORE] = before
     buffer.pointers[words + STATE] = state
-    buffer.pointers[words + LENGTH] = 0
     buffer.starts[words // POINTER_WORDS] = start
 
 
@@ -227,115 +238,3 @@ def followed_place(
         if guess < made and buffer.pointers[words + ROW] == buffer.pointers[words_of(buffer, state, event) + ROW]:
             return guess
     return compatible_place(buffer, versions, state, event, prefix, digit, guess)
-
-
-@njit(error_model="numpy")
-def wait(pending: Any, top: int, event: int, state: int, prefix: int, digit: int, depth: int) -> None:
-    """Put an event on top of those from which the way back of a version has still to be gone."""
-    words = PENDING_WORDS * top
-    pending[words] = event
-    pending[words + 1] = state
-    pending[words + 2] = prefix
-    pending[words + 3] = digit
-    pending[words + 4] = depth
-
-
-@njit(error_model="numpy")
-def retrieve(
-    buffer: Buffer,
-    versions: Versions,
-    earliest: int,
-    pending: Any,
-    top: int,
-    path: Any,
-    rows: Any,
-    variables: Any,
-    most: int,
-    at: int,
-    handed_on: int,
-    offsets: Any,
-    matches: int,
-    most_matches: int,
-) -> tuple[int, int, int]:
-    """Write the matches that wait on a stack, as far as there is room.
-
-    Parameters
-    ----------
-    earliest
-        Runs that began before this instant have expired.
-    pending, top
-        int32, `PENDING_WORDS` each, and their number: events from which the way back has still to be gone.
-    path
-        int32 pairs of row and variable, newest first: the ends of matches, behind what waits.
-    rows, variables, most, at
-        The elements of the matches, room for so many, and where to go on.
-    handed_on
-        How many elements were written before these.
-    offsets, matches, most_matches
-        Where each match ends, their number, and room for so many.
-
-    Returns
-    -------
-    top, at, matches : int
-        A top of 0: all are written.
-    """
-    while top > 0 and matches < most_matches:
-        top -= 1
-        words = PENDING_WORDS * top
-        event, state = pending[words], pending[words + 1]
-        prefix, digit, depth = pending[words + 2], pending[words + 3], pending[words + 4]
-        begun, begun_state, begun_prefix, begun_digit, begun_depth = event, state, prefix, digit, depth
-        kept = top
-        length = 0
-        place = 0
-        while event >= 0:
-            words = words_of(buffer, state, event)
-            if buffer.pointers[words + ROW] < 0:
-                other = words_of(buffer, state, event + 1)
-                if buffer.starts[other // POINTER_WORDS] >= earliest:
-                    elder, elder_digit = buffer.pointers[other + PREFIX], buffer.pointers[other + DIGIT]
-                    wait(pending, top, buffer.pointers[other + BEFORE], state, elder, elder_digit, depth)
-                    top += 1
-                event = buffer.pointers[words + BEFORE]
-                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-                continue
-            place = followed_place(buffer, versions, state, event, prefix, digit, place)
-            words = words_of(buffer, state, event + place)
-            length = buffer.pointers[words + LENGTH]
-            if length > 0:
-                break
-            path[2 * depth] = buffer.pointers[words + ROW]
-            path[2 * depth + 1] = state
-            depth += 1
-            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
-        if at + depth + length > most:
-            wait(pending, kept, begun, begun_state, begun_prefix, begun_digit, begun_depth)
-            top = kept + 1
-            break
-        write = at + length
-        while event >= 0:
-            place = followed_place(buffer, versions, state, event, prefix, digit, place)
-            words = words_of(buffer, state, event + place)
-            written = buffer.starts[words // POINTER_WORDS] - handed_on
-            buffer.starts[words // POINTER_WORDS] = handed_on + write - 1
-            if written >= 0:  # another match has the same events up to here
-                source = written + 1 - buffer.pointers[words + LENGTH]
-                for element in range(write - at):
-                    rows[at + element] = rows[source + element]
-                    variables[at + element] = variables[source + element]
-                break
-            write -= 1
-            rows[write] = buffer.pointers[words + ROW]
-            variables[write] = state
-            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
-            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
-        write = at + length
-        for element in range(depth - 1, -1, -1):
-            rows[write] = path[2 * element]
-            variables[write] = path[2 * element + 1]
-            write += 1
-        at = write
-        matches += 1
-        offsets[matches] = at
-    return top, at, matches

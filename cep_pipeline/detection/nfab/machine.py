@@ -48,6 +48,8 @@ class Machine(NamedTuple):
     prefixes: Any
     digits: Any
     lengths: Any
+    junctions: Any
+    junction_states: Any
     begun: Any
     newest: Any
     run_keys: Any
@@ -107,6 +109,8 @@ def machine_at(words: Any) -> Machine:
         int32_at(words[at.PREFIXES]),
         int32_at(words[at.DIGITS]),
         int32_at(words[at.LENGTHS]),
+        int32_at(words[at.JUNCTIONS]),
+        int32_at(words[at.JUNCTION_STATES]),
         int64_at(words[at.BEGUN]),
         int64_at(words[at.NEWEST]),
         int32_at(words[at.RUN_KEYS]),
@@ -182,6 +186,9 @@ def copy_of(words: Any, run: int) -> int:
     machine.prefixes[copy] = machine.prefixes[run]
     machine.digits[copy] = machine.digits[run]
     machine.lengths[copy] = machine.lengths[run]
+    if machine.lengths[run] < 0:
+        machine.junctions[copy] = machine.junctions[run]
+        machine.junction_states[copy] = machine.junction_states[run]
     machine.states[copy] = -1
     machine.begun[copy] = machine.begun[run]
     machine.newest[copy] = machine.newest[run]
@@ -308,7 +315,11 @@ def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
 def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
     """A run binds an event to a variable; its newest one is in the stack of the state `before`."""
     machine, _, _, buffer, _, _ = parts_at(words)
-    length = machine.lengths[run] + 1 if machine.lengths[run] > 0 or before < 0 else 0
+    length = machine.lengths[run]
+    if length == 0 and before >= 0:  # it goes on from a junction
+        machine.junctions[run] = machine.events[run]
+        machine.junction_states[run] = before
+    length += 1 if length > 0 or before < 0 else -1
     machine.events[run] = select(
         buffer,
         variable,
@@ -318,6 +329,8 @@ def _selected(words: Any, run: int, variable: int, before: int, place: int) -> N
         machine.events[run],
         before,
         length,
+        machine.junctions[run],
+        machine.junction_states[run],
     )
     machine.lengths[run] = length
     machine.places[run] = place

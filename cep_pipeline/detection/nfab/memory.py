@@ -6,15 +6,19 @@ used again (SIGMOD'08 section 5.3).
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.nfab import words as at
 
-POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PREFIX_WORDS = 6, 3, 5, 3
-"""As in `buffer.py` and `versions.py`, which are not imported here: they need a compiler."""
+POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
+"""As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
 ELEMENTS_AT_ONCE = 1 << 19
 """Elements of matches written before they are handed on."""
+KEPT = 8
+"""One in so many of them is kept, to be copied from."""
 MOST = 1 << 30
 """Runs or pointers of one window beyond which nobody waits for an answer."""
 
@@ -98,9 +102,10 @@ class RunPool:
         self.list_sizes = np.full(2 * variables, -1, np.int64)
         self.list_sizes[:variables] = 0
         self.slots = np.zeros(self.capacity * stride, np.int32)
-        self.events, self.prefixes, self.digits, self.lengths, self.run_keys, self.firsts, self.states = (
-            np.zeros(self.capacity, np.int32) for _ in range(7)
+        self.events, self.prefixes, self.digits, self.lengths, self.junctions, self.junction_states = (
+            np.zeros(self.capacity, np.int32) for _ in range(6)
         )
+        self.run_keys, self.firsts, self.states = (np.zeros(self.capacity, np.int32) for _ in range(3))
         self.begun, self.newest, self.places, self.hashes = (np.zeros(self.capacity, np.int64) for _ in range(4))
         self.vectors = np.zeros(self.capacity * self.vector_words, np.int64)
         self.lists = np.zeros(self.capacity * variables, np.int32)
@@ -115,8 +120,8 @@ class RunPool:
         old = self.capacity
         self.capacity *= 2
         for name in (
-            *("events", "prefixes", "digits", "lengths", "run_keys", "firsts", "states"),
-            *("begun", "newest", "places", "hashes"),
+            *("events", "prefixes", "digits", "lengths", "junctions", "junction_states"),
+            *("run_keys", "firsts", "states", "begun", "newest", "places", "hashes"),
         ):
             setattr(self, name, _longer(getattr(self, name), self.capacity))
         self.slots = _longer(self.slots, self.capacity * self.stride)
@@ -141,6 +146,8 @@ class RunPool:
             (at.PREFIXES, self.prefixes),
             (at.DIGITS, self.digits),
             (at.LENGTHS, self.lengths),
+            (at.JUNCTIONS, self.junctions),
+            (at.JUNCTION_STATES, self.junction_states),
             (at.BEGUN, self.begun),
             (at.NEWEST, self.newest),
             (at.RUN_KEYS, self.run_keys),
@@ -164,18 +171,23 @@ class FinishedMatches:
         self.control = control
         self.finished = np.zeros(at.FINISHED_WORDS << 9, np.int32)
         self.elements = ELEMENTS_AT_ONCE
-        self._make_room()
+        self.rooms: list[_Room] = []
+        self.rows, self.variables = self._room()
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
         self.pending = self.path = np.zeros(0, np.int32)
 
-    def _make_room(self) -> None:
-        self.rows = np.empty(self.elements, np.int32)
-        self.variables = np.empty(self.elements, np.int32)
+    def _room(self) -> Array:
+        """int32, shape (2, elements), that nobody reads any more: the rows and variables of matches to be written."""
+        for room in self.rooms:
+            if room.is_free():
+                return room.lend()
+        self.rooms.append(_Room(self.elements))
+        return self.rooms[-1].lend()
 
     def set_words(self, words: Array, pointers: int) -> None:
         """Write the addresses; the way back passes at most so many pointers of the buffer."""
-        if len(self.path) < 2 * pointers + 4:
-            self.path = _longer(self.path, 2 * pointers + 4)
+        if len(self.path) < PATH_WORDS * (pointers + 2):
+            self.path = _longer(self.path, PATH_WORDS * (pointers + 2))
             self.pending = _longer(self.pending, PENDING_WORDS * (pointers + 2))
         words[at.FINISHED_CAPACITY] = len(self.finished) // at.FINISHED_WORDS
         words[at.OUT_CAPACITY] = self.elements
@@ -197,21 +209,46 @@ class FinishedMatches:
     def drain(self) -> tuple[Array, Array, Array]:
         """Offsets, rows and variables of the written matches, and room for new ones.
 
-        If not even one match was written, there was too little room for it, and there is more then.
+        The newest of them are kept before what will be written, since it is copied from them. If not even one match was
+        written, there was too little room for it, and there is more then.
         """
         matches, written = int(self.control[at.MATCHES]), int(self.control[at.WRITTEN])
-        rows, variables = self.rows[:written], self.variables[:written]
-        if not matches:
-            self.elements *= 2
-            self._make_room()
-        elif 2 * written < self.elements:  # few are copied, many are handed on as they are
-            rows, variables = rows.copy(), variables.copy()
+        rows, variables, offsets = self.rows, self.variables, self.offsets[: matches + 1]
+        first = int(offsets[0])
+        found = offsets - first, rows[first:written], variables[first:written]
+        kept = 0
+        if matches:
+            kept = int(offsets[min(int(np.searchsorted(offsets, written - self.elements // KEPT)), matches - 1)])
         else:
-            self._make_room()
-        found = self.offsets[: matches + 1].copy(), rows, variables
-        self.control[at.HANDED_ON] += written
-        self.control[at.MATCHES] = self.control[at.WRITTEN] = 0
+            self.elements *= 2
+            self.rooms.clear()
+        if matches and 2 * written < self.elements:  # few are copied, many are handed on as they are
+            found = found[0], found[1].copy(), found[2].copy()
+        else:
+            self.rows, self.variables = self._room()
+        self.rows[: written - kept], self.variables[: written - kept] = rows[kept:written], variables[kept:written]
+        self.control[at.HANDED_ON] += kept
+        self.control[at.WRITTEN] = self.offsets[0] = written - kept
+        self.control[at.MATCHES] = 0
         return found
+
+
+class _Room:
+    """Room for elements, lent again and again: memory that is new to a process costs more than what is written to it."""
+
+    def __init__(self, elements: int) -> None:
+        self.memory = memoryview(np.empty((2, elements), np.int32))
+        self._lent: weakref.ref[Array] | None = None
+
+    def is_free(self) -> bool:
+        """Whether the array that was lent last, and all arrays that are parts of it, are gone."""
+        return self._lent is None or self._lent() is None
+
+    def lend(self) -> Array:
+        """An array over the room. Its parts refer to it, not to the memory beneath."""
+        array = np.asarray(self.memory)
+        self._lent = weakref.ref(array)
+        return array
 
 
 def address(array: Array) -> int:

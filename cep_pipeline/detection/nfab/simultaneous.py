@@ -15,7 +15,7 @@ from numba import njit
 from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
 from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import forget_all, prune, retrieve, room, wait
+from cep_pipeline.detection.nfab.buffer import forget_all, prune, room
 from cep_pipeline.detection.nfab.machine import (
     agrees,
     begin,
@@ -31,6 +31,7 @@ from cep_pipeline.detection.nfab.machine import (
 )
 from cep_pipeline.detection.nfab.merging import merge_state
 from cep_pipeline.detection.nfab.versions import prune_versions
+from cep_pipeline.detection.nfab.way_back import retrieve, wait
 
 
 @njit(error_model="numpy")

@@ -26,6 +26,8 @@ from __future__ import annotations
     PREFIXES,
     DIGITS,
     LENGTHS,
+    JUNCTIONS,
+    JUNCTION_STATES,
     BEGUN,
     NEWEST,
     RUN_KEYS,
@@ -56,7 +58,7 @@ from __future__ import annotations
     CHANGE,
     EXPIRED,
     REAL_BITS,
-) = range(53)
+) = range(55)
 """Of the machine.
 
 CONTROL
@@ -80,11 +82,12 @@ KLEENE
     uint8: whether a variable is a Kleene variable.
 GROUPS
     int64 [variables, 3]: the groups of conjuncts of its begin edge, its take edge, and of leaving it (-1: none).
-SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
+SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, JUNCTIONS, JUNCTION_STATES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
     The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
-    bound (0: runs were merged), the instant of the first event, the timestamp of the newest, the code that events agree
-    on, the place of the first event, and the place of the newest (-1 once the value vector has been computed with it),
-    and the variable in whose state that was; for backtracking the variable bound last.
+    bound (0: runs were just merged; below 0: so many since the newest junction, and which that is), the instant of the
+    first event, the timestamp of the newest, the code that events agree on, the place of the first event, and the place
+    of the newest (-1 once the value vector has been computed with it), and the variable in whose state that was; for
+    backtracking the variable bound last.
 FREE, CAPACITY
     int32: the runs that are free; how many runs the pool has.
 LISTS, LIST_SIZES
@@ -109,7 +112,7 @@ CHANGE, EXPIRED
 REAL_BITS
     The float64 words of the cells, as int64.
 """
-CELLS = 53
+CELLS = 55
 CODE = CELLS + 9
 BUFFER = CODE + 11
 VERSIONS = BUFFER + 5
@@ -149,8 +152,8 @@ merged, finished matches may be rejected, matches are not constructed, and runs 
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Last, how often a run was finished, and how many elements were written and handed on
-before those that `WRITTEN` counts."""
+place that no run has read yet. Last, how often a run was finished, and how many elements were written before those that
+`WRITTEN` counts."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL = range(7)
 """Why a kernel returns."""

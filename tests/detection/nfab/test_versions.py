@@ -14,8 +14,7 @@ from cep_pipeline.detection.nfab import memory
 from cep_pipeline.detection.nfab.buffer import (
     BEFORE,
     DIGIT,
-    LENGTH,
-    PENDING_WORDS,
+    JUNCTION_STATE,
     POINTER_WORDS,
     PREFIX,
     ROW,
@@ -27,10 +26,8 @@ from cep_pipeline.detection.nfab.buffer import (
     join,
     label,
     prune,
-    retrieve,
     room,
     select,
-    wait,
 )
 from cep_pipeline.detection.nfab.memory import MatchBuffer, VersionNumbers
 from cep_pipeline.detection.nfab.versions import (
@@ -41,6 +38,7 @@ from cep_pipeline.detection.nfab.versions import (
     prune_versions,
     shorter,
 )
+from cep_pipeline.detection.nfab.way_back import PATH_WORDS, PENDING_WORDS, retrieve, wait
 
 STATES = 3
 
@@ -56,6 +54,9 @@ class Run:
     digit: int = 0
     event: int = -1
     length: int = 0
+    """How many events it has; below 0: since its newest junction."""
+    junction: int = -1
+    junction_state: int = -1
     versions: set[tuple[int, int]] = field(default_factory=set)
     """All versions that it, and the runs that it comes from, had."""
 
@@ -94,8 +95,14 @@ class Stream:
 
     def select(self, run: Run, state: int, before: int) -> None:
         run.versions.add((run.prefix, run.digit))
-        run.length = run.length + 1 if run.length or before < 0 else 0
-        run.event = select(self.buffer, state, self.row, run.prefix, run.digit, run.event, before, run.length)
+        if run.length == 0 and before >= 0:
+            run.junction, run.junction_state = run.event, before
+        run.length += 1 if run.length > 0 or before < 0 else -1
+        run.event = select(
+            self.buffer,
+            *(state, self.row, run.prefix, run.digit, run.event, before),
+            *(run.length, run.junction, run.junction_state),
+        )
         run.histories = tuple((*history, (self.row, state)) for history in run.histories)
 
     def merge(self, one: Run, other: Run) -> None:
@@ -210,7 +217,7 @@ def compatible(later: str, earlier: str) -> bool:
 def test_one_pointer_of_an_event_is_compatible_wherever_it_is_looked_for_first(stream: Stream, guess: int) -> None:
     buffer, versions = stream.buffer, stream.versions
     for run in stream.runs:
-        if run.length == 0:
+        if run.length <= 0:
             continue
         event, state, version = run.event, run.state, (run.prefix, run.digit)
         while event >= 0:
@@ -316,6 +323,6 @@ def test_rings_have_a_limit(ring: MatchBuffer | VersionNumbers, monkeypatch: pyt
 
 
 def test_words_are_as_many_as_their_rings_have() -> None:
-    own = (memory.POINTER_WORDS, memory.STACK_WORDS, memory.PENDING_WORDS, memory.PREFIX_WORDS)
-    assert own == (POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PREFIX_WORDS)
-    assert LENGTH == POINTER_WORDS - 1
+    own = (memory.POINTER_WORDS, memory.STACK_WORDS, memory.PENDING_WORDS, memory.PATH_WORDS, memory.PREFIX_WORDS)
+    assert own == (POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS)
+    assert JUNCTION_STATE == POINTER_WORDS - 1
