@@ -15,7 +15,7 @@ from cep_pipeline.detection.nfab import words as at
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
 """As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
-ELEMENTS_AT_ONCE = 1 << 19
+ELEMENTS_AT_ONCE = 1 << 18
 """Elements of matches written before they are handed on."""
 KEPT = 8
 """One in so many of them is kept, to be copied from."""
@@ -171,7 +171,7 @@ class FinishedMatches:
         self.control = control
         self.finished = np.zeros(at.FINISHED_WORDS << 9, np.int32)
         self.elements = ELEMENTS_AT_ONCE
-        self.rooms: list[_Room] = []
+        self.rooms: list[Room] = []
         self.rows, self.variables = self._room()
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
         self.pending = self.path = np.zeros(0, np.int32)
@@ -181,7 +181,7 @@ class FinishedMatches:
         for room in self.rooms:
             if room.is_free():
                 return room.lend()
-        self.rooms.append(_Room(self.elements))
+        self.rooms.append(Room(self.elements))
         return self.rooms[-1].lend()
 
     def set_words(self, words: Array, pointers: int) -> None:
@@ -233,8 +233,8 @@ class FinishedMatches:
         return found
 
 
-class _Room:
-    """Room for elements, lent again and again: memory that is new to a process costs more than what is written to it."""
+class Room:
+    """Room for elements, lent again and again: memory new to a process costs more than what is written to it."""
 
     def __init__(self, elements: int) -> None:
         self.memory = memoryview(np.empty((2, elements), np.int32))

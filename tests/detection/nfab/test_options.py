@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import RunCounts
+from cep_pipeline.detection.nfab import memory
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import DRAWN, parsed
@@ -30,6 +31,24 @@ def test_an_option_changes_no_match(option: str, statement: Statement, stream_ro
     pattern, table = parsed(statement), events_table(stream_rows)
     tables = cep.detect([pattern], table, mechanism="nfab", options=[option])
     assert comparable(from_tables([pattern], tables)) == comparable(evaluate([pattern], table))
+
+
+@pytest.mark.parametrize("strategy", ["skip_till_next_match", "skip_till_any_match"])
+@settings(max_examples=60, deadline=None)
+@given(events=st.lists(st.tuples(st.sampled_from("AAAB"), st.integers(0, 3)), max_size=14), room=st.integers(1, 40))
+def test_matches_of_merged_runs_are_written_in_any_room(
+    strategy: str, events: list[tuple[str, int]], room: int
+) -> None:
+    """What is copied from matches written before is there, however often the output is handed on."""
+    iterator = "a[i].x >= a[i-1].x AND " if room % 2 else ""
+    text = f"NAME p PATTERN SEQ(A+ a[], B b) WHERE {strategy} {{ {iterator}b.x > 0 }} WITHIN 9 seconds"
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream("; ".join(f"{kind} {at} x={x}" for at, (kind, x) in enumerate(events))))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(memory, "ELEMENTS_AT_ONCE", room)
+        tables = [cep.detect([pattern], table, mechanism="nfab", options=own) for own in ([], ["merge"])]
+    for found in tables:
+        assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
 
 
 def counts_of(text: str, events: str, *options: str) -> RunCounts:

@@ -279,6 +279,17 @@ def test_expired_runs_are_left_out_of_a_merged_one() -> None:
     assert stream.way_back(stream.runs[0], earliest=1) == [((1, 0), (2, 0))]
 
 
+def test_room_is_lent_again_once_nobody_has_a_part_of_it() -> None:
+    room = memory.Room(4)
+    assert room.is_free()
+    rows = room.lend()[0]
+    part = rows[1:].reshape(-1, 1)[::2]
+    del rows
+    assert not room.is_free()
+    del part
+    assert room.is_free()
+
+
 def test_places_of_pruned_events_are_used_again() -> None:
     stream = Stream(16)
     instants = np.arange(1_000)
