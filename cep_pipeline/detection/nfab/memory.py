@@ -237,7 +237,7 @@ class Room:
     """Room for elements, lent again and again: memory new to a process costs more than what is written to it."""
 
     def __init__(self, elements: int) -> None:
-        self.memory = memoryview(np.empty((2, elements), np.int32))
+        self.memory = np.empty((2, elements), np.int32).data
         self._lent: weakref.ref[Array] | None = None
 
     def is_free(self) -> bool:
