@@ -19,6 +19,8 @@ COMMANDS = {
     "plan": "cep_pipeline.cli.plan:plan",
     "explain": "cep_pipeline.cli.plan:explain",
     "statistics": "cep_pipeline.cli.statistics:statistics",
+    "invariants": "cep_pipeline.cli.adaptation:invariants",
+    "replan": "cep_pipeline.cli.adaptation:replan",
     "matches": "cep_pipeline.cli.tables:matches",
     "status": "cep_pipeline.cli.tables:status",
     "maintain": "cep_pipeline.cli.tables:maintain",

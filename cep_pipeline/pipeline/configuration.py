@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 
 from cep_pipeline.documents import Document, load_document
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
@@ -39,6 +40,7 @@ class PatternSetSettings(Document):
     cost: str | None = None
     alpha: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     mechanism: str | None = None
+    adaptation: AdaptationSettings = AdaptationSettings()
 
 
 class StatisticsSettings(Document):
@@ -95,12 +97,13 @@ _EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
 
 
 class StreamSettings(Document):
-    """A stream: its schema, the folder with its raw files, the pattern sets that run over it, its own statistics."""
+    """A stream: its schema, the folder with its raw files, its pattern sets, its own statistics and adaptation."""
 
     schema_file: Path = Field(alias="schema")
     data: Path
     pattern_sets: dict[str, PatternSetSettings] = Field(default_factory=dict)
     statistics: StatisticsSettings = StatisticsSettings()
+    adaptation: AdaptationSettings = AdaptationSettings()
 
     @field_validator("pattern_sets")
     @classmethod
@@ -138,6 +141,7 @@ class PipelineSettings(Document):
     warehouse: WarehouseSettings = WarehouseSettings()
     statistics: StatisticsSettings = StatisticsSettings()
     planning: PlanningSettings = PlanningSettings()
+    adaptation: AdaptationSettings = AdaptationSettings()
     spark: SparkSettings = SparkSettings()
 
     @field_validator("streams")
@@ -160,6 +164,7 @@ class PatternSet:
     cost: str | None
     mechanism: str | None = None
     alpha: float = 0.0
+    adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
 
 
 @dataclass(frozen=True)
@@ -236,12 +241,16 @@ class Configuration:
                 f"{self.folder / settings.schema_file}: the schema is named {schema.name!r}, but {self.path} lists it "
                 f"as {name!r}; use one name, for it is the namespace of the stream's tables"
             )
-        sets = tuple(self._pattern_set(key, value, schema) for key, value in settings.pattern_sets.items())
+        sets = tuple(
+            self._pattern_set(key, value, schema, settings.adaptation) for key, value in settings.pattern_sets.items()
+        )
         folder = data.resolve() if data else (self.folder / settings.data).resolve()
-        own = settings.statistics.model_dump(exclude_unset=True)
+        own = _set_in(settings.statistics)
         return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
 
-    def _pattern_set(self, name: str, settings: PatternSetSettings, schema: StreamSchema) -> PatternSet:
+    def _pattern_set(
+        self, name: str, settings: PatternSetSettings, schema: StreamSchema, of_stream: AdaptationSettings
+    ) -> PatternSet:
         from cep_pipeline.detection.detect import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
         from cep_pipeline.planning.costs import cost_named
@@ -272,7 +281,15 @@ class Configuration:
             cost=cost,
             mechanism=settings.mechanism,
             alpha=planning.alpha if settings.alpha is None else settings.alpha,
+            adaptation=self.settings.adaptation.model_copy(
+                update={**_set_in(of_stream), **_set_in(settings.adaptation)},
+            ),
         )
+
+
+def _set_in(settings: Document) -> dict[str, Any]:
+    """What a user has written of settings, without their defaults."""
+    return settings.model_dump(exclude_unset=True)
 
 
 def read_patterns(file: Path, schema: StreamSchema, parameters: dict[str, Any]) -> tuple[Pattern, ...]:

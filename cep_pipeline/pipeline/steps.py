@@ -206,10 +206,10 @@ def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapsho
 def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
     """The current plan of a pattern set; None where there is none that is for these patterns and mechanisms."""
     record = work.tables.current_plan(pattern_set.name)
-    return None if record is None or _outdated(record, pattern_set) else record
+    return None if record is None or outdated(record, pattern_set) else record
 
 
-def _outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
+def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
     """Why a recorded plan cannot be run, None where it can."""
     if record.plan.get("version") != PLAN_VERSION:
         return f"the current plan is of version {record.plan.get('version')} of the format"
@@ -224,7 +224,7 @@ def _reason(work: DayWork, pattern_set: PatternSet) -> str:
     current = work.tables.current_plan(pattern_set.name)
     if current is None:
         return f"first plan of the pattern set, by the statistics of {work.day}"
-    return f"{_outdated(current, pattern_set)}; by the statistics of {work.day}"
+    return f"{outdated(current, pattern_set)}; by the statistics of {work.day}"
 
 
 def record_plan(
@@ -241,6 +241,7 @@ def record_plan(
             explain=made.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
             reason=reason,
             pattern_set_version=pattern_set.version,
+            statistics=snapshot.to_json(),
         )
 
 

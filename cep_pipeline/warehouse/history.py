@@ -64,12 +64,20 @@ def plan_row(record: PlanRecord) -> Row:
         "pattern_set_version": record.pattern_set_version,
         "run_id": record.run_id,
         "created_at": record.created_at,
+        "statistics": None if record.statistics is None else canonical_json(dict(record.statistics)),
     }
 
 
 def plan_record(row: Mapping[str, Any]) -> PlanRecord:
     """Return the plan record of a row."""
-    return PlanRecord(**{**row, "plan": json.loads(row["plan"])})
+    made_from = row.get("statistics")
+    return PlanRecord(
+        **{
+            **row,
+            "plan": json.loads(row["plan"]),
+            "statistics": None if made_from is None else json.loads(made_from),
+        }
+    )
 
 
 def decision_row(record: Decision) -> Row:

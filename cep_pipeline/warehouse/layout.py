@@ -84,6 +84,7 @@ PLANS_SCHEMA = pa.schema(
         ("pattern_set_version", pa.string()),
         ("run_id", pa.string()),
         ("created_at", UTC_MICROSECONDS),
+        ("statistics", pa.string()),
     ]
 )
 

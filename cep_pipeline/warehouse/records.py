@@ -223,6 +223,8 @@ class PlanRecord:
         Digest of the pattern set that it was made for.
     run_id, created_at
         The run that made it, and when (UTC).
+    statistics
+        JSON form of the snapshot that it was made from; None in rows of older versions.
     """
 
     pattern_set: str
@@ -233,6 +235,7 @@ class PlanRecord:
     pattern_set_version: str
     run_id: str
     created_at: datetime
+    statistics: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -270,10 +273,10 @@ class StatisticsRecord:
 
 @dataclass(frozen=True)
 class Decision:
-    """One decision of the adaptation loop: whether to replan a pattern set, and why.
+    """One decision of the adaptation loop: whether to replan a pattern set, or what came of replanning it, and why.
 
     `kind` is the decision function's name, `outcome` what it decided (replan, keep, no new data), `details` the
-    violated invariant, measured values and the like.
+    violated invariant, measured values and the like; of a replanning (`pipeline.replanning`) `kind` is "replanning".
     """
 
     pattern_set: str

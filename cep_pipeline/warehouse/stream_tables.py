@@ -196,14 +196,37 @@ class StreamTables(StreamReader):
         reason: str,
         pattern_set_version: str,
         make_current: bool = True,
+        statistics: Mapping[str, Any] | None = None,
+        in_place_of: int | None = None,
     ) -> PlanRecord:
-        """Append the next version of the plan of a pattern set, and make it the current one in the same commit."""
+        """Append the next version of the plan of a pattern set, and make it the current one in the same commit.
+
+        Parameters
+        ----------
+        statistics
+            The snapshot that it was made from.
+        in_place_of
+            The version that it was compared with: it becomes current only if that one still is. None: whichever is.
+
+        Raises
+        ------
+        BusyError
+            The lease was lost, or another plan has become current in the meantime; nothing has changed.
+        """
+        from cep_pipeline.warehouse import commits, iceberg_tables
+
         self._check_lease(lease, plan_unit(pattern_set))
         version = 1 + max((record.version for record in self.plans(pattern_set)), default=0)
-        record = PlanRecord(pattern_set, version, plan, explain, reason, pattern_set_version, lease.run_id, self._now())
+        record = PlanRecord(
+            pattern_set, version, plan, explain, reason, pattern_set_version, lease.run_id, self._now(), statistics
+        )
         beside: list[Callable[[Connection], None]] = [lease.renew]
-        if make_current:
+        if make_current and in_place_of is None:
             beside.append(lambda connection: self._write_current(connection, pattern_set, version))
+        elif make_current:
+            beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
+        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the plans of {self.name}"):
+            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["plans"])
         self._append("plans", history.plan_row(record), beside)
         return record
 
@@ -228,11 +251,7 @@ class StreamTables(StreamReader):
                 raise
             changed = False  # none was expected, and another run has just set one
         if not changed:
-            raise BusyError(
-                f"stream {self.name}: the current plan of pattern set {pattern_set!r} is no longer "
-                f"{'none' if expected is None else f'version {expected}'}: another run has changed it. "
-                "Look at the current one and decide again"
-            )
+            raise self._overtaken(pattern_set, expected)
 
     def record_decision(self, decision: Decision) -> None:
         """Append a decision of the adaptation loop."""
@@ -310,6 +329,17 @@ class StreamTables(StreamReader):
     def _write_current(self, connection: Connection, pattern_set: str, version: int) -> None:
         connection.execute(sql.delete(CURRENT_PLANS).where(*self._plan_row(pattern_set)))
         self._insert_current(connection, pattern_set, version)
+
+    def _replace_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> None:
+        if not self._change_current(connection, pattern_set, version, expected):
+            raise self._overtaken(pattern_set, expected)
+
+    def _overtaken(self, pattern_set: str, expected: int | None) -> BusyError:
+        return BusyError(
+            f"stream {self.name}: the current plan of pattern set {pattern_set!r} is no longer "
+            f"{'none' if expected is None else f'version {expected}'}: another run has changed it. "
+            "Look at the current one and decide again"
+        )
 
     def _change_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> bool:
         if expected is None:

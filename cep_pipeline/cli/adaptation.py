@@ -1,0 +1,222 @@
+"""`cep invariants`, `cep replan`: whether the current plan still fits the data, and what is done where it does not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+
+from cep_pipeline.cli.options import Command, configuration_options, output_console
+from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A configured stream with its tables, and the pattern sets that are meant."""
+
+    stream: Stream
+    tables: StreamTables
+    pattern_sets: tuple[PatternSet, ...]
+
+
+def _open(config: Path, stream: str | None, pattern_set: str | None) -> _Opened:
+    from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.warehouse import Warehouse
+
+    configuration = Configuration.load(config)
+    opened = configuration.stream(stream or configuration.stream_names()[0])
+    if not opened.pattern_sets:
+        raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
+    chosen = (opened.pattern_set(pattern_set),) if pattern_set else opened.pattern_sets
+    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    return _Opened(opened, warehouse.open_stream(opened.name), chosen)
+
+
+def _statistics_options(command: Command) -> Command:
+    for option in (
+        click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
+        click.option("--as-of", metavar="TIME", help="By the window that ends then, as 14:30 of the latest day."),
+    ):
+        command = option(command)
+    return command
+
+
+def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
+    from cep_pipeline.pipeline.configuration import parse_window
+    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+
+    if window:
+        parse_window(window)  # a wrong one is told before anything is read
+    return AskedStatistics(as_of, window)
+
+
+@click.command()
+@configuration_options
+@click.option("--pattern-set", metavar="NAME", help="Only this pattern set; all of the stream if not given.")
+@_statistics_options
+@click.option("--check", is_flag=True, help="Record a decision for each pattern set, as the DAG invariant_check does.")
+@click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines.")
+def invariants(
+    config: Path,
+    stream: str | None,
+    pattern_set: str | None,
+    as_of: str | None,
+    window: str | None,
+    check: bool,
+    as_json: bool,
+) -> None:
+    """Verify the current plans on fresh statistics: both sides of each invariant, then and now, and when it will fall.
+
+    A plan is the best one as long as the comparisons that built it come out as they did: those are its invariants.
+    They are verified on the latest day that has events, and forecast by their trend over the published days. Nothing
+    is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
+    data since the last check.
+
+    \b
+    Examples:
+      cep invariants
+      cep invariants --stream us_equity_trades --pattern-set market --as-of 14:30 --window '20 minutes'
+      cep invariants --check
+      cep invariants --json
+    """
+    from cep_pipeline.cli.adaptation_view import forecast_line, invariants_table, moved_table, shown_headline
+    from cep_pipeline.pipeline.adaptation import check_invariants
+    from cep_pipeline.pipeline.invariants_shown import show_invariants
+    from cep_pipeline.pipeline.run import new_run_id
+
+    asked = _asked(as_of, window)
+    opened = _open(config, stream, pattern_set)
+    with ConsoleObserver(Console(stderr=True)) as observer, observer.step("statistics") as progress:
+        if check:
+            run_id = new_run_id()
+            checks = check_invariants(
+                opened.tables, opened.stream, opened.pattern_sets, run_id=run_id, asked=asked, progress=progress
+            )
+        else:
+            shown = [show_invariants(opened.tables, opened.stream, one, asked, progress) for one in opened.pattern_sets]
+    if check:
+        found = [_decision_json(one.decision) for one in checks]
+        if as_json:
+            click.echo(json.dumps(found, indent=1))
+        for one in checks:
+            if not as_json:
+                click.echo(f"{one.decision.pattern_set}: {one.decision.outcome}: {one.decision.reason}")
+                if one.violation is not None:
+                    click.echo(
+                        f"  plan it again: cep replan --stream {opened.stream.name} --pattern-set "
+                        f"{one.decision.pattern_set}"
+                    )
+            _tell(one.notes)
+        return
+    if as_json:
+        click.echo(json.dumps([one.to_json() for one in shown], indent=1))
+        return
+    console = output_console()
+    for of in shown:
+        console.print(shown_headline(of), highlight=False)
+        for table in (invariants_table(of), moved_table(of)):
+            if table is not None:
+                console.print(table)
+        console.print(forecast_line(of), highlight=False)
+        _tell(of.notes)
+
+
+@click.command()
+@configuration_options
+@click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
+@click.option("--planner", metavar="NAME", help="Planner.  [default: that of the pattern set]")
+@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set]")
+@click.option("--reason", default="by hand", show_default=True, help="Why, for the record.")
+@_statistics_options
+@click.option("--force", is_flag=True, help="Make the new plan current even if it is not better.")
+@click.option("--dry-run", is_flag=True, help="Make and compare, and record nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The decision as JSON, for machines.")
+def replan(
+    config: Path,
+    stream: str | None,
+    pattern_set: str | None,
+    planner: str | None,
+    cost: str | None,
+    reason: str,
+    as_of: str | None,
+    window: str | None,
+    force: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Make a plan by fresh statistics, compare it with the current one, and make it the current one if it is better.
+
+    Better is what costs less by the statistics of the latest day and does no more over a sample of its events. Plan
+    and decision are recorded with the reason; the next day runs on the current plan. A plan that was recorded before
+    becomes current again, rather than a new version.
+
+    \b
+    Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
+    zstream_ordered, dp_bushy. Cost models: throughput, latency, consume_matched, kernel.
+    Examples:
+      cep replan --dry-run
+      cep replan --pattern-set market --reason 'earnings season begins'
+      cep replan --planner greedy --force
+    """
+    from cep_pipeline.pipeline.replanning import Asked
+    from cep_pipeline.pipeline.replanning import replan as plan_again
+    from cep_pipeline.pipeline.run import new_run_id
+    from cep_pipeline.planning.costs import cost_named
+    from cep_pipeline.planning.planners import planner_named
+
+    if planner:
+        planner_named(planner)  # a wrong name is told before anything is read
+    if cost:
+        cost_named(cost)
+    statistics = _asked(as_of, window)
+    opened = _open(config, stream, pattern_set)
+    asked = Asked(reason, planner, cost, statistics=statistics, force=force)
+    with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
+        done = plan_again(
+            opened.tables,
+            opened.stream,
+            opened.pattern_sets[0],
+            asked,
+            run_id=new_run_id(),
+            dry_run=dry_run,
+            progress=progress,
+        )
+    _tell(done.notes)
+    if as_json:
+        click.echo(json.dumps(_decision_json(done.decision), indent=1))
+        return
+    version = done.current.version if done.current is not None else "none"
+    recorded = "would be " if dry_run else ""
+    click.echo(f"{done.decision.pattern_set}: {recorded}{done.decision.outcome}: {done.decision.reason}")
+    if done.made is not None and done.decision.outcome != "kept":
+        click.echo(done.made.explain())
+    click.echo(f"current plan: {version}")
+
+
+def _decision_json(decision: Any) -> dict[str, Any]:
+    return {
+        "pattern_set": decision.pattern_set,
+        "kind": decision.kind,
+        "outcome": decision.outcome,
+        "reason": decision.reason,
+        "decided_at": decision.decided_at.isoformat(),
+        "day": decision.day.isoformat() if decision.day is not None else None,
+        "plan_version": decision.plan_version,
+        "run_id": decision.run_id,
+        "details": dict(decision.details),
+    }
+
+
+def _tell(notes: tuple[str, ...]) -> None:
+    for note in notes:
+        click.echo(f"note: {note}", err=True)

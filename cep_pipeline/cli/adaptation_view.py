@@ -1,0 +1,108 @@
+"""What `cep invariants` prints: the invariants of a plan as a table, and the one that is violated next."""
+
+from __future__ import annotations
+
+import math
+
+from rich.markup import escape
+from rich.table import Table
+
+from cep_pipeline.adaptation import Trend
+from cep_pipeline.adaptation.describe import describe
+from cep_pipeline.cli.statistics_view import figure
+from cep_pipeline.pipeline.invariants_shown import ShownInvariants
+from cep_pipeline.planning.logarithms import format_ln
+
+
+def shown_headline(of: ShownInvariants) -> str:
+    """Of which plan, on which statistics, and what the decision function says of it."""
+    name, version = of.current.pattern_set.name, of.current.record.version
+    decision = of.current.pattern_set.adaptation.decision
+    says = "plan again" if of.verdict.replan else "keep the plan"
+    return (
+        f"pattern set {name}, plan {version} (made {of.current.record.created_at:%Y-%m-%d %H:%M:%S}) on "
+        f"{of.fresh.label}\n{decision}: {says}: {of.verdict.reason}"
+    )
+
+
+def invariants_table(of: ShownInvariants) -> Table | None:
+    """Each invariant with both sides, when the plan was made and now; None where there is none."""
+    if not of.verifications:
+        return None
+    patterns = of.current.pattern_set.patterns
+    by_invariant = {trend.invariant.key: trend for trend in of.trends}
+    table = Table(
+        "invariant", "chosen then", "rejected then", "chosen now", "rejected now", "may still grow", "verdict"
+    )
+    for column in table.columns[1:6]:
+        column.justify = "right"
+    table.add_column("forecast")
+    for one in of.verifications:
+        comparison = one.invariant.comparison
+        table.add_row(
+            escape(describe(one.invariant, patterns)),
+            format_ln(comparison.ln_chosen),
+            format_ln(comparison.ln_rejected),
+            format_ln(one.left),
+            format_ln(one.right),
+            _share(one.distance_to_violation),
+            "[bold red]violated[/bold red]" if one.violated else "holds",
+            _forecast(by_invariant.get(one.invariant.key)),
+        )
+    return table
+
+
+def moved_table(of: ShownInvariants) -> Table | None:
+    """The numbers that are checked by a threshold, up to the one that moved too far; None where there are none."""
+    if not of.moved:
+        return None
+    table = Table("pattern", "number", "then", "now", "moved by")
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for one in of.moved:
+        table.add_row(one.pattern, escape(one.what), figure(one.before), figure(one.now), f"{one.relative:.1%}")
+    return table
+
+
+def forecast_line(of: ShownInvariants) -> str:
+    """Which invariant is closest to its violation, and when it will be violated if it goes on so."""
+    lines = [f"pattern {name} has no invariants: {why}" for name, why in of.without.items()]
+    if not of.verifications:
+        return "\n".join(lines) or "nothing of the plan was decided by statistics: it has no invariants"
+    patterns = of.current.pattern_set.patterns
+    closest = min(of.verifications, key=lambda one: one.distance_to_violation)
+    state = "is violated" if closest.violated else f"may still grow by {_share(closest.distance_to_violation)}"
+    lines.append(f"closest to violation: {describe(closest.invariant, patterns)}: it {state}")
+    soonest = of.trends[0] if of.trends else None
+    days = len(soonest.days) if soonest is not None else 0
+    if soonest is None or soonest.per_day is None:
+        lines.append(f"no forecast: it takes the statistics of 3 days, and {days} are published")
+    elif soonest.latest.violated:
+        lines.append(f"violated already: {describe(soonest.invariant, patterns)}")
+    elif soonest.violated_on is not None:
+        lines.append(
+            f"violated next, by the trend of {days} days: {describe(soonest.invariant, patterns)}, {_forecast(soonest)}"
+        )
+    else:
+        lines.append(f"by the trend of {days} days none will be violated")
+    return "\n".join(lines)
+
+
+def _share(ln_distance: float) -> str:
+    """By which share the chosen side may grow beside the rejected one."""
+    if ln_distance > math.log(1000):
+        return "× " + format_ln(ln_distance)
+    return f"{math.expm1(ln_distance):.1%}"
+
+
+def _forecast(trend: Trend | None) -> str:
+    if trend is None or trend.per_day is None:
+        return ""
+    if trend.latest.violated:
+        return "violated"
+    if trend.violated_on is None:
+        return "does not fall"
+    first, last = trend.between
+    between = f" ({first or '?'} to {last or 'never'})"
+    sure = "" if trend.falls else ", unsure"
+    return f"{trend.violated_on}{between}{sure}"

@@ -1,0 +1,394 @@
+"""Whether the current plan of a pattern set still fits the data, for `cep invariants` and the DAG `invariant_check`.
+
+A check verifies the current plan on fresh statistics with the decision function of the pattern set, and records one
+decision. What decision functions remember between checks is made again from what is recorded: the current plan, the
+statistics that were last planned from, and the minimal distances after the last decision.
+
+A violation is known by its key: the version of the plan, what is violated, and how many replannings of this version
+there have been. As long as it is being handled the key stays as it is, whatever events come in the meantime.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
+from cep_pipeline.adaptation.describe import describe, describe_deviation
+from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.fresh_statistics import (
+    AskedStatistics,
+    FreshStatistics,
+    events_digest,
+    fresh_statistics,
+    latest_day,
+)
+from cep_pipeline.pipeline.steps import outdated
+from cep_pipeline.planning import Plan
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.warehouse.fingerprints import digest_of
+from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+logger = logging.getLogger(__name__)
+
+REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
+"""Outcomes of a check."""
+REPLANNING = "replanning"
+"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What asks for another plan.
+
+    Attributes
+    ----------
+    pattern_set, plan_version
+        Of which plan.
+    key
+        The same as long as it is being handled.
+    reason
+        A sentence: the violated invariant, or the number that moved too far.
+    """
+
+    pattern_set: str
+    plan_version: int
+    key: str
+    reason: str
+
+    @property
+    def run_id(self) -> str:
+        """The id of the one replanning run that handles it."""
+        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        try:
+            return cls(content["pattern_set"], int(content["plan_version"]), content["key"], content["reason"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check has found.
+
+    Attributes
+    ----------
+    decision
+        As it is recorded.
+    violation
+        What asks for a replanning that has not been done; it may be being handled.
+    notes
+        What a person should know.
+    """
+
+    decision: Decision
+    violation: Violation | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CurrentPlan:
+    """The current plan of a pattern set, and what decisions about it rest on.
+
+    Attributes
+    ----------
+    pattern_set, record, plan
+        Of what it is; as it is recorded, and read.
+    planned_from
+        The statistics that were planned from last, whether or not that plan was deployed; None where they are gone.
+    distances
+        The minimal distances after the last replanning; None where there has been none with these settings.
+    replannings
+        How often this version was planned again, and kept or replaced.
+    """
+
+    pattern_set: PatternSet
+    record: PlanRecord
+    plan: Plan
+    planned_from: StatisticsSnapshot | None
+    distances: Distances | None
+    replannings: int
+
+    def state(self, fresh: StatisticsSnapshot) -> DecisionState:
+        """What the decision function knows; thresholds begin with the fresh statistics where the others are gone."""
+        function = self.pattern_set.adaptation.function()
+        state = function.begin(self.plan, self.pattern_set.patterns, self.planned_from or fresh)
+        return state if self.distances is None else replace(state, distances=self.distances)
+
+    def violation(self, verdict: Verdict) -> Violation:
+        """The violation that a verdict speaks of."""
+        content = {"plan": self.record.version, "violated": violated_key(verdict), "replannings": self.replannings}
+        return Violation(self.pattern_set.name, self.record.version, digest_of(content)[:12], verdict.reason)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of it could not be found."""
+        if self.planned_from is not None:
+            return ()
+        version = self.record.version
+        return (f"the statistics that plan {version} was made from are no longer there: thresholds begin anew",)
+
+
+def violated_key(verdict: Verdict) -> str:
+    """Names what is violated: an invariant, a number; "" where planning again asks for no reason."""
+    if verdict.violated:
+        return verdict.violated[0].key
+    last = verdict.checks[-1] if verdict.checks else None
+    return f"{last.pattern}/{last.what}" if isinstance(last, Deviation) else ""
+
+
+def check_invariants(
+    tables: StreamTables,
+    stream: Stream,
+    pattern_sets: Sequence[PatternSet],
+    *,
+    run_id: str,
+    asked: AskedStatistics | None = None,
+    progress: Progress | None = None,
+) -> tuple[Check, ...]:
+    """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
+
+    Parameters
+    ----------
+    run_id
+        Under which the decisions are recorded; a check that is repeated under its id does not record a second one.
+    asked
+        Which statistics; None: the published ones of the latest day.
+
+    Raises
+    ------
+    InputError
+        What is asked for is no moment or window, or a recorded plan cannot be read.
+    """
+    events = tables.pin_events()
+    checks = []
+    for pattern_set in pattern_sets:
+        decisions = tables.decisions(pattern_set.name)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or AskedStatistics(), progress)
+        if not _recorded(check.decision, decisions):
+            tables.record_decision(check.decision)
+        checks.append(check)
+    return tuple(checks)
+
+
+def _check(
+    tables: StreamTables,
+    stream: Stream,
+    pattern_set: PatternSet,
+    events: EventsSnapshot,
+    decisions: Sequence[Decision],
+    run_id: str,
+    asked: AskedStatistics,
+    progress: Progress | None,
+) -> Check:
+    current = current_plan(tables, pattern_set, decisions)
+    day = latest_day(events)
+    if day is None or isinstance(current, str):
+        reason = current if isinstance(current, str) else "no events are published"
+        outcome = NO_NEW_DATA if day is None else KEEP
+        return Check(_decision(pattern_set, outcome, reason, run_id, day))
+    basis = _basis(current, events, asked)
+    last = _last_check(decisions, current.record.version)
+    if last is not None and last.details.get("basis") == basis:
+        return _no_new_data(current, last, run_id, day)
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    state = current.state(fresh.snapshot)
+    verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
+    details = {"basis": basis, **_details(current, state, fresh, verdict)}
+    notes = (*current.notes, *fresh.notes)
+    if not verdict.replan:
+        decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
+        return Check(decision, notes=notes)
+    violation = current.violation(verdict)
+    details["violation"] = violation.to_json()
+    begun = [one for one in decisions if _violation_of(one) == violation.key]
+    if begun:
+        details["being_handled_since"] = begun[-1].decided_at.isoformat()
+    decision = _decision(pattern_set, REPLAN, verdict.reason, run_id, day, current.record.version, details)
+    return Check(decision, violation, notes)
+
+
+def _no_new_data(current: CurrentPlan, last: Decision, run_id: str, day: date) -> Check:
+    """No events have come since the last check of this plan; a violation that it found may still wait."""
+    violation = None
+    details: dict[str, Any] = {"since": last.decided_at.isoformat()}
+    reason = f"no events have been published since plan {current.record.version} was checked last"
+    if last.outcome == REPLAN and current.replannings == last.details.get("replannings"):
+        violation = Violation.from_json(last.details["violation"], "the last decision")
+        details["violation"] = violation.to_json()
+        reason += "; its violation has not been handled yet"
+    decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
+    return Check(decision, violation, current.notes)
+
+
+def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
+    """Whether this very check has been recorded already: a task that is repeated."""
+    return decision.outcome == NO_NEW_DATA and any(
+        other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
+        for other in decisions
+    )
+
+
+def _last_check(decisions: Sequence[Decision], version: int) -> Decision | None:
+    """The last check of a version of the plan that looked at statistics."""
+    return next((one for one in decisions if one.plan_version == version and "basis" in one.details), None)
+
+
+def _violation_of(decision: Decision) -> str | None:
+    """The key of the violation that a check has found."""
+    content = decision.details.get("violation") if decision.outcome == REPLAN else None
+    return None if content is None else str(content["key"])
+
+
+def _basis(current: CurrentPlan, events: EventsSnapshot, asked: AskedStatistics) -> str:
+    """Digest of all that a verdict follows from: where it is the same, there is nothing new to decide."""
+    return digest_of(
+        {
+            "plan": current.record.version,
+            "events": events_digest(events),
+            "settings": decision_settings(current.pattern_set),
+            "asked": asked.to_json(),
+        }
+    )
+
+
+def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
+    """The decision function of a pattern set with its settings, as JSON values."""
+    return {"decision": pattern_set.adaptation.decision, **pattern_set.adaptation.decisive()}
+
+
+def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Sequence[Decision]) -> CurrentPlan | str:
+    """The current plan with what is recorded of it; why there is none, where there is none that can be checked.
+
+    Parameters
+    ----------
+    decisions
+        Those of the pattern set, the latest first.
+    """
+    record = tables.current_plan(pattern_set.name)
+    if record is None:
+        return "the pattern set has no plan yet: the next daily run makes one"
+    if reason := outdated(record, pattern_set):
+        return f"{reason}: the next daily run makes a plan"
+    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    replannings = [one for one in decisions if one.kind == REPLANNING]
+    return CurrentPlan(
+        pattern_set,
+        record,
+        plan,
+        _planned_from(tables, pattern_set, record, replannings),
+        _distances(pattern_set, replannings),
+        sum(one.plan_version == record.version for one in replannings),
+    )
+
+
+def _planned_from(
+    tables: StreamReader, pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
+) -> StatisticsSnapshot | None:
+    """The statistics that were planned from last: by the last replanning, or when the plan was made."""
+    since = (one.details["snapshot"] for one in replannings if one.details.get("current") == record.version)
+    content = next(since, record.statistics)
+    if content is not None:
+        return StatisticsSnapshot.from_json(content, f"statistics of plan {record.version}")
+    digest = record.plan["statistics"]["digest"]
+    for published in reversed(tables.statistics(pattern_set.name, without=("state", "windows"))):
+        if published.snapshot is None:
+            continue
+        try:
+            snapshot = StatisticsSnapshot.from_json(published.snapshot, f"statistics of {published.day}")
+        except InputError:
+            continue  # of an older version: no plan of this one was made from it
+        if snapshot.digest == digest:
+            return snapshot
+    return None
+
+
+def _distances(pattern_set: PatternSet, replannings: Sequence[Decision]) -> Distances | None:
+    """The minimal distances after the last replanning of these patterns with these settings."""
+    for one in replannings:
+        of_these = one.details.get("pattern_set_version") == pattern_set.version
+        of_these = of_these and "distances" in one.details
+        if of_these and one.details.get("settings") == decision_settings(pattern_set):
+            return Distances.from_json(one.details["distances"], f"the replanning of {one.decided_at}")
+    return None
+
+
+def _decision(
+    pattern_set: PatternSet,
+    outcome: str,
+    reason: str,
+    run_id: str,
+    day: date | None,
+    version: int | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> Decision:
+    kind = pattern_set.adaptation.decision
+    now = datetime.now(UTC)
+    return Decision(pattern_set.name, kind, outcome, reason, now, day, version, run_id, details or {})
+
+
+def _details(current: CurrentPlan, state: DecisionState, fresh: FreshStatistics, verdict: Verdict) -> dict[str, Any]:
+    """What a check records besides its verdict: all invariants with both sides, those behind a violated one too."""
+    patterns = current.pattern_set.patterns
+    distance = state.distances.of(state.invariants)
+    found = verify(state.invariants, patterns, fresh.snapshot, distance=distance)
+    tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
+    return {
+        "statistics": fresh.to_json(),
+        "settings": decision_settings(current.pattern_set),
+        "distances": state.distances.to_json(),
+        "replannings": current.replannings,
+        "tightest": None if tightest is None else verification_json(tightest, patterns),
+        "verdicts": [verification_json(one, patterns) for one in found],
+        "moved": [deviation_json(one) for one in verdict.checks if isinstance(one, Deviation)],
+    }
+
+
+def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
+    comparison = one.invariant.comparison
+    return {
+        "invariant": one.invariant.key,
+        "says": describe(one.invariant, patterns),
+        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
+        "now": [finite(one.left), finite(one.right)],
+        "distance": one.distance,
+        "distance_to_violation": finite(one.distance_to_violation),
+        "violated": one.violated,
+    }
+
+
+def deviation_json(one: Deviation) -> dict[str, Any]:
+    """How far a number has moved, as JSON values."""
+    return {
+        "pattern": one.pattern,
+        "what": one.what,
+        "before": one.before,
+        "now": one.now,
+        "moved": finite(one.relative),
+        "says": describe_deviation(one),
+    }
+
+
+def finite(number: float) -> float | None:
+    """A number as JSON can say it: None for an infinity."""
+    return number if math.isfinite(number) else None

@@ -1,0 +1,154 @@
+"""The statistics that a plan is checked against and made again from: of the latest day, or of a moment or a window."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.timestamps import parse_moment
+from cep_pipeline.pipeline.configuration import PatternSet, Stream, parse_window
+from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.warehouse.fingerprints import digest_of
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.warehouse.records import EventsSnapshot
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+
+@dataclass(frozen=True)
+class AskedStatistics:
+    """Which statistics are wanted: the mean over the windows of the latest day's business, or the window up to a time.
+
+    Attributes
+    ----------
+    as_of
+        A time of the latest day, or a date and a time, by the clocks of the stream; None: the whole of the latest day.
+    window
+        In place of the configured one, as in `pipeline.yaml`.
+    """
+
+    as_of: str | None = None
+    window: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Those that are given."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class FreshStatistics:
+    """Statistics, and of which events they are.
+
+    Attributes
+    ----------
+    events
+        The published events of one moment.
+    day
+        The latest day that has events.
+    snapshot
+        Its statistics.
+    label
+        What a person calls them.
+    notes
+        What a person should know of them.
+    """
+
+    events: EventsSnapshot
+    day: date
+    snapshot: StatisticsSnapshot
+    label: str
+    notes: tuple[str, ...] = field(default=())
+
+    def to_json(self) -> dict[str, Any]:
+        """What a decision records of them."""
+        return {"digest": self.snapshot.digest, "label": self.label, "events": self.snapshot.events}
+
+
+def events_digest(events: EventsSnapshot) -> str:
+    """Digest of what is published: the same where days were published again with the same events."""
+    return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items()})
+
+
+def latest_day(events: EventsSnapshot) -> date | None:
+    """The latest day that has events; None where there is none."""
+    return max((day for day, record in events.days.items() if record.events), default=None)
+
+
+def fresh_statistics(
+    tables: StreamReader,
+    stream: Stream,
+    pattern_set: PatternSet,
+    events: EventsSnapshot,
+    day: date,
+    asked: AskedStatistics | None = None,
+    progress: Progress | None = None,
+) -> FreshStatistics:
+    """The statistics that are asked for: those that are published of the latest day, others counted anew.
+
+    Parameters
+    ----------
+    events, day
+        The published events, and the latest day that has any (`latest_day`).
+    asked
+        None: the published ones. Where there are none of the events and settings as they are now, the day is counted
+        anew too, and a note says why.
+
+    Raises
+    ------
+    InputError
+        The moment or the window is none, or the statistics know nothing of the patterns.
+    """
+    asked = asked or AskedStatistics()
+    window = parse_window(asked.window) if asked.window else None
+    patterns = pattern_set.patterns
+    if asked.as_of is not None:
+        moment = parse_moment(asked.as_of, stream.schema.timezone, day)
+        snapshot = snapshot_at(tables, stream, patterns, moment, window=window, progress=progress)
+        length = asked.window or stream.statistics.window
+        return FreshStatistics(events, day, snapshot, f"the {length} up to {asked.as_of} (latest day: {day})")
+    note = ""
+    if window is None:
+        published, note = _published(tables, stream, pattern_set, events, day)
+        if published is not None:
+            return FreshStatistics(events, day, published, f"business day {day}")
+    state, bounds = state_of_day(tables, stream, patterns, day, window=window, progress=progress)
+    label = f"business day {day}" + (f" in windows of {asked.window}" if asked.window else "")
+    return FreshStatistics(events, day, state.business_day(*bounds), label, (note,) if note else ())
+
+
+def _published(
+    tables: StreamReader, stream: Stream, pattern_set: PatternSet, events: EventsSnapshot, day: date
+) -> tuple[StatisticsSnapshot | None, str]:
+    """The day's published statistics; None where they are not to be used, and why."""
+    what = f"statistics of {day} of pattern set {pattern_set.name!r}"
+    try:
+        records = tables.statistics(pattern_set.name, day, day, without=("state", "windows"))
+        record = next((record for record in records if record.snapshot is not None), None)
+        if record is None or record.snapshot is None:
+            return None, f"there are no {what}; they are counted anew"
+        if reason := out_of_date(record, events.days.get(day), stream.statistics):
+            return None, f"{what}: {reason}; they are counted anew"
+        snapshot = StatisticsSnapshot.from_json(record.snapshot, what)
+    except InputError as error:
+        return None, f"{error}; they are counted anew"
+    if not snapshot.covers(pattern_set.patterns):
+        return None, f"{what} are of other patterns; they are counted anew"
+    return snapshot, ""
+
+
+def published_history(
+    tables: StreamReader, stream: Stream, pattern_set: PatternSet, events: EventsSnapshot
+) -> Mapping[date, StatisticsSnapshot]:
+    """The published statistics of the days that have events, in order, without those that are out of date."""
+    found: dict[date, StatisticsSnapshot] = {}
+    for day, record in events.days.items():
+        if record.events:
+            snapshot, _ = _published(tables, stream, pattern_set, events, day)
+            if snapshot is not None:
+                found[day] = snapshot
+    return found

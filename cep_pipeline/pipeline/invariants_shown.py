@@ -1,0 +1,145 @@
+"""What `cep invariants` shows: the invariants of a plan then and now, and which of them will be violated when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.adaptation import Trend, Verdict, Verification, forecast, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.adaptation import (
+    CurrentPlan,
+    current_plan,
+    decision_settings,
+    deviation_json,
+    finite,
+    verification_json,
+)
+from cep_pipeline.pipeline.fresh_statistics import (
+    AskedStatistics,
+    FreshStatistics,
+    fresh_statistics,
+    latest_day,
+    published_history,
+)
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+
+@dataclass(frozen=True)
+class ShownInvariants:
+    """The invariants of the current plan of a pattern set.
+
+    Attributes
+    ----------
+    current
+        The plan.
+    fresh
+        The statistics that they are verified on.
+    verdict
+        What the decision function of the pattern set says.
+    verifications
+        All of the invariants, in the order of verification.
+    without
+        The patterns that have none, and why.
+    trends
+        Their forecasts over the published days, the soonest violated first.
+    """
+
+    current: CurrentPlan
+    fresh: FreshStatistics
+    verdict: Verdict
+    verifications: tuple[Verification, ...]
+    without: Mapping[str, str]
+    trends: tuple[Trend, ...]
+
+    @property
+    def moved(self) -> tuple[Deviation, ...]:
+        """How far the numbers have moved that are checked by a threshold."""
+        return tuple(one for one in self.verdict.checks if isinstance(one, Deviation))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know."""
+        return (*self.current.notes, *self.fresh.notes)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON values."""
+        patterns = self.current.pattern_set.patterns
+        by_invariant = {trend.invariant.key: trend for trend in self.trends}
+        invariants = []
+        for one in self.verifications:
+            content = verification_json(one, patterns)
+            trend = by_invariant.get(one.invariant.key)
+            invariants.append({**content, "forecast": None if trend is None else _trend_json(trend)})
+        return {
+            "pattern_set": self.current.pattern_set.name,
+            "plan_version": self.current.record.version,
+            "statistics": self.fresh.to_json(),
+            "settings": decision_settings(self.current.pattern_set),
+            "replan": self.verdict.replan,
+            "reason": self.verdict.reason,
+            "invariants": invariants,
+            "without_invariants": dict(self.without),
+            "moved": [deviation_json(one) for one in self.moved],
+            "notes": list(self.notes),
+        }
+
+
+def _trend_json(trend: Trend) -> dict[str, Any]:
+    return {
+        "days": [day.isoformat() for day in trend.days],
+        "distances": [finite(one) for one in trend.distances],
+        "per_day": trend.per_day,
+        "error": trend.error,
+        "falls": trend.falls,
+        "violated_on": _day(trend.violated_on),
+        "between": [_day(day) for day in trend.between],
+    }
+
+
+def _day(day: date | None) -> str | None:
+    return None if day is None else day.isoformat()
+
+
+def show_invariants(
+    tables: StreamReader,
+    stream: Stream,
+    pattern_set: PatternSet,
+    asked: AskedStatistics | None = None,
+    progress: Progress | None = None,
+) -> ShownInvariants:
+    """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
+
+    Raises
+    ------
+    InputError
+        There is no plan to check, or there are no events.
+    """
+    events = tables.pin_events()
+    day = latest_day(events)
+    current = current_plan(tables, pattern_set, tables.decisions(pattern_set.name))
+    if isinstance(current, str):
+        raise InputError(f"stream {stream.name!r}, pattern set {pattern_set.name!r}: {current}")
+    if day is None:
+        raise InputError(f"stream {stream.name!r} has no events yet: run `cep run --stream {stream.name}`")
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    state = current.state(fresh.snapshot)
+    verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
+    invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
+    distance = state.distances.of(invariants)
+    history = published_history(tables, stream, pattern_set, events)
+    return ShownInvariants(
+        current,
+        fresh,
+        verdict,
+        verify(invariants, pattern_set.patterns, fresh.snapshot, distance=distance),
+        without_invariants(current.plan),
+        forecast(invariants, pattern_set.patterns, history, distance=distance) if history else (),
+    )

@@ -1,0 +1,414 @@
+"""A plan made again: by fresh statistics, compared with the current one, made current where it is better, recorded.
+
+Better is what costs less by the fresh statistics and does no more over a sample of the latest day's events: costs rest
+on estimates, and the sample shows where they are wrong. What both did there is counted, not timed, as long as both are
+orders or both trees; an order and a tree are compared by the clock.
+
+Whatever comes of it is one decision of the kind "replanning". A run that is repeated under its id, or another one for
+the same violation, finds that decision, or the plan that was recorded before it could be written, and does nothing
+twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.adaptation import gain, ln_cost_on
+from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.detection.choice import explained_choice
+from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.adaptation import (
+    REPLANNING,
+    CurrentPlan,
+    Violation,
+    current_plan,
+    decision_settings,
+    finite,
+)
+from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.plan_trials import Trial, run_plans, sample_of_day
+from cep_pipeline.pipeline.steps import PLAN_WAIT_S
+from cep_pipeline.planning import Plan
+from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.warehouse.records import Decision, PlanRecord
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
+    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.warehouse.leases import Lease
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+logger = logging.getLogger(__name__)
+
+MADE, REPLACED, KEPT = "made", "replaced", "kept"
+"""Outcomes of a replanning: there was no plan to compare with; the new plan is the current one; the old one is."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What plan is asked for, and why.
+
+    Attributes
+    ----------
+    reason
+        A sentence.
+    planner, cost
+        In place of those of the pattern set.
+    violation
+        What it answers; None: a person wants it.
+    statistics
+        What it is made from.
+    force
+        Whether the new plan becomes current even if it is not better.
+    """
+
+    reason: str
+    planner: str | None = None
+    cost: str | None = None
+    violation: Violation | None = None
+    statistics: AskedStatistics | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A new plan beside the current one.
+
+    Attributes
+    ----------
+    same
+        Whether they run every pattern alike.
+    ln_current, ln_new
+        Natural logarithms of their costs by the new plan's cost models on the fresh statistics.
+    trials
+        What they did over a sample, the current one first; None: none was run.
+    by_clock
+        Whether the trials are compared by their seconds.
+    """
+
+    same: bool
+    ln_current: float
+    ln_new: float
+    trials: tuple[Trial, Trial] | None = None
+    by_clock: bool = False
+
+    @property
+    def gain(self) -> float:
+        """The share of the current plan's cost that the new one saves."""
+        return 0.0 if self.same else gain(self.ln_current, self.ln_new)
+
+    @property
+    def measured_gain(self) -> float | None:
+        """The same over the sample; None where nothing was measured."""
+        if self.trials is None:
+            return None
+        current, new = ((one.seconds if self.by_clock else one.work) for one in self.trials)
+        return 1 - new / current if current else (0.0 if not new else -1.0)
+
+    @property
+    def better(self) -> bool:
+        """Whether the new plan costs less, and does no more over the sample."""
+        return not self.same and self.gain > 0 and (self.measured_gain is None or self.measured_gain >= 0)
+
+    def describe(self) -> str:
+        """A sentence for people."""
+        if self.same:
+            return "planning again gives the same plan"
+        said = f"by cost the new plan saves {self.gain:.1%}"
+        if self.measured_gain is not None:
+            said += f", over a sample of the latest day {self.measured_gain:.1%} of the "
+            said += "time" if self.by_clock else "work"
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return {
+            "same": self.same,
+            "ln_current": finite(self.ln_current),
+            "ln_new": finite(self.ln_new),
+            "gain": finite(self.gain),
+            "measured_gain": self.measured_gain,
+            "by_clock": self.by_clock,
+            "current": None if self.trials is None else self.trials[0].to_json(),
+            "new": None if self.trials is None else self.trials[1].to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Replanning:
+    """What came of it.
+
+    Attributes
+    ----------
+    decision
+        As it is recorded; of a dry run, as it would be.
+    made
+        The plan that was made; None where there was nothing to do.
+    current
+        The plan that is current now; of a dry run the one that was and is.
+    comparison
+        None where there was no current plan, or nothing to do.
+    notes
+        What a person should know.
+    """
+
+    decision: Decision
+    made: Plan | None = None
+    current: PlanRecord | None = None
+    comparison: Comparison | None = None
+    notes: tuple[str, ...] = ()
+
+
+def replan(
+    tables: StreamTables,
+    stream: Stream,
+    pattern_set: PatternSet,
+    asked: Asked,
+    *,
+    run_id: str,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Replanning:
+    """Make the plan of a pattern set again, and make it the current one where it is better.
+
+    Parameters
+    ----------
+    run_id
+        Under which plan and decision are recorded.
+    dry_run
+        Make and compare, and record nothing.
+
+    Raises
+    ------
+    InputError
+        There is no such planner, cost model, moment or window; or no events are published.
+    BusyError
+        Another run has just changed the current plan, or is recording one.
+    """
+    decisions = tables.decisions(pattern_set.name)
+    done = _done_before(tables, pattern_set, asked, decisions, run_id)
+    if done is not None and not dry_run:
+        return done
+    found = current_plan(tables, pattern_set, decisions)
+    current = found if isinstance(found, CurrentPlan) else None
+    if current is not None and current.record.run_id == run_id and not dry_run:
+        return _recorded_before(tables, current, asked, run_id)
+    overtaken = _overtaken(asked, current, found)
+    if overtaken:
+        decision = _decision(pattern_set, KEPT, overtaken, run_id, asked, current)
+        if not dry_run:
+            tables.record_decision(decision)
+        return Replanning(decision, current=None if current is None else current.record)
+    events = tables.pin_events()
+    day = latest_day(events)
+    if day is None:
+        raise InputError(f"stream {stream.name!r} has no events to plan by: run `cep run --stream {stream.name}`")
+    fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked.statistics, progress)
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    planner, cost = asked.planner or pattern_set.planner, asked.cost or pattern_set.cost
+    made = plan_for(pattern_set.patterns, fresh.snapshot, chosen, planner, cost, pattern_set.alpha)
+    comparison = None if current is None else _compared(tables, pattern_set, current, made, fresh)
+    return _Outcome(tables, pattern_set, asked, run_id, current, made, fresh, comparison).settle(dry_run)
+
+
+def _done_before(
+    tables: StreamTables, pattern_set: PatternSet, asked: Asked, decisions: Sequence[Decision], run_id: str
+) -> Replanning | None:
+    """What a run of this id, or another for this violation, has recorded."""
+    for one in decisions:
+        if one.kind != REPLANNING:
+            continue
+        handled = asked.violation is not None and one.details.get("violation") == asked.violation.key
+        if handled or one.run_id == run_id:
+            note = f"it was done before, by run {one.run_id}"
+            return Replanning(one, current=tables.current_plan(pattern_set.name), notes=(note,))
+    return None
+
+
+def _recorded_before(tables: StreamTables, current: CurrentPlan, asked: Asked, run_id: str) -> Replanning:
+    """This run recorded its plan and was killed before it recorded its decision."""
+    reason = f"plan {current.record.version} was recorded by this run before it was repeated"
+    details = {
+        "current": current.record.version,
+        "snapshot": current.record.statistics,
+        "distances": _distances_of(current),
+    }
+    decision = _decision(current.pattern_set, REPLACED, reason, run_id, asked, None, details)
+    tables.record_decision(decision)
+    return Replanning(decision, current.plan, current.record)
+
+
+def _distances_of(current: CurrentPlan) -> dict[str, Any]:
+    function = current.pattern_set.adaptation.function()
+    if current.distances is not None:
+        return current.distances.to_json()
+    assert current.planned_from is not None
+    return function.begin(current.plan, current.pattern_set.patterns, current.planned_from).distances.to_json()
+
+
+def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
+    """Why the violation is no longer one; "" where it still is."""
+    if asked.violation is None:
+        return ""
+    version = asked.violation.plan_version
+    if current is None:
+        return f"plan {version} is no longer in use: {found}"
+    if current.record.version != version:
+        return f"plan {version} is no longer the current one: version {current.record.version} is"
+    return ""
+
+
+def _compared(
+    tables: StreamTables, pattern_set: PatternSet, current: CurrentPlan, made: Plan, fresh: FreshStatistics
+) -> Comparison:
+    patterns = pattern_set.patterns
+    same = same_plans(current.plan, made)
+    ln_current = ln_cost_on(_costed_as(current.plan, made), patterns, fresh.snapshot)
+    if same:
+        return Comparison(True, ln_current, made.ln_cost)
+    sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
+    if not sample:
+        return Comparison(False, ln_current, made.ln_cost)
+    before, now = run_plans(pattern_set, (current.plan, made), sample)
+    by_clock = _trees(current.plan) != _trees(made)
+    return Comparison(False, ln_current, made.ln_cost, (before, now), by_clock)
+
+
+def _costed_as(plan: Plan, other: Plan) -> Plan:
+    """A plan as the cost models of another one see it."""
+    patterns = (
+        replace(one, cost_model=other.for_pattern(one.pattern).cost_model, unit=other.for_pattern(one.pattern).unit)
+        for one in plan.patterns
+    )
+    return replace(plan, alpha=other.alpha, patterns=tuple(patterns))
+
+
+def _trees(plan: Plan) -> dict[str, bool]:
+    return {one.pattern: any(clause.tree is not None for clause in one.clauses) for one in plan.patterns}
+
+
+def _made_alike(plan: Plan, other: Plan) -> bool:
+    """Whether plans are the same, and made by the same planners for the same costs."""
+    by = [{one.pattern: (one.planner, one.cost_model) for one in of.patterns} for of in (plan, other)]
+    return same_plans(plan, other) and by[0] == by[1] and plan.alpha == other.alpha
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """A plan that was made, and all that its fate depends on."""
+
+    tables: StreamTables
+    pattern_set: PatternSet
+    asked: Asked
+    run_id: str
+    current: CurrentPlan | None
+    made: Plan
+    fresh: FreshStatistics
+    comparison: Comparison | None
+
+    def settle(self, dry_run: bool) -> Replanning:
+        """Record what comes of it."""
+        replaces = self._replaces()
+        outcome = MADE if self.current is None else REPLACED if replaces else KEPT
+        said = "" if self.comparison is None else self.comparison.describe()
+        if replaces and self.comparison is not None and not self.comparison.better:
+            said = f"{said}; it is made current all the same, as asked"
+        reason = "; ".join(filter(None, (self.asked.reason, said)))
+        record = None if self.current is None else self.current.record
+        if replaces and not dry_run:
+            record = self._make_current(reason)
+        decision = self._decision(outcome, reason, record)
+        if not dry_run:
+            self.tables.record_decision(decision)
+        return Replanning(decision, self.made, record, self.comparison, self.fresh.notes)
+
+    def _replaces(self) -> bool:
+        if self.current is None or self.comparison is None:
+            return True
+        return self.comparison.better or (self.asked.force and not _made_alike(self.current.plan, self.made))
+
+    def _make_current(self, reason: str) -> PlanRecord:
+        name, before = self.pattern_set.name, None if self.current is None else self.current.record.version
+        with self.tables.plan_lease(name, run_id=self.run_id, wait_s=PLAN_WAIT_S) as lease:
+            earlier = None if before is None else self._recorded_alike()
+            if earlier is not None:
+                self.tables.set_current_plan(name, earlier.version, expected=before)
+                return earlier
+            return self._record(lease, reason, before)
+
+    def _record(self, lease: Lease, reason: str, in_place_of: int | None) -> PlanRecord:
+        return self.tables.record_plan(
+            self.pattern_set.name,
+            self.made.to_json(),
+            lease=lease,
+            explain=self.made.explain(explained_choice(self.pattern_set.patterns, self.pattern_set.mechanism)),
+            reason=reason,
+            pattern_set_version=self.pattern_set.version,
+            statistics=self.fresh.snapshot.to_json(),
+            in_place_of=in_place_of,
+        )
+
+    def _recorded_alike(self) -> PlanRecord | None:
+        """An earlier version that is the same plan: it becomes current again, no plan is recorded twice."""
+        for record in self.tables.plans(self.pattern_set.name):
+            of_these = record.pattern_set_version == self.pattern_set.version
+            if of_these and record.plan.get("version") == PLAN_VERSION:
+                plan = Plan.from_json(record.plan, f"plan {record.version} of {self.pattern_set.name}")
+                if _made_alike(plan, self.made):
+                    return record
+        return None
+
+    def _decision(self, outcome: str, reason: str, record: PlanRecord | None) -> Decision:
+        details = {
+            "statistics": self.fresh.to_json(),
+            "snapshot": self.fresh.snapshot.to_json(),
+            "comparison": None if self.comparison is None else self.comparison.to_json(),
+            "planner": self.made.planner,
+            "cost_model": self.made.cost_model,
+            "current": None if record is None else record.version,
+            "distances": self._distances(outcome),
+        }
+        decision = _decision(self.pattern_set, outcome, reason, self.run_id, self.asked, self.current, details)
+        return replace(decision, day=self.fresh.day)
+
+    def _distances(self, outcome: str) -> Mapping[str, Any]:
+        """The minimal distances to go on with: they follow from what answering a violation has gained."""
+        function = self.pattern_set.adaptation.function()
+        if self.current is None or self.comparison is None:
+            return function.begin(self.made, self.pattern_set.patterns, self.fresh.snapshot).distances.to_json()
+        state = self.current.state(self.fresh.snapshot)
+        if self.asked.violation is None:
+            return state.distances.to_json()
+        replaced = outcome == REPLACED
+        verdict = function.decide(state, self.fresh.snapshot)
+        plan = self.made if replaced else self.current.plan
+        gained = self.comparison.gain if replaced else 0.0
+        return function.replanned(state, verdict, plan, self.fresh.snapshot, gain=gained).distances.to_json()
+
+
+def _decision(
+    pattern_set: PatternSet,
+    outcome: str,
+    reason: str,
+    run_id: str,
+    asked: Asked,
+    current: CurrentPlan | None,
+    details: Mapping[str, Any] | None = None,
+) -> Decision:
+    version = None if current is None else current.record.version
+    if current is None and asked.violation is not None:
+        version = asked.violation.plan_version
+    content: dict[str, Any] = {
+        "asked": asked.reason,
+        "violation": None if asked.violation is None else asked.violation.key,
+        "settings": decision_settings(pattern_set),
+        "pattern_set_version": pattern_set.version,
+        **(details or {}),
+    }
+    return Decision(pattern_set.name, REPLANNING, outcome, reason, datetime.now(UTC), None, version, run_id, content)
