@@ -121,6 +121,41 @@ def line_chart(
     return drawn(chart).decode()
 
 
+def scatter_chart(
+    rows: Sequence[Row],
+    x: Axis,
+    y: Axis,
+    series: str,
+    *,
+    styles: Mapping[str, Style] | None = None,
+    facet: str | None = None,
+    width: int = 300,
+    height: int = 240,
+) -> str:
+    """Points that belong to no line; otherwise as `line_chart`."""
+    import altair as alt
+
+    shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
+    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
+    given = styles if styles is not None else {}
+    colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
+    legend = alt.Legend(title=None, orient="bottom", columns=4)
+    fields = {x.field, y.field, series, *([facet] if facet else [])}
+    chart: Any = (
+        alt.Chart(alt.Data(values=[{name: row[name] for name in fields} for row in shown]), width=width, height=height)
+        .mark_circle(size=18, opacity=0.6)
+        .encode(
+            x=x.encoded(alt.X, _values(shown, x)),
+            y=y.encoded(alt.Y, _values(shown, y)),
+            color=alt.Color(f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=colors)),
+        )
+    )
+    if facet is not None:
+        header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
+        chart = chart.encode(facet=alt.Facet(f"{facet}:N", columns=3, header=header))
+    return drawn(chart).decode()
+
+
 def _values(rows: Sequence[Row], axis: Axis) -> list[float]:
     found = (row[axis.field] for row in rows)
     return [float(value) for value in found if isinstance(value, int | float)] or [1.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +23,7 @@ timezone: Europe/Copenhagen
 base_type: Reading
 type_attribute: report_id
 timestamp: timestamp
-attributes: {report_id: int64, avg_speed: int64}
+attributes: {ATTRIBUTES}
 key: [report_id, timestamp]
 source: {format: parquet, path: "{day:%Y-%m}.parquet"}
 """
@@ -37,11 +38,12 @@ class Traffic:
     description: str
 
 
-def traffic_schema() -> StreamSchema:
-    """Schema of the readings, raw and generated."""
+def traffic_schema(attributes: Sequence[str] = ("avg_speed",)) -> StreamSchema:
+    """Schema of the readings, raw and generated, with the integer attributes that are wanted beside the sensor."""
+    listed = ", ".join(f"{name}: int64" for name in ("report_id", *attributes))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "aarhus_traffic.yaml"
-        path.write_text(_SCHEMA, encoding="utf-8")
+        path.write_text(_SCHEMA.replace("ATTRIBUTES", listed), encoding="utf-8")
         return StreamSchema.load(path)
 
 

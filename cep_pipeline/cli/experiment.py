@@ -29,7 +29,8 @@ COLUMNS = (
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("../shared/data"),
     show_default=True,
-    help="Folder with us_equity_trades/DATE/trades.csv.gz; where it is missing, generated trades take their place.",
+    help="Folder with us_equity_trades/DATE/trades.csv.gz and aarhus_traffic; generated events take the place "
+    "of what is missing.",
 )
 @click.option(
     "--out",
@@ -46,6 +47,10 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 in the sequence; memory over growing input; and a stream whose rare type changes every 100,000 events
       nfab      SIGMOD 2008, section 6: throughput of NFA^b under three predicates, two strategies and growing windows,
                 cost against output complexity, basic against backtrack, non-overlapping results, merging of runs
+      join_plans
+                PVLDB 2018, section 7: throughput and memory of all planners' plans by pattern type and size, over 200
+                generated stocks (2,100 with --full) and over traffic; cost against throughput; cost and planning time
+                of patterns of up to 22 events; throughput against latency; selection strategies
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not
@@ -55,6 +60,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     Examples:
       cep experiment lazy_nfa
       cep experiment nfab --full --out nfab.md
+      cep experiment join_plans --seed 3
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
     from cep_pipeline.benchmarks import measure

@@ -87,7 +87,7 @@ def measure_runs(
         An events table. Reading it into a mechanism's columns is part of a run; what is compiled, is not: there is one
         run before those that count, which counts where it took long.
     repetitions
-        Counted runs.
+        Counted runs; with none, the one before them counts.
     limit
         Most matches that may be listed; None: no limit.
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 EXPERIMENTS = {
     "lazy_nfa": "cep_pipeline.experiments.lazy_nfa",
     "nfab": "cep_pipeline.experiments.nfab",
+    "join_plans": "cep_pipeline.experiments.join_plans",
 }
 """Name -> module; its `EXPERIMENT` is the experiment."""
 

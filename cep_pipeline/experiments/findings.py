@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import correlation
@@ -92,6 +93,34 @@ def log_slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     middle_x = sum(x for x, _ in logs) / len(logs)
     middle_y = sum(y for _, y in logs) / len(logs)
     return sum((x - middle_x) * (y - middle_y) for x, y in logs) / sum((x - middle_x) ** 2 for x, _ in logs)
+
+
+def rank_correlation(xs: Sequence[float], ys: Sequence[float]) -> float:
+    """Spearman's correlation of ranks: 1 where y always grows with x, -1 where it always falls; equal values share one.
+
+    Examples
+    --------
+    >>> round(rank_correlation([1, 2, 30], [1, 8, 9]), 6), round(rank_correlation([1, 2, 3], [9, 4, 1]), 6)
+    (1.0, -1.0)
+    """
+    return correlation(_ranks(xs), _ranks(ys)) if len(set(xs)) > 1 and len(set(ys)) > 1 else 0.0
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    """The geometric mean of positive numbers.
+
+    Examples
+    --------
+    >>> round(geometric_mean([1.0, 100.0]), 6)
+    10.0
+    """
+    logs = [math.log(value) for value in values]
+    return math.exp(sum(logs) / len(logs))
 
 
 def explained_by_a_line(xs: Sequence[float], ys: Sequence[float]) -> float:

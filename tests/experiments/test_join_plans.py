@@ -1,0 +1,331 @@
+"""`cep experiment join_plans` at the size of a moment: its streams, its patterns, its findings on figures made up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
+from cep_pipeline.experiments import join_plans_findings as findings
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.experiment import Request, run_experiment
+from cep_pipeline.experiments.findings import Finding
+from cep_pipeline.experiments.join_patterns import (
+    CONJUNCTION,
+    DISJUNCTION,
+    KLEENE,
+    NEGATION,
+    SEQUENCE,
+    SETS,
+    consuming,
+    contiguous,
+    draw_pattern,
+    has_fewer_matches,
+    ln_candidates,
+    with_strategy,
+)
+from cep_pipeline.experiments.join_plans import (
+    ALPHA,
+    ANY,
+    CHAIN,
+    CONSUMED,
+    CONTIGUOUS,
+    EXPERIMENT,
+    FULL,
+    FUSED,
+    LARGE,
+    NFAB,
+    PATTERNS,
+    SMALL,
+    STRATEGIES,
+    STRATEGY,
+    TREE,
+    WEIGHED,
+    Sizes,
+    by_planner,
+    measure_planners,
+    measure_strategy,
+)
+from cep_pipeline.experiments.join_streams import (
+    STOCKS,
+    TRAFFIC,
+    WINDOW_S,
+    JoinStream,
+    stock_stream,
+    traffic_join_stream,
+)
+from cep_pipeline.planning import PLANNERS, Join, plan
+from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.planners import TREE_PLANNERS
+
+TINY = Sizes(
+    stocks=12,
+    stock_windows=1,
+    traffic_windows=4,
+    sizes=(3, 4),
+    patterns={STOCKS: 1, TRAFFIC: 1},
+    dearest=2e3,
+    large=(3, 5),
+    large_patterns=1,
+    alphas=(0.0, 1.0),
+    alpha_patterns=1,
+    strategy_patterns=1,
+    repetitions=1,
+)
+
+
+@cache
+def stocks() -> JoinStream:
+    return stock_stream(6, 2, seed=1)
+
+
+@cache
+def traffic() -> JoinStream:
+    return traffic_join_stream(None, 6, seed=1)
+
+
+@pytest.mark.parametrize("stream", [stocks, traffic])
+def test_a_stream_counts_its_events_and_tells_each_from_the_one_before(stream: Callable[[], JoinStream]) -> None:
+    events = stream().events
+    assert events.column("seq").to_pylist() == list(range(events.num_rows))
+    timestamp = events.column("timestamp").cast("int64").to_numpy()
+    assert (np.diff(timestamp) >= 0).all()
+    assert timestamp[-1] - timestamp[0] < stream().windows * WINDOW_S * 1e6
+    assert sum(map(len, stream().differences)) == events.num_rows
+    assert stream().per_window.sum() == pytest.approx(events.num_rows / stream().windows)
+    assert sum(map(stream().events_of, stream().types)) == events.num_rows
+    assert any(np.any(own != 0) for own in stream().differences)
+
+
+def test_differences_are_those_of_prices() -> None:
+    from cep_pipeline.experiments.join_streams import _differences
+
+    codes, values = np.array([0, 1, 0, 0, 1]), np.array([5.0, 7.0, 6.0, 4.0, 7.5])
+    assert _differences(codes, values).tolist() == [0.0, 0.0, 1.0, -2.0, 0.5]
+
+
+@pytest.mark.long
+def test_the_real_month_has_sensors_of_different_rates() -> None:
+    data = Path(__file__).parents[3] / "shared" / "data"
+    if not (data / "aarhus_traffic" / "2014-08.parquet").is_file():
+        pytest.skip("the real month is not beside the checkout")
+    stream = traffic_join_stream(data, 6, seed=1)
+    assert len(stream.types) > 400 and stream.per_window.max() <= 4.5
+    assert stream.per_window.max() > 4 * stream.per_window.min()
+    assert "Aarhus" in stream.description
+
+
+@pytest.mark.parametrize("kind", SETS)
+@pytest.mark.parametrize("size", [3, 5])
+def test_patterns_are_made_as_in_the_paper(kind: str, size: int) -> None:
+    stream = stock_stream(40, 2, seed=1)
+    drawn = draw_pattern(stream, kind, size, 0, 1, 1e4)
+    assert drawn.text == draw_pattern(stream, kind, size, 0, 1, 1e4).text
+    assert drawn.text != draw_pattern(stream, kind, size, 1, 1, 1e4).text
+    pattern = drawn.pattern
+    assert pattern.window.time_us == WINDOW_S * 1_000_000
+    assert len(pattern.clauses) == (3 if kind == DISJUNCTION else 1)
+    for clause in pattern.clauses:
+        variables = (*clause.positive, *clause.negated)
+        assert len(variables) == size == len({variable.event_type for variable in variables})
+        assert len(clause.conjuncts) == size // 2
+        assert len(clause.negated) == (kind == NEGATION)
+        assert sum(variable.kleene for variable in variables) == (kind == KLEENE)
+        assert bool(clause.precedence) == (kind != CONJUNCTION)
+    for planner in PLANNERS:
+        assert plan([pattern], drawn.snapshot, planner, "throughput").ln_cost <= math.log(1e4) + 1e-9
+
+
+def test_what_is_too_dear_is_drawn_anew() -> None:
+    stream = stock_stream(40, 2, seed=1)
+    costs = [draw_pattern(stream, CONJUNCTION, 4, number, 1, 500.0) for number in range(4)]
+    assert max(drawn.draws for drawn in costs) > 1
+
+
+def test_a_pattern_with_too_many_matches_is_too_dear_whatever_was_expected() -> None:
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 0, 1, 1e4)
+    matches = cep.detect([drawn.pattern], stocks().events)["p"].num_rows
+    assert matches > 1
+    assert has_fewer_matches(drawn.pattern, drawn.snapshot, stocks(), matches)
+    assert not has_fewer_matches(drawn.pattern, drawn.snapshot, stocks(), matches - 1)
+
+
+def test_candidates_are_the_pairs_of_what_two_sides_hold() -> None:
+    (pattern,) = cep.parse_patterns('PATTERN AND("SPY" a, "BAC" b, "AIG" c) WITHIN 20 minutes', stocks().schema)
+    numbers = clause_statistics(pattern, pattern.clauses[0], cep.estimate_statistics([pattern], stocks().events))
+    ln_all = sum(numbers.ln_instances)
+    assert ln_candidates(numbers, Join("a", Join("b", "c"))) == pytest.approx(ln_all)
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_all_plans_find_what_detection_finds(kind: str) -> None:
+    drawn = draw_pattern(stocks(), kind, 4, 0, 2, 2e3)
+    figures = measure_planners(drawn, stocks(), 1)
+    (row,) = cep.detect([drawn.pattern], stocks().events, output="count")["p"].to_pylist()
+    for name in (*PLANNERS, FUSED):
+        assert figures[f"{name}.matches"] == int(row["count"])
+        assert figures[f"{name}.events"] == stocks().events.num_rows
+        expected = FUSED if name == FUSED else TREE if name in TREE_PLANNERS else CHAIN
+        assert figures[f"{name}.mechanism"] == expected
+    apart = by_planner([{"part": PATTERNS, **figures}])
+    assert [one["planner"] for one in apart] == [*PLANNERS, FUSED]
+
+
+def test_contiguity_as_conditions_is_that_of_the_automaton() -> None:
+    stream = stock_stream(3, 3, seed=1)
+    drawn = draw_pattern(stream, SEQUENCE, 3, 0, 1, 1e9)
+    found = cep.detect([contiguous(drawn, stream)], stream.events)["p"]
+    own = cep.detect([with_strategy(drawn, stream, "strict_contiguity")], stream.events)["p"]
+    assert found.num_rows > 0 and found.column("bindings").to_pylist() == own.column("bindings").to_pylist()
+    for row in found.column("bindings").to_pylist():
+        assert all(one["seq"] + 1 == other["seq"] for one, other in pairwise(row))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_strategies_are_run_by_all_planners_and_by_the_automaton(strategy: str) -> None:
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1, 2e3)
+    figures = measure_strategy(drawn, stocks(), strategy, 1)
+    matches = {figures[f"{name}.matches"] for name in PLANNERS}
+    assert len(matches) == 1
+    if strategy == CONSUMED:
+        assert matches == {cep.detect([consuming(drawn, stocks())], stocks().events)["p"].num_rows}
+    else:
+        assert figures[f"{NFAB}.matches"] in matches
+
+
+def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1, 2e3)
+    other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1, 2e3), stocks(), "skip_till_any_match")
+    monkeypatch.setattr("cep_pipeline.experiments.join_plans.with_strategy", lambda *_: other)
+    with pytest.raises(CepError, match="nfab finds"):
+        measure_strategy(drawn, stocks(), ANY, 1)
+
+
+def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
+    page = run_experiment(EXPERIMENT, Request(sizes=TINY), None, Progress())
+    for name, (_, svg) in page.charts.items():
+        assert f"{{chart:{name}}}" in page.text and svg.startswith("<svg")
+    assert {"stocks-sets", "traffic-throughput", "cost-throughput", "planning", "alpha", "strategies"} <= {*page.charts}
+    assert "Of 14 findings of the paper, " in page.text and "was not measured" not in page.text
+    page.write(tmp_path / "join_plans.md")
+    assert "{chart:" not in (tmp_path / "join_plans.md").read_text()
+
+
+def test_the_full_extent_is_the_papers() -> None:
+    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
+    assert len(small.cells) < len(full.cells)
+    assert FULL.stocks == 2_100 and SMALL.stocks == 200
+    assert FULL.patterns[STOCKS] * len(FULL.sizes) == 500 and FULL.large == tuple(range(3, 23))
+    keys = [cell.text for cell in full.cells]
+    assert len(set(keys)) == len(keys)
+
+
+def paper_rows() -> Iterator[Row]:
+    """Figures of the paper's shape, taken apart by planner."""
+    slower = {
+        "trivial": 4.0,
+        "event_frequency": 2.2,
+        "greedy": 1.1,
+        "ii_random": 1.0,
+        "ii_greedy": 1.0,
+        "dp_left_deep": 1.0,
+        "zstream": 0.9,
+        "zstream_ordered": 0.7,
+        "dp_bushy": 0.5,
+    }
+    for kind in SETS:
+        for size in (3, 4, 5, 6, 7):
+            for number in range(2):
+                for name, factor in slower.items():
+                    if name == "zstream":
+                        factor = 0.5 * (1.2 + 1.6 * (size - 3))
+                    cost = 10.0 ** (size + number) * factor
+                    yield {
+                        "part": PATTERNS,
+                        "stream": STOCKS,
+                        "set": kind,
+                        "size": size,
+                        "number": number,
+                        "planner": name,
+                        "plan": f"{name}), (",
+                        "ln_cost": math.log(cost),
+                        "mechanism": TREE if name in TREE_PLANNERS else CHAIN,
+                        "events": 1_000,
+                        "seconds": factor * 10.0 ** (size + number),
+                        "held": cost,
+                        "candidates": cost,
+                    }
+    for name, factor in slower.items():
+        seconds = 200_000.0 if name == "dp_bushy" else 0.1
+        yield {"part": LARGE, "stream": STOCKS, "size": 22, "number": 0, "planner": name, "planning_s": seconds} | {
+            "ln_cost": math.log(factor * (50 if name == "greedy" else 1))
+        }
+    for alpha in (0.0, 1.0):
+        for name in WEIGHED:
+            base = {"part": ALPHA, "size": 3, "number": 0, "alpha": alpha, "planner": name, "events": 1_000}
+            yield {**base, "plan": f"{alpha}", "seconds": 1 + alpha, "after_last": 100 / (1 + alpha)}
+    for strategy in STRATEGIES:
+        for name in (*PLANNERS, NFAB):
+            gain = {ANY: 3.0, CONSUMED: 2.0, CONTIGUOUS: 1.2}[strategy]
+            seconds = gain if name in ("event_frequency", "zstream") else 1.0
+            seconds = 0.9 if strategy == CONTIGUOUS and name == "trivial" else seconds
+            base = {"part": STRATEGY, "strategy": strategy, "size": 3, "number": 0, "planner": name}
+            yield {**base, "events": 1_000, "seconds": seconds}
+
+
+def changed(wanted: Callable[[Row], bool], **factors: float) -> list[Row]:
+    """The paper's figures, some of them multiplied where a row is wanted."""
+    rows: list[Row] = []
+    for one in paper_rows():
+        row = dict(one)
+        if wanted(one):
+            for name, factor in factors.items():
+                if name in row:
+                    row[name] = row[name] * factor  # type: ignore[operator]
+        rows.append(row)
+    return rows
+
+
+def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
+    for finding in findings.all_findings(list(paper_rows())):
+        assert finding.holds is True, finding.text
+
+
+def test_nothing_is_found_where_nothing_was_measured() -> None:
+    assert {finding.holds for finding in findings.all_findings([])} == {None}
+
+
+def by(*names: str, **values: object) -> Callable[[Row], bool]:
+    return lambda row: row["planner"] in names and all(row.get(name) == value for name, value in values.items())
+
+
+@pytest.mark.parametrize(
+    ("place", "rows"),
+    [
+        (0, changed(by("event_frequency", part=PATTERNS), seconds=0.5)),
+        (1, changed(by("zstream", part=PATTERNS), seconds=0.2)),
+        (2, changed(by("ii_random", part=PATTERNS), seconds=2.0)),
+        (3, changed(lambda row: row.get("mechanism") == CHAIN, ln_cost=-1.0)),
+        (4, changed(lambda row: row.get("mechanism") == TREE, ln_cost=-1.0)),
+        (5, changed(lambda row: row.get("mechanism") == TREE, ln_cost=-1.0)),
+        (6, changed(by("dp_left_deep", part=PATTERNS), held=3.0)),
+        (7, changed(by("dp_bushy", part=PATTERNS), seconds=3.0)),
+        (8, changed(by("greedy", part=LARGE), ln_cost=0.0)),
+        (9, changed(by("zstream", part=LARGE), planning_s=20.0)),
+        (10, changed(by("dp_bushy", part=LARGE), planning_s=1e-5)),
+        (11, changed(lambda row: row["part"] == ALPHA and row["alpha"] == 1.0, after_last=3.0)),
+        (12, changed(by("event_frequency", strategy=CONSUMED), seconds=4.0)),
+        (13, changed(by("trivial", strategy=CONTIGUOUS), seconds=2.0)),
+    ],
+)
+def test_a_finding_does_not_hold_on_other_figures(place: int, rows: Sequence[Row]) -> None:
+    finding: Finding = findings.all_findings(rows)[place]
+    assert finding.holds is False, finding.text
