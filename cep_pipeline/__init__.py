@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.errors import BusyError, CepError, DataError, InputError, PatternError, PlanError, UnsupportedPattern
 
 if TYPE_CHECKING:
+    from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
     from cep_pipeline.detection.shared_buffer.expansion import expand as expand
@@ -28,6 +29,7 @@ _LAZY = {
     "plan": "cep_pipeline.planning",
     "detect": "cep_pipeline.detection.detect",
     "detect_batches": "cep_pipeline.detection.detect",
+    "detect_adaptively": "cep_pipeline.adaptation.loop",
     "expand": "cep_pipeline.detection.shared_buffer.expansion",
 }
 

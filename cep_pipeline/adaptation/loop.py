@@ -307,7 +307,7 @@ def detect_adaptively(
     >>> kinds = "A" * 12 + "AABB" * 3 + "B" * 12 + "AAB"  # A is frequent first, then B
     >>> events = schema.table([{"timestamp": at * 100_000, "kind": kind} for at, kind in enumerate(kinds)])
     >>> patterns = cep.parse_patterns("NAME pair PATTERN SEQ(A a, B b) WITHIN 100 ms", schema)
-    >>> tables, report = detect_adaptively(patterns, events, planner="event_frequency", every_events=12)
+    >>> tables, report = cep.detect_adaptively(patterns, events, planner="event_frequency", every_events=12)
     >>> tables["pair"].num_rows, [switch.row for switch in report.switches]
     (4, [36])
     """

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -10,26 +14,42 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics, windowed_statistics
+from cep_pipeline.statistics import Kind, PartialStatistics, StatisticsSnapshot, partial_statistics
 from cep_pipeline.statistics.estimate import parse_duration_us
+from cep_pipeline.statistics.partial import snapshot_of
+from cep_pipeline.statistics.samples import Terms
 
-PAIRS_A_CHECK = 4096
+PAIRS_A_CHECK = 2048
 """Pairs that are tested a scope between two decisions, unless told otherwise."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What was counted between two decisions, of the rows from `first` on, the first of which came at `since_us`."""
+
+    first: int
+    since_us: int
+    counts: PartialStatistics
+
+
 class RecentStatistics:
-    """The state of `WindowedStatistics` over a stream, carried on from decision to decision.
+    """Counts between decisions, of as many of them as the window holds.
 
     Parameters
     ----------
     patterns
         Those that are planned.
     window
-        How far back the statistics reach.
+        How far back the statistics reach: whole parts between decisions that lie in it, and always some of the last.
     seed
         Decides which pairs are drawn.
     max_pairs
         At most this many pairs are tested a scope of the events between two decisions.
+
+    Notes
+    -----
+    A window over a stream in one process needs no histogram: that of the daily statistics (`WindowedStatistics`) is
+    for states that are stored, and costs more to carry on than it costs to count the events.
     """
 
     def __init__(
@@ -37,16 +57,25 @@ class RecentStatistics:
     ) -> None:
         if max_pairs < 1:
             raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
-        self._patterns, self._seed, self._max_pairs = patterns, seed, max_pairs
-        self._state = WindowedStatistics.of(patterns, window)
+        self._patterns, self._window, self._seed, self._max_pairs = patterns, window, seed, max_pairs
+        self._terms = Terms.of(patterns)
         self._reach_us = max((pattern.window.time_us or 0 for pattern in patterns), default=0)
         self._reach = max((pattern.window.events or 1 for pattern in patterns), default=1) - 1
+        self._parts: deque[_Part] = deque()
 
     def update(self, stream: EventStream, first: int, stop: int) -> None:
-        """Count the events of the rows `[first, stop)`, which follow those counted before."""
-        if first == stop:
-            return
+        """Count the events of the rows `[first, stop)`, at least one, which follow those counted before."""
         timestamps = stream.timestamps
+        window_us, window_events = self._window.time_us, self._window.events
+        earliest_us = int(timestamps[stop - 1]) - (window_us or 0)
+        if window_us is not None:
+            first = max(first, int(np.searchsorted(timestamps, max(earliest_us, -(2**63)), "left")))
+            while self._parts and self._parts[0].since_us < earliest_us:
+                self._parts.popleft()
+        else:
+            first = max(first, stop - (window_events or 1))
+            while self._parts and self._parts[0].first < stop - (window_events or 1):
+                self._parts.popleft()
         by_time = int(np.searchsorted(timestamps, max(int(timestamps[first]) - self._reach_us, -(2**63)), "left"))
         start = max(min(by_time, first - self._reach), 0)
         pattern = self._patterns[0]
@@ -55,21 +84,21 @@ class RecentStatistics:
             type_attribute=pattern.type_attribute,
             base_type=pattern.base_type,
         )
-        self._state.merge(
-            windowed_statistics(
-                self._patterns,
-                events,
-                self._state.window,
-                self._state.epsilon,
-                start=stream.boundary(first),
-                seed=self._seed + first,
-                max_pairs=self._max_pairs,
-            )
+        counts = partial_statistics(
+            self._patterns,
+            events,
+            start=stream.boundary(first),
+            seed=self._seed + first,
+            max_pairs=self._max_pairs,
+            terms=self._terms,
         )
+        self._parts.append(_Part(first, int(timestamps[first]), counts))
 
     def snapshot(self) -> StatisticsSnapshot:
         """The statistics of the window that ends with the latest event."""
-        return self._state.snapshot()
+        whole = reduce(add, (part.counts for part in self._parts))
+        described = {"window_us": self._window.time_us, "window_events": self._window.events}
+        return snapshot_of(whole, kind=Kind.WINDOW, as_of_us=whole.end_us, **described)
 
 
 def statistics_window(window: str | int | None, every_events: int | None, every_us: int | None) -> Window:

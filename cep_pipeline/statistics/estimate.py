@@ -98,6 +98,7 @@ def partial_statistics(
     end: Boundary | None = None,
     seed: int = 0,
     max_pairs: int = MAX_PAIRS,
+    terms: Terms | None = None,
 ) -> PartialStatistics:
     """Count one slice of a stream, to be combined with the others by `combine`.
 
@@ -107,6 +108,8 @@ def partial_statistics(
         The events of the slice, with the look-back before `start` that the longest window takes.
     start, end
         The slice is `[start, end)`: its events are counted, and the pairs whose later event it has.
+    terms
+        What the patterns ask, `Terms.of(patterns)`, where that is known already.
 
     Raises
     ------
@@ -117,7 +120,7 @@ def partial_statistics(
         raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
     prepared = prepare(patterns, events)
     first, last = owned_rows(prepared, start, end)
-    terms = Terms.of(patterns)
+    terms = Terms.of(patterns) if terms is None else terms
     rows = rows_of_leaves(terms.leaves, prepared)
     counts = {
         leaf.key: int(np.searchsorted(found, last) - np.searchsorted(found, first)) for leaf, found in rows.items()

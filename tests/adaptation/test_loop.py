@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function, detect_adaptively
+from cep_pipeline import detect_adaptively
+from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern

@@ -1,0 +1,68 @@
+"""Statistics on the fly are those of the events in the window, as one estimate over them gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.recent_statistics import RecentStatistics, statistics_window
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Window
+from tests.adaptation.test_loop import ABC, SECOND, drifting, patterns_of
+
+AND = ABC.replace("SEQ", "AND")
+
+
+@pytest.mark.parametrize(
+    ("window", "first"),
+    [
+        (Window(events=10_000), 0),
+        (Window(events=300), 300),
+        (Window(events=200), 400),
+        (Window(events=150), 500),  # of whole parts, as many as it holds
+        (Window(events=60), 540),  # of a part, the end
+        (Window(time_us=110 * SECOND), 400),
+        (Window(time_us=20 * SECOND), 558),
+    ],
+)
+def test_the_window_holds_the_latest_events(window: Window, first: int) -> None:
+    """Every pair whose later event lies in it is tested, also where the earlier one came before it."""
+    patterns, table = patterns_of(AND), drifting()
+    stream, statistics = EventStream(patterns, table), RecentStatistics(patterns, window, max_pairs=10**9)
+    for _ in range(6):
+        statistics.update(stream, *stream.advance_by(100))
+    found = statistics.snapshot()
+    assert (found.events, found.window_us, found.window_events) == (600 - first, window.time_us, window.events)
+    kinds = table.column("kind").to_pylist()[first:600]
+    spans = table.column("timestamp").cast("int64").to_pylist()[first:600]
+    seconds = (spans[-1] - spans[0]) / SECOND
+    for rate in found.rates:
+        assert rate.count == kinds.count(rate.leaf)
+        assert rate.per_s == pytest.approx(rate.count / seconds)
+    whole = cep.estimate_statistics(patterns, table.slice(first, 600 - first), max_pairs=10**9)
+    for one, other in zip(found.selectivities, whole.selectivities, strict=True):
+        # An estimate over these events alone knows none of the pairs that reach back before them.
+        assert other.pairs <= one.pairs <= other.pairs + (60 if first else 0)
+        assert one.tested == one.pairs
+
+
+def test_the_same_seed_draws_the_same_pairs() -> None:
+    def selectivities(seed: int) -> list[float]:
+        patterns, table = patterns_of(ABC), drifting()
+        stream = EventStream(patterns, table)
+        statistics = RecentStatistics(patterns, Window(events=400), seed=seed, max_pairs=50)
+        for _ in range(3):
+            statistics.update(stream, *stream.advance_by(200))
+        return [selectivity.value for selectivity in statistics.snapshot().selectivities]
+
+    assert selectivities(1) == selectivities(1) != selectivities(2)
+
+
+def test_windows_of_statistics() -> None:
+    assert statistics_window("2 minutes", 10, None) == Window(time_us=120 * SECOND)
+    assert statistics_window(500, None, SECOND) == Window(events=500)
+    assert statistics_window(None, 10, None) == Window(events=20)
+    assert statistics_window(None, None, SECOND) == Window(time_us=2 * SECOND)
+    with pytest.raises(InputError, match="window"):
+        statistics_window(0, 10, None)
