@@ -84,7 +84,7 @@ def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
         {"at": _instant(point.at), "value": point.value, "low": point.low, "high": point.high} for point in panel.points
     ]
     base = alt.Chart(alt.Data(values=values), width=width, height=height)
-    y_axis = alt.Axis(tickCount=4, format="~g")
+    y_axis = alt.Axis(tickCount=4, format=",.3~r")
     layers = [
         base.mark_area(color=PALETTE[2], opacity=0.3).encode(
             x=x, y=alt.Y("low:Q", title=None, axis=y_axis), y2=alt.Y2("high:Q")

@@ -57,7 +57,8 @@ class StatisticsView:
             span = f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} {self.of.timezone}"
         events = f"{snapshot.events:,} events"
         if snapshot.kind is SnapshotKind.BUSINESS_DAY and snapshot.windows:
-            events = f"{events} in the mean of {snapshot.windows} windows"
+            of = f"{snapshot.windows} windows" if snapshot.windows > 1 else "1 window"
+            events = f"{events} in the mean of {of}"
         return f"stream {snapshot.stream}, {self.of.shown.label}: {events}, {span}"
 
     def clock(self, instant_us: int) -> datetime:

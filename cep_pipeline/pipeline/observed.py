@@ -14,18 +14,21 @@ from cep_pipeline.statistics.observed import Observed
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.pipeline.steps import DayWork
+    from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 
 logger = logging.getLogger(__name__)
 
 
-def with_observed(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> StatisticsSnapshot:
+def with_observed(
+    work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, known: PinnedStatistics
+) -> StatisticsSnapshot:
     """The day's snapshot for a pattern set, with what detection observed on the latest day before it.
 
     Always of a day before, not of the day itself, so that a day that is redone gets the statistics that it had. What
     cannot be read is said, and left out.
     """
     try:
-        found = work.tables.observed_before(pattern_set.name, work.day)
+        found = known.observed_before(pattern_set.name, work.day)
         if found is None:
             return snapshot
         day, content = found

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,8 @@ def estimate_day(
     patterns = patterns_of(pattern_sets)
     with work.timed("statistics") as counts:
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
-        carried = carried_state(work, pattern_sets, events.snapshot)
+        known = work.tables.pin_statistics(work.day)
+        carried = carried_state(work, pattern_sets, events.snapshot, known)
         start = work.start
         if carried.state is None and _day_before(work.day, events.snapshot) is not None:
             start = events.window_start(settings.length, work.start)
@@ -101,7 +103,7 @@ def estimate_day(
         text = canonical_json(state.to_json())
         published = events.snapshot.days.get(work.day)
         for pattern_set in pattern_sets:
-            own = with_observed(work, pattern_set, snapshot)
+            own = with_observed(work, pattern_set, snapshot, known)
             work.tables.publish_statistics(
                 pattern_set.name,
                 work.day,
@@ -110,6 +112,7 @@ def estimate_day(
                 state=text,
                 basis=_basis(pattern_set, settings, published, carried),
                 windows=windows,
+                known=known,
             )
         counts.update(events=published.events if published else 0, slices=len(slices))
     return snapshot
@@ -131,7 +134,9 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
     return snapshot if snapshot.covers(pattern_set.patterns) else None
 
 
-def carried_state(work: DayWork, pattern_sets: Sequence[PatternSet], events: EventsSnapshot) -> CarriedState:
+def carried_state(
+    work: DayWork, pattern_sets: Sequence[PatternSet], events: EventsSnapshot, known: PinnedStatistics
+) -> CarriedState:
     """The state that the statistics of a day go on from.
 
     A state is of all pattern sets of the run that made it; the first one that knows all that is asked for now is taken.
@@ -145,7 +150,7 @@ def carried_state(work: DayWork, pattern_sets: Sequence[PatternSet], events: Eve
     for pattern_set in pattern_sets:
         what = f"the statistics of {before} of pattern set {pattern_set.name!r}"
         try:
-            record = work.tables.statistics_before(pattern_set.name, work.day)
+            record = known.before(pattern_set.name, work.day)
             if record is None or record.day != before or record.state is None:
                 notes.append(f"{what} hold no state")
                 continue

@@ -95,8 +95,8 @@ def count_slices(
     state = WindowedStatistics.of(patterns, window, epsilon)
     for part in ([carried] if carried is not None else []) + run(counting, slices):
         state.merge(part)
-    if since_us is not None and state.since_us is not None:
-        state.since_us = min(since_us, state.since_us)
+    if since_us is not None:
+        state.since_us = since_us if state.since_us is None else min(since_us, state.since_us)
     return state
 
 

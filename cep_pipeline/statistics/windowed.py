@@ -212,7 +212,8 @@ class WindowedStatistics:
         """
         end = self.latest_us if as_of_us is None else as_of_us
         if end is None or self.since_us is None or self.latest_us is None:
-            return self._described_snapshot(Kind.WINDOW, None, None, end, ("no events have come yet",))
+            said = "no events have come yet" if self.since_us is None else self._no_events
+            return self._described_snapshot(Kind.WINDOW, None, None, end, (said,))
         start = self._window_start(end)
         if end < self.since_us or (end < self.latest_us and max(start, self.since_us) < self._bins.start_us):
             known = max(self.since_us, self._bins.start_us)
@@ -227,7 +228,7 @@ class WindowedStatistics:
             )
         begin = max(start, self.since_us)
         if counts[_EVENTS].high == 0:
-            notes.append(f"there are no events in the window of {format_window(self.window)}")
+            notes.append(self._no_events)
         span_s = max(end - begin, 0) / 1e6 or 1.0
         rates = tuple(rate_in_window(key, counts[key], span_s) for key in self.leaves)
         conditions, orders = self._selectivities(begin, end)
@@ -362,6 +363,10 @@ class WindowedStatistics:
     def _described(self) -> str:
         terms = digest_of([self._what["leaves"], self._what["scopes"]])[:8]
         return f"stream {self.stream!r} over {format_window(self.window)} within {self.epsilon} (of terms {terms})"
+
+    @property
+    def _no_events(self) -> str:
+        return f"there are no events in the window of {format_window(self.window)}"
 
     def _window_start(self, end: int) -> int:
         """The instant that the window begins with which ends at `end`."""

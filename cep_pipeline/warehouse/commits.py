@@ -209,7 +209,7 @@ def _data_file(table: Table, path: str, unit: Mapping[str, str | date]) -> DataF
     for position, field in enumerate(table.spec().fields):
         found, expected = file.partition[position], unit[field.name]
         if isinstance(expected, date) and isinstance(found, int):
-            found = _EPOCH + timedelta(days=found)
+            found = day_of(found)
         if found != expected:
             raise CepError(f"{path}: its rows are of {field.name} {found}, not of {expected}; nothing was published")
     return file
@@ -226,7 +226,7 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
         (
             EventsFile(
                 file.file_path,
-                _EPOCH + timedelta(days=file.partition[0]),
+                day_of(file.partition[0]),
                 file.record_count,
                 file.file_size_in_bytes,
                 bound(file.lower_bounds),
@@ -236,6 +236,11 @@ def events_files(table: Table, snapshot_id: int | None, first: date | None, last
         ),
         key=lambda file: (file.day, file.first, file.path),
     )
+
+
+def day_of(partition: int) -> date:
+    """Return the day that a file's partition says."""
+    return _EPOCH + timedelta(days=partition)
 
 
 def _bound(serialized: bytes) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from cep_pipeline.warehouse.data_files import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import RawFile
 from cep_pipeline.warehouse.layout import DAY, TableLayout
+from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -157,36 +159,22 @@ class StreamReader:
         table = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}, columns=columns)
         return [statistics_record({**dict.fromkeys(without), **row}) for row in table.to_pylist()]
 
-    def statistics_before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
-        """Return the statistics of the latest earlier day that has any, over gaps; None where there is none."""
+    def pin_statistics(self, last: date) -> PinnedStatistics:
+        """Return the statistics of all pattern sets up to a day (in) as they are now, listed once."""
         from cep_pipeline.warehouse import commits
 
-        files = commits.files_between(
-            self._table("statistics"), DAY, None, day - timedelta(days=1), equal={"pattern_set": pattern_set}
+        partitions = self._layouts["statistics"].partitions
+        name, day = partitions.index("pattern_set"), partitions.index(DAY)
+
+        @cache
+        def read(path: str) -> Mapping[str, Any]:
+            row: dict[str, Any] = self._read("statistics", path).to_pylist()[0]
+            return row
+
+        files = commits.files_between(self._table("statistics"), DAY, None, last)
+        return PinnedStatistics(
+            {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}, read
         )
-        position = self._layouts["statistics"].partitions.index(DAY)
-        latest = max(files, key=lambda file: file.partition[position], default=None)
-        return statistics_record(self._read("statistics", latest.file_path).to_pylist()[0]) if latest else None
-
-    def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """Return what detection counted on the latest earlier day on which it counted anything, and that day.
-
-        Raises
-        ------
-        InputError
-            It is no JSON.
-        """
-        from cep_pipeline.warehouse import commits
-
-        files = commits.files_between(
-            self._table("statistics"), DAY, None, day - timedelta(days=1), equal={"pattern_set": pattern_set}
-        )
-        position = self._layouts["statistics"].partitions.index(DAY)
-        for file in sorted(files, key=lambda file: file.partition[position], reverse=True):
-            record = statistics_record(self._read("statistics", file.file_path).to_pylist()[0])
-            if record.observed is not None:
-                return record.day, record.observed
-        return None
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""

@@ -19,6 +19,7 @@ from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.layout import DAY, folder_name
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
+from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (
     Decision,
     PlanRecord,
@@ -150,14 +151,21 @@ class StreamTables(StreamReader):
         state: str | None = None,
         basis: Mapping[str, Any] | None = None,
         windows: Sequence[Mapping[str, Any]] = (),
+        known: PinnedStatistics | None = None,
     ) -> None:
-        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays."""
+        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays.
+
+        Parameters
+        ----------
+        known
+            The statistics up to the day, pinned under the same lease; None: they are listed here.
+        """
         try:
-            before = self.statistics(pattern_set, day, day)
+            before = (known or self.pin_statistics(day)).of(pattern_set, day)
         except InputError as error:
             logger.warning("%s; the row is replaced, and what detection counted is lost", error)
-            before = []
-        observed = before[0].observed if before else None
+            before = None
+        observed = before.observed if before else None
         basis, now = basis or {}, self._now()
         self._publish_statistics(
             lease,
@@ -168,8 +176,8 @@ class StreamTables(StreamReader):
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
     ) -> None:
         """Replace what detection counted for (pattern set, day); the statistics themselves stay as they are."""
-        before = self.statistics(pattern_set, day, day)
-        kept = before[0] if before else StatisticsRecord(pattern_set, day, lease.run_id, self._now())
+        before = self.pin_statistics(day).of(pattern_set, day)
+        kept = before or StatisticsRecord(pattern_set, day, lease.run_id, self._now())
         self._publish_statistics(lease, replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed))
 
     def _publish_statistics(self, lease: Lease, record: StatisticsRecord) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import replace
-from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +13,7 @@ from cep_pipeline.cli.statistics_view import StatisticsView
 from cep_pipeline.pipeline.observed import with_observed
 from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published
 
 PATTERNS = """\
@@ -59,8 +60,9 @@ def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(proj
     before = [first, second, third], published(project.tables())
     tolerant = project.configuration.stream("ticks")
     tolerant = replace(tolerant, statistics=tolerant.statistics.model_copy(update={"dependent_factor": 100.0}))
-    work = SimpleNamespace(stream=tolerant, tables=project.tables(), day=TUESDAY)
-    assert with_observed(work, tolerant.pattern_sets[0], replace(second, joints=())).joints == ()  # type: ignore[arg-type]
+    work = SimpleNamespace(stream=tolerant, day=TUESDAY)
+    known = project.tables().pin_statistics(TUESDAY)
+    assert with_observed(work, tolerant.pattern_sets[0], replace(second, joints=()), known).joints == ()  # type: ignore[arg-type]
     observed = [record.observed for record in project.tables().statistics("all")]
     assert all(observed)
     project.run(redo=True).run_days([MONDAY])
@@ -70,14 +72,18 @@ def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(proj
     assert [record.observed for record in project.tables().statistics("all")] == observed
 
 
-class Recorded:
-    """Tables that hold what detection observed on Monday."""
+class Recorded(PinnedStatistics):
+    """What detection observed on Monday."""
 
     def __init__(self, content: object) -> None:
-        self.content = content
+        super().__init__({("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
 
-    def observed_before(self, pattern_set: str, day: date) -> object:
-        return (MONDAY, self.content) if day > MONDAY else None
+
+ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | {
+    "pattern_set": "all",
+    "day": MONDAY,
+    "run_id": "run",
+}
 
 
 @pytest.mark.parametrize(
@@ -85,11 +91,11 @@ class Recorded:
 )
 def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytest.LogCaptureFixture) -> None:
     work, pattern_set, snapshot = (
-        SimpleNamespace(tables=Recorded(content), day=TUESDAY),
+        SimpleNamespace(day=TUESDAY),
         SimpleNamespace(name="all"),
         StatisticsSnapshot(),
     )
     with caplog.at_level(logging.WARNING):
-        assert with_observed(work, pattern_set, snapshot) == snapshot  # type: ignore[arg-type]
+        assert with_observed(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
     assert f"the statistics of {TUESDAY} are made without it" in caplog.text
     assert f"observed on {MONDAY}: " in caplog.text

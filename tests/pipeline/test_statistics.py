@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import pyarrow as pa
@@ -16,7 +16,10 @@ from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.fingerprints import canonical_json
 from cep_pipeline.warehouse.records import StatisticsRecord
-from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project
+from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 WINDOW = "statistics: {window: 6 hours, epsilon: 0.1}\n"
 STATISTICS = frozenset({"ingest", "statistics"})
@@ -25,6 +28,15 @@ STATISTICS = frozenset({"ingest", "statistics"})
 @pytest.fixture
 def windowed(project: Project) -> Project:
     (project.folder / "pipeline.yaml").write_text(PIPELINE + WINDOW)
+    return project
+
+
+@pytest.fixture(scope="module")
+def three_days(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Project:
+    """Three days that are published with their statistics; to be read alone."""
+    project = make_project(tmp_path_factory.mktemp("three_days"), spark)
+    (project.folder / "pipeline.yaml").write_text(PIPELINE + WINDOW)
+    project.run(steps=STATISTICS).run_days(DAYS)
     return project
 
 
@@ -47,38 +59,30 @@ def estimate(project: Project, day: date, caplog: pytest.LogCaptureFixture) -> S
     return rows(project)[day]
 
 
-def change_state(project: Project, day: date, change: Callable[[StatisticsRecord], dict[str, Any]]) -> None:
+def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any]) -> None:
     """Write a day's row as another version, or a broken disk, would have left it."""
-    record = rows(project)[day]
     tables = project.tables()
     assert record.snapshot is not None
     kept = {"state": record.state, "basis": record.basis, "windows": record.windows}
-    with tables.day_lease(day, run_id="other") as lease:
-        tables.publish_statistics("all", day, record.snapshot, lease=lease, **{**kept, **change(record)})
+    with tables.day_lease(record.day, run_id="other") as lease:
+        tables.publish_statistics("all", record.day, record.snapshot, lease=lease, **{**kept, **changed})
 
 
-def test_days_one_after_another_are_one_run_over_all_of_them(windowed: Project) -> None:
-    windowed.run(warehouse="together", steps=STATISTICS).run_days(DAYS)
-    for day in DAYS:
-        windowed.run(warehouse="apart", steps=STATISTICS).run_days([day])
-    assert contents(windowed, "apart") == contents(windowed, "together")
-    assert list(contents(windowed, "apart")) == list(DAYS)
-
-
-def test_many_events_are_counted_in_spark_as_few_are_on_the_driver(
-    windowed: Project, monkeypatch: pytest.MonkeyPatch
+def test_days_one_after_another_are_one_run_over_all_of_them_on_the_driver_and_in_spark(
+    windowed: Project, three_days: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    windowed.run(warehouse="driver", steps=STATISTICS).run_days([MONDAY])
+    windowed.run(steps=STATISTICS).run_days([MONDAY])
     monkeypatch.setattr("cep_pipeline.pipeline.statistics.EVENTS_ON_THE_DRIVER", 0)
-    windowed.run(warehouse="spark", steps=STATISTICS).run_days([MONDAY])
-    assert contents(windowed, "spark") == contents(windowed, "driver")
+    for day in DAYS[1:]:
+        windowed.run(steps=STATISTICS).run_days([day])
+    assert contents(windowed) == contents(three_days)
+    assert list(contents(windowed)) == list(DAYS)
 
 
-def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(windowed: Project) -> None:
-    windowed.run(steps=STATISTICS).run_days(DAYS)
-    stream = windowed.configuration.stream("ticks")
+def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(three_days: Project) -> None:
+    stream = three_days.configuration.stream("ticks")
     patterns = stream.pattern_set("all").patterns
-    tables = windowed.tables()
+    tables = three_days.tables()
     events = tables.read_events()
     counted = events["timestamp"].cast(pa.int64()).to_numpy()
     last = int(counted[-1])
@@ -97,7 +101,7 @@ def test_the_state_of_the_last_day_is_that_of_all_events_within_its_bounds(windo
                 assert max(one.low, other.low) <= min(one.high, other.high) * (1 + 1e-9)
 
 
-def test_a_rerun_goes_on_from_the_day_before_and_changes_nothing(windowed: Project) -> None:
+def test_a_rerun_goes_on_from_the_day_before_and_changes_neither_statistics_nor_plan(windowed: Project) -> None:
     windowed.run().run_days(DAYS)
     before = contents(windowed)
     windowed.run(steps=frozenset({"statistics"}), redo=True).run_days([TUESDAY])
@@ -107,37 +111,43 @@ def test_a_rerun_goes_on_from_the_day_before_and_changes_nothing(windowed: Proje
     carried = {day: record.basis["carried"] for day, record in rows(windowed).items()}
     assert carried[MONDAY] is None and carried[TUESDAY] and carried[WEDNESDAY]
     assert not any("note" in record.basis for record in rows(windowed).values())
+    plan = windowed.tables().current_plan("all")
+    monday = rows(windowed)[MONDAY].snapshot
+    assert plan is not None and monday is not None
+    snapshot = StatisticsSnapshot.from_json(monday)
+    assert plan.plan["statistics"]["digest"] == snapshot.digest, "a plan is made from the business day"
+    assert snapshot.kind.value == "business day"
+    busiest = {rate.leaf: rate.worst_per_s for rate in snapshot.rates}
+    assert all(rate.worst_per_s is not None and rate.worst_per_s >= rate.per_s for rate in snapshot.rates), busiest
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda record: {"state": None}, "hold no state"),
-        (lambda record: {"state": "{broken"}, "is no JSON"),
-        (lambda record: {"state": "[]"}, "is a JSON object"),
-        (lambda record: {"state": '{"version": 0}'}, "of version 0"),
-        (lambda record: {"state": record.state.replace("Tick", "Tock", 1)}, "cannot be read"),
-        (lambda record: {"basis": {}}, "of an older version"),
-        (lambda record: {"basis": {**record.basis, "window": "3 hours"}}, "made with window 3 hours"),
-        (lambda record: {"basis": {**record.basis, "events": "other"}}, "published anew since"),
-    ],
-)
+CHANGES: dict[str, Callable[[StatisticsRecord], dict[str, Any]]] = {
+    "hold no state": lambda record: {"state": None},
+    "is no JSON": lambda record: {"state": "{broken"},
+    "is a JSON object": lambda record: {"state": "[]"},
+    "of version 0": lambda record: {"state": '{"version": 0}'},
+    "cannot be read": lambda record: {"state": str(record.state).replace("Tick", "Tock", 1)},
+    "of an older version": lambda record: {"basis": {}},
+    "made with window 3 hours": lambda record: {"basis": {**record.basis, "window": "3 hours"}},
+    "published anew since": lambda record: {"basis": {**record.basis, "events": "other"}},
+}
+
+
 def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
-    windowed: Project,
-    caplog: pytest.LogCaptureFixture,
-    change: Callable[[StatisticsRecord], dict[str, Any]],
-    words: str,
+    windowed: Project, caplog: pytest.LogCaptureFixture
 ) -> None:
     windowed.run(steps=STATISTICS).run_days(DAYS[:2])
-    good = rows(windowed)[TUESDAY]
-    change_state(windowed, MONDAY, change)
-    anew = estimate(windowed, TUESDAY, caplog)
-    assert words in caplog.text
-    assert words in anew.basis["note"]
-    assert anew.basis["carried"] is None
-    # The window before the day was read again, so the day is as if its state had been carried.
-    assert anew.snapshot is not None and good.snapshot is not None
-    assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
+    monday, good = rows(windowed)[MONDAY], rows(windowed)[TUESDAY]
+    for words, change in CHANGES.items():
+        caplog.clear()
+        write_row(windowed, monday, change(monday))
+        anew = estimate(windowed, TUESDAY, caplog)
+        assert words in caplog.text
+        assert words in anew.basis["note"]
+        assert anew.basis["carried"] is None
+        # The window before the day was read again, so the day is as if its state had been carried.
+        assert anew.snapshot is not None and good.snapshot is not None
+        assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
 
 
 def test_a_day_that_was_left_out_begins_anew(windowed: Project, caplog: pytest.LogCaptureFixture) -> None:
@@ -168,23 +178,10 @@ def test_an_empty_day_passes_the_state_on(windowed: Project) -> None:
     assert rows(windowed)[WEDNESDAY].basis["carried"] is not None
 
 
-def test_a_plan_is_made_from_the_business_day(windowed: Project) -> None:
-    windowed.run().run_days(DAYS)
-    plan = windowed.tables().current_plan("all")
-    monday = rows(windowed)[MONDAY].snapshot
-    assert plan is not None and monday is not None
-    snapshot = StatisticsSnapshot.from_json(monday)
-    assert plan.plan["statistics"]["digest"] == snapshot.digest
-    assert snapshot.kind.value == "business day"
-    busiest = {rate.leaf: rate.worst_per_s for rate in snapshot.rates}
-    assert all(rate.worst_per_s is not None and rate.worst_per_s >= rate.per_s for rate in snapshot.rates), busiest
-
-
-def test_a_snapshot_of_any_moment_counts_its_window_alone(windowed: Project) -> None:
-    windowed.run(steps=STATISTICS).run_days(DAYS)
-    stream = windowed.configuration.stream("ticks")
+def test_a_snapshot_of_any_moment_counts_its_window_alone(three_days: Project) -> None:
+    stream = three_days.configuration.stream("ticks")
     patterns = stream.pattern_set("all").patterns
-    tables = windowed.tables()
+    tables = three_days.tables()
     times = tables.read_events()["timestamp"].cast(pa.int64()).to_pylist()
     with mock.patch("cep_pipeline.spark.slicing.Slice.read", autospec=True, side_effect=_Reading()) as read:
         for moment in (times[0] - 1, times[2], times[6] + 1, times[-1], times[-1] + 10**12):
@@ -192,6 +189,9 @@ def test_a_snapshot_of_any_moment_counts_its_window_alone(windowed: Project) -> 
             expected = sum(moment - 21_600_000_000 <= time <= moment for time in times)
             assert snapshot.events == pytest.approx(expected, rel=0.1), moment
             assert snapshot.as_of_us == moment
+            if moment == times[-1] + 10**12:
+                assert snapshot.notes == ("there are no events in the window of 6 h",), "there were some before"
+                assert {rate.per_s for rate in snapshot.rates} == {0.0}
     assert read.call_count
     assert len(ROWS) == 3
     assert canonical_json(snapshot.to_json())

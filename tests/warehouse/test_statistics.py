@@ -44,10 +44,10 @@ def test_what_detection_counted_outlives_new_statistics_and_the_other_way_round(
 def test_the_latest_earlier_day_is_found_over_gaps(tables: StreamTables) -> None:
     publish(tables, WEDNESDAY, 3.0)
     publish(tables, MONDAY, 1.0)
-    found = tables.statistics_before("demo", WEDNESDAY)
+    found = tables.pin_statistics(WEDNESDAY).before("demo", WEDNESDAY)
     assert found is not None
     assert (found.day, found.snapshot) == (MONDAY, {"rate": 1.0})
-    assert tables.statistics_before("demo", MONDAY) is None
+    assert tables.pin_statistics(MONDAY).before("demo", MONDAY) is None
     assert [record.day for record in tables.statistics("demo")] == [MONDAY, WEDNESDAY]
     assert [record.day for record in tables.statistics("demo", TUESDAY)] == [WEDNESDAY]
 
@@ -89,6 +89,6 @@ def test_what_detection_counted_is_found_over_days_without_any(tables: StreamTab
     publish(tables, TUESDAY)
     with tables.day_lease(TUESDAY, run_id="run") as lease:
         tables.publish_observed("demo", TUESDAY, None, lease=lease)
-    assert tables.observed_before("demo", WEDNESDAY) == (MONDAY, {"passes": 3})
-    assert tables.observed_before("demo", MONDAY) is None
-    assert tables.observed_before("another", WEDNESDAY) is None
+    assert tables.pin_statistics(WEDNESDAY).observed_before("demo", WEDNESDAY) == (MONDAY, {"passes": 3})
+    assert tables.pin_statistics(MONDAY).observed_before("demo", MONDAY) is None
+    assert tables.pin_statistics(WEDNESDAY).observed_before("another", WEDNESDAY) is None
