@@ -190,12 +190,17 @@ class AutomatonRuns:
             rules.prepare()
             words[at.RULES :] = rules.kernel_words()
         words[at.CODE : at.BUFFER] = self.program.kernel_words()
+        wanted = at.DONE  # after the first call: why it returned, and so what has other words now
         while True:
-            pool.set_words(words)
-            words[at.CELLS : at.CODE] = cells.kernel_words()
-            words[at.REAL_BITS] = words[at.CELLS + 3]
-            words[at.BUFFER : at.VERSIONS] = buffer.words()
-            words[at.VERSIONS : at.RULES] = versions.words()
+            if wanted in (at.DONE, at.RUNS_FULL):
+                pool.set_words(words)
+            if wanted in (at.DONE, at.CELLS_FULL):
+                words[at.CELLS : at.CODE] = cells.kernel_words()
+                words[at.REAL_BITS] = words[at.CELLS + 3]
+            if wanted in (at.DONE, at.BUFFER_FULL):
+                words[at.BUFFER : at.VERSIONS] = buffer.words()
+            if wanted in (at.DONE, at.VERSIONS_FULL):
+                words[at.VERSIONS : at.RULES] = versions.words()
             found.set_words(words, self.variables * buffer.size)
             wanted = _advance(words)
             self.most_entries = max(self.most_entries, len(buffer))

@@ -15,7 +15,7 @@ from cep_pipeline.detection.nfab import words as at
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
 """As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
-ELEMENTS_AT_ONCE = 1 << 18
+ELEMENTS_AT_ONCE = 1 << 19
 """Elements of matches written before they are handed on."""
 KEPT = 8
 """One in so many of them is kept, to be copied from."""

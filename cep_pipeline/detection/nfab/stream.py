@@ -82,10 +82,13 @@ def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
     view = agreeing_view(pattern, pattern.partition_by, everything(events), events)
 
     def make() -> tuple[Array, Array]:
-        place = np.full(len(events), -1, np.int64)
-        place[view.rows] = np.arange(len(view))
-        position = np.zeros(len(events), np.int64)
-        position[view.rows] = np.arange(len(view)) - np.repeat(view.starts[:-1], np.diff(view.starts))
+        every = len(view) == len(events)
+        order = np.arange(len(view), dtype=np.int64)
+        place = np.empty(len(events), np.int64) if every else np.full(len(events), -1, np.int64)
+        place[view.rows] = order
+        order -= np.repeat(view.starts[:-1], np.diff(view.starts))
+        position = np.empty(len(events), np.int64) if every else np.zeros(len(events), np.int64)
+        position[view.rows] = order
         return place, position
 
     place, position = events.derive(("partition positions", pattern.partition_by), make)
