@@ -9,6 +9,7 @@ from typing import cast
 from cep_pipeline.benchmarks.report import times_as_fast
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.findings import rank_correlation
+from cep_pipeline.experiments.join_patterns import KLEENE
 from cep_pipeline.experiments.join_plans import WEIGHED
 
 II = ("ii_random", "ii_greedy")
@@ -108,6 +109,13 @@ def candidates_tell(plans: Sequence[Row]) -> str:
     """How well candidates predict throughput, in words."""
     by_candidates = rank_correlation([figure(row, "candidates") for row in plans], [per_s(row) for row in plans])
     return f"is in the throughput, too: the rank correlation of candidates and throughput is {by_candidates:.2f}."
+
+
+def kleene_memory(rows: Sequence[Row]) -> float:
+    """What DP-B's trees hold on average under KL, relative to DP-LD's orders."""
+    own = rows_of(rows, set=KLEENE)
+    pairs = pairs_of(own, DP_B, DP_LD)
+    return mean(held_by(a for a, _ in pairs)) / mean(held_by(b for _, b in pairs)) if pairs else 1.0
 
 
 def share_of_linear(rows: Sequence[Row]) -> float:

@@ -101,7 +101,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         _large_costs(large),
         "Seconds of planning, means; fast planners are the fastest of three runs:",
         "{chart:planning}",
-        _table(large, "size", lambda row: figure(row, "planning_s"), mean, format_seconds),
+        _table(large, "size", lambda row: figure(row, "planning_s"), mean, _seconds),
         "## Throughput against latency (figure 18)",
         "Latency is counted: the candidates that are looked at, where the last event of the sequence takes part, for "
         "each such event. From left to right along a line alpha becomes less.",
@@ -309,6 +309,10 @@ def _figures(rows: Iterable[Row]) -> Iterator[tuple[str, list[float]]]:
     if "seconds" in own[0]:
         yield "per_s", [per_s(row) for row in own]
         yield "held", [figure(row, "held") for row in own]
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1e6:.0f} µs" if value < 1e-4 else format_seconds(value)
 
 
 def _whole(value: float) -> str:
