@@ -40,8 +40,8 @@ def dp_bushy_tree(
     Notes
     -----
     best(S) = node(S) + min over L + R = S of best(L) + best(R) + what joining them costs; O(3^n), each split tried
-    once. A set is given up when its node, or its cheapest tree with the least that the joins above it
-    can cost, is dearer than the best tree over greedy's or IKKBZ's order.
+    once. A set is given up when its node, or its cheapest tree, with the least that the joins above it
+    can cost (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order.
     """
     size = statistics.size
     if size < 3:

@@ -148,7 +148,7 @@ def search_blocks(
     side; and `late` = stored + latency (`waiting`), that of a side that is joined to one with the variable after which
     latency counts, which is the highest. Where sides are held, `linear` has the cheapest linear trees.
     """
-    limits = carray(limits_at, size + 1)
+    limits = carray(limits_at, 1 << size)
     block = 1 << low
     highs = carray(highs_at, end)
     alive = carray(alive_at, 1 << (size - low))
@@ -212,7 +212,7 @@ def search_blocks(
                 cheapest += node[whole]
                 if holding:
                     cheapest = min(cheapest, linear[whole])
-                if cheapest > limits[_variables(whole)]:
+                if cheapest > limits[whole]:
                     cheapest = np.inf
             best[whole] = cheapest
             if holding:

@@ -132,7 +132,7 @@ def cheapest_orders(tables: SetTables, limits: Array, *, of_tree: bool) -> Array
         tables.last,
         int(tables.pair is not None),
         limits,
-        marked(tables.node, limits),
+        marked(tables.node, limits[np.bitwise_count(np.arange(1 << tables.size, dtype=np.uint32))]),
         pair,
         product,
         latency,
@@ -149,10 +149,38 @@ def least_nodes(tables: SetTables) -> Array:
     return least
 
 
+def least_above(tables: SetTables) -> Array:
+    """What a tree costs at least above each of its sets, float64 of shape (2^n,): of the set of all variables 0.
+
+    Above a set are the root's tests, which join some set that holds it to the rest, the nodes of these two, and,
+    where sides are held, the set itself, as a side of a join that is not linear, and the root's sides. Linear trees,
+    which hold none, have limits of their own.
+    """
+    side = tables.node.copy()
+    side[1 << np.arange(tables.size)] = 0.0  # leaves, which all plans share
+    rest = side[::-1].copy()  # the set without the bits of m is the one m places before the last
+    if tables.held is not None:
+        rest += tables.held[::-1]
+    if tables.pair is not None and tables.product is not None:
+        rest += tables.pair[-1] * (tables.product * tables.product[::-1])
+    rest[[0, -1]] = np.inf  # no sides of the root
+    above = rest + side
+    if tables.held is not None:
+        above += tables.held
+    for position in range(tables.size):
+        without, having = above.reshape(-1, 2, 1 << position).swapaxes(0, 1)
+        np.minimum(without, having, out=without)
+    if tables.held is not None:
+        above += tables.held
+        rest += tables.held
+    np.minimum(above, rest, out=above)
+    above[-1] = 0.0
+    return above
+
+
 def marked(node: Array, limits: Array) -> Array:
-    """The nodes of all sets, infinity for those that alone are above the limit of their size."""
-    sizes = np.bitwise_count(np.arange(len(node), dtype=np.uint32))
-    return np.where(node > limits[sizes], np.inf, node)
+    """The nodes of all sets, infinity for those that alone are above their limit."""
+    return np.where(node > limits, np.inf, node)
 
 
 def positions_in(members: int) -> Iterator[int]:

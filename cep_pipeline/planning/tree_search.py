@@ -23,6 +23,7 @@ from cep_pipeline.planning.set_tables import (
     SetTables,
     cheapest_orders,
     exchange,
+    least_above,
     least_nodes,
     marked,
     positions_in,
@@ -58,9 +59,10 @@ class TreeSearch:
     tables
         What plans cost.
     best, stored, late, linear
-        Of each set the cost of its cheapest tree; the same as a side of a join that is not linear; the same where the
-        other side has the variable after which latency counts; and that of its cheapest linear tree. The latter three
-        are the same array as `best` where the cost model makes no difference.
+        Of each set the cost of its cheapest tree, infinity where none within the limit has it as a side of a join
+        that is not linear; the same with what holding it there costs; the same where the other side has the variable
+        after which latency counts; and that of its cheapest linear tree. The latter three are the same array as `best`
+        where the cost model makes no difference.
     """
 
     tables: SetTables
@@ -87,15 +89,20 @@ class TreeSearch:
             [ABOVE - max(size - members - 1, 0) * least if size > 2 else ABOVE for members in range(size + 1)]
         )
         limits[size] = ABOVE
+        # The sides of the root may be two of those.
+        others = np.array([0.0 if size < 3 else max(size - members - 3, 0) * least for members in range(size + 1)])
         linear = cheapest_orders(tables, limits, of_tree=True) if tables.held is not None else None
         # The kernel wants the variable after which latency counts to be the highest.
         top = size - 1
         swapped = top if tables.last < 0 else tables.last
         own = tables.exchanged(swapped, top)
+        own_limits = ABOVE - least_above(own) - others[np.bitwise_count(np.arange(1 << size, dtype=np.uint32))]
         best = np.empty(1 << size)
         stored = np.empty(1 << size) if tables.held is not None else best
         late = np.empty(1 << size) if tables.latency is not None else stored
-        _run_blocks(own, limits, best, stored, late, linear, swapped, deadline, threads if size >= MIN_THREADED else 1)
+        if size < MIN_THREADED:
+            threads = 1
+        _run_blocks(own, own_limits, best, stored, late, linear, swapped, deadline, threads)
         found = {
             id(array): exchange(array, swapped, top) if swapped != top else array for array in (best, stored, late)
         }

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.comparisons import holds_on, ln_below, ln_joins, ln_measure
-from cep_pipeline.planning.costs import THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.dp_bushy import dp_bushy_tree
 from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.greedy import greedy_order
@@ -126,7 +126,7 @@ def test_seven_variables(cost: CostModel, seed: int) -> None:
 def test_blocks_and_threads_find_what_one_block_finds() -> None:
     """Above 5 variables sets are searched by blocks, above 13 by threads; and pruning gives up no best tree."""
     statistics = random_statistics(14, 3)
-    for cost in (THROUGHPUT, MODELS["all terms, weighted"]):
+    for cost in (THROUGHPUT, KERNEL, MODELS["all terms, weighted"]):
         ln_limit = ln_below(cost, statistics, left_deep(greedy_order(statistics, cost).order))
         whole = (1 << 14) - 1
         searches = [

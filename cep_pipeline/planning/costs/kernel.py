@@ -201,9 +201,28 @@ class _Made:
     def some(self, members: Array) -> Array:
         whole = members.sum(axis=1) == self.size
         made = self.grown.some(members) + np.where(whole, self.ln_match, self.ln_partial)
-        sides = [np.where(members & ~(members @ others.T), self.ln_events, -np.inf) for others in self._ordered()]
-        events = np.logaddexp.reduce(np.concatenate(sides, axis=1), axis=1)
-        return np.asarray(np.logaddexp(made, events + self.ln_event))
+        having = np.ascontiguousarray(members.T)
+        ends = np.zeros(len(members))  # as shares of the events of the most frequent variable
+        most = float(self.ln_events.max())
+        shares = np.exp(self.ln_events - most)
+        for backward in (True, False):
+            covered = self._covered(having, backward=backward)
+            for one, hidden, share in zip(having, covered, shares, strict=True):
+                ends += share * (one & ~hidden)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(made, np.log(ends) + (most + self.ln_event)))
+
+    def _covered(self, having: Array, *, backward: bool) -> Array:
+        """bool, shape (n, m): after (`backward`), or before, which variables another one of each set is ordered."""
+        covered = np.zeros_like(having)
+        for groups in self.statistics.sequences:
+            passed = np.zeros(having.shape[1], bool)
+            for group in reversed(groups) if backward else groups:
+                for place in group:
+                    covered[place] |= passed
+                for place in group:
+                    passed |= having[place]
+        return covered
 
     def _ordered(self) -> tuple[Array, Array]:
         """bool, shape (n, n): which variables are ordered after each, and which before it."""
