@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from cep_pipeline.statistics.sliding_window import Estimate
+from cep_pipeline.statistics.mergeable import Estimate
 
 ENOUGH_WIDTHS = 1.0
 """A number that has moved by less than the width of its interval may not have moved at all."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep_pipeline.statistics.drift import Drift
-from cep_pipeline.statistics.sliding_window import Estimate
+from cep_pipeline.statistics.mergeable import Estimate
 from cep_pipeline.statistics.snapshot import JointSelectivity, LeafRate, Selectivity, StatisticsSnapshot
 
 What = Literal["rate", "selectivity", "order", "joint selectivity"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cep_pipeline.statistics.intervals import effective_number, wilson_interval
-from cep_pipeline.statistics.sliding_sums import Sums
-from cep_pipeline.statistics.sliding_window import Estimate
+from cep_pipeline.statistics.mergeable import Estimate
+from cep_pipeline.statistics.sliding_window import Sums
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, Source
 
 

@@ -20,9 +20,9 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
+from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
 from cep_pipeline.statistics.samples import Terms
-from cep_pipeline.statistics.sliding_sums import SlidingSums
-from cep_pipeline.statistics.sliding_window import Estimate, SlidingWindow
+from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.snapshot import (
     Kind,
     LeafRate,
@@ -99,7 +99,10 @@ class WindowedStatistics:
         self._counts = {key: SlidingWindow("count", width, epsilon) for key in (_EVENTS, *self.leaves)}
         self._bins = DayBins(len(self.leaves) + 1, bin_width_us(window.time_us), 2 * DAY_US)
         horizon = max(DAY_US, width if by_time else 0)
-        self._sums = {scope.key: SlidingSums(3 + 2 * len(scope.conditions), horizon, epsilon) for scope in self.scopes}
+        self._sums = {
+            scope.key: SlidingWindow(SeveralSums(3 + 2 * len(scope.conditions)), horizon, epsilon)
+            for scope in self.scopes
+        }
         self._clock = None if by_time else StreamClock(window.events or 1)
 
     @classmethod
@@ -111,8 +114,8 @@ class WindowedStatistics:
     @property
     def buckets(self) -> int:
         """Buckets and bins that are held, the measure of its memory."""
-        held = sum(map(len, self._counts.values())) + sum(sums.spans.shape[1] for sums in self._sums.values())
-        return held + self._bins.counts.size
+        histograms = (*self._counts.values(), *self._sums.values())
+        return sum(map(len, histograms)) + self._bins.counts.size
 
     def covers(self, patterns: Sequence[Pattern]) -> bool:
         """Whether all that planning the patterns asks is measured."""
@@ -172,8 +175,8 @@ class WindowedStatistics:
         for scope in self.scopes:
             places = [scopes[scope.key].conditions.index(condition) for condition in scope.conditions]
             rows = [0, 1, 2, *(3 + 2 * place + row for place in places for row in (0, 1))]
-            part._sums[scope.key].spans = other._sums[scope.key].spans
-            part._sums[scope.key].sums = other._sums[scope.key].sums[rows]
+            spans, sums = other._sums[scope.key].held
+            part._sums[scope.key].hold(spans, sums[rows])
         return part
 
     def take_in(
@@ -299,11 +302,11 @@ class WindowedStatistics:
             "events": self.events,
             "since_us": self.since_us,
             "latest_us": self.latest_us,
-            "counts": [_histogram_json(self._counts[key]) for key in (_EVENTS, *self.leaves)],
-            "bins": self._bins.to_json(),
-            "sums": [
-                [packed(self._sums[scope.key].spans), packed(self._sums[scope.key].sums)] for scope in self.scopes
+            "counts": [
+                [packed(spans), packed(sums[:1])] for spans, sums in (window.held for window in self._counts.values())
             ],
+            "bins": self._bins.to_json(),
+            "sums": [[packed(part) for part in self._sums[scope.key].held] for scope in self.scopes],
             "clock": self._clock.to_json() if self._clock is not None else None,
         }
         return {**content, "checksum": digest_of(content)}
@@ -332,14 +335,12 @@ class WindowedStatistics:
             state = cls(content["stream"], window, content["epsilon"], content["leaves"], scopes)
             state.events, state.since_us = content["events"], content["since_us"]
             state.latest_us = content["latest_us"]
-            for (key, histogram), held in zip(state._counts.items(), content["counts"], strict=True):
-                state._counts[key] = _histogram(histogram, held)
+            for histogram, (spans, counts) in zip(state._counts.values(), content["counts"], strict=True):
+                numbers = unpacked(counts, np.float64, 1)[[0, 0, 0]] * [[1], [1], [0]]
+                histogram.hold(unpacked(spans, np.int64, 2), numbers)
             state._bins.read(content["bins"])
             for sums, (spans, values) in zip(state._sums.values(), content["sums"], strict=True):
-                shape = sums.sums.shape[0]
-                sums.spans, sums.sums = unpacked(spans, np.int64, 2), unpacked(values, np.float64, shape)
-                if sums.spans.shape[1] != sums.sums.shape[1]:
-                    raise ValueError("spans and sums of different length")
+                sums.hold(unpacked(spans, np.int64, 2), unpacked(values, np.float64, sums.statistic.rows))
             if state._clock is not None:
                 state._clock.read(content["clock"])
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -441,15 +442,3 @@ def scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
         return ScopeKeys(scope.key, tuple(condition.key for condition in asked), orders)
 
     return tuple(sorted(map(keys, terms.scopes), key=lambda scope: scope.key))
-
-
-def _histogram_json(histogram: SlidingWindow) -> list[str]:
-    content = histogram.to_json()
-    spans = np.array(content["spans"], np.int64).reshape(2, -1)
-    return [packed(spans), packed(np.array(content["sums"][0], np.float64).reshape(1, -1))]
-
-
-def _histogram(empty: SlidingWindow, held: Sequence[str]) -> SlidingWindow:
-    spans, counts = unpacked(held[0], np.int64, 2), unpacked(held[1], np.float64, 1)
-    sums = np.concatenate((counts, counts, np.zeros_like(counts)))
-    return SlidingWindow.from_json({**empty.to_json(), "spans": spans.tolist(), "sums": sums.tolist()})
