@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from cep_pipeline.cli.options import (
@@ -166,6 +167,14 @@ def plan(
     made = plan_for(patterns, snapshot, chosen, planner, cost, alpha)
     click.echo(made.explain(explained_choice(patterns, mechanism)))
     for pattern in patterns:
+        by = made.for_pattern(pattern.name).planner
+        if by != planner and click.get_current_context().get_parameter_source("planner") is not ParameterSource.DEFAULT:
+            what = "only the pattern's order" if by == "trivial" else "orders only"
+            click.echo(
+                f"note: pattern {pattern.name!r} is planned by {by}, not by {planner}: {chosen[pattern.name]} runs "
+                f"{what}",
+                err=True,
+            )
         if chosen[pattern.name] == "nfab":
             click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:

@@ -41,7 +41,16 @@ def ln_partial_matches(statistics: ClauseStatistics, positions: Iterable[int]) -
 
 
 def ln_order_share(statistics: ClauseStatistics, positions: Iterable[int]) -> float:
-    """ln order(S): the share of all orderings of the variables that the clause's temporal order allows."""
+    """ln order(S): the share of all orderings of the variables that the clause's temporal order allows.
+
+    Notes
+    -----
+    All orderings count as equally frequent. What snapshots measure, `StatisticsSnapshot.order`, is not used: it is of
+    pairs, and many streams share those of all pairs and differ in the orderings of three. It is also the smaller part
+    of the truth: where an event of b follows each one of a, nearly all pairs are in order, for which the estimate is
+    half of what it should be, but there are also 1 / (W r_b) times as many pairs in a window as independent arrivals
+    have, which no share says.
+    """
     inside = set(positions)
     total = 0.0
     for groups in statistics.sequences:

@@ -219,7 +219,7 @@ def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
     cheapest = clause.runner_up
     if cheapest is not None and cheapest.ln_cost < clause.ln_cost - 1e-9:
         kind = _kind(clause.tree)
-        yield f"kept because planner {pattern.planner} was asked for, though {cheapest.planner}'s {kind} is cheaper"
+        yield f"kept because the planner is {pattern.planner}, though {cheapest.planner}'s {kind} is cheaper"
 
 
 def _kind(tree: Join | None) -> str:

@@ -155,6 +155,19 @@ def test_planners_side_by_side_on_a_published_day_and_over_files(project: Projec
         assert len({plan["matches"] for plan in comparison["planners"]}) == 1
 
 
+def test_plan_says_where_a_mechanism_does_not_run_what_the_planner_makes(trades: Path) -> None:
+    asked = ("plan", *over_files(trades), "--planner", "dp_bushy", "--mechanism")
+    in_order, of_orders, of_trees = (
+        cep(*asked, mechanism, folder=trades) for mechanism in ("eager_nfa", "lazy_chain_nfa", "evaluation_tree")
+    )
+    assert "planned by trivial, not by dp_bushy: eager_nfa runs only the pattern's order" in in_order.errors
+    assert "was asked for" not in in_order.output
+    assert "planned by dp_left_deep, not by dp_bushy: lazy_chain_nfa runs orders only" in of_orders.errors
+    assert "note: pattern" not in of_trees.errors
+    by_default = cep("plan", *over_files(trades), "--mechanism", "eager_nfa", folder=trades)
+    assert by_default.code == 0 and "note: pattern" not in by_default.errors
+
+
 def test_maintain_removes_files_that_no_table_names(project: Project) -> None:
     import os
     import time
