@@ -180,3 +180,32 @@ def test_of_nodes_that_the_mechanism_does_not_have_it_says_so() -> None:
     made = plan(patterns, estimate_statistics(patterns, market(100)), "trivial")
     _, metrics = detect(patterns, market(100), plan=made, metrics=True, output="count")
     assert "the mechanism has no such node" in explain_analyzed(made, metrics)
+
+
+STRUCTURES = {
+    "negation": "SEQ(A a, ~C n, B b) WHERE a.diff < b.diff WITHIN 5 seconds",
+    "or": "OR(SEQ(A a, B b), AND(C c, A d)) WHERE a.diff < b.diff AND c.diff < d.diff WITHIN 5 seconds",
+    "count window": "SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff WITHIN 30 events",
+    "kleene": "SEQ(A a, B+ b[], C c) WHERE a.diff < c.diff AND b[i].diff < a.diff WITHIN 1 second",
+}
+
+
+@pytest.mark.parametrize("mechanism", ["fused", "evaluation_tree"])
+@pytest.mark.parametrize("planner", ["dp_left_deep", "dp_bushy"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_wrong_estimates_are_marked_whatever_the_pattern(structure: str, planner: str, mechanism: str) -> None:
+    patterns, events = parse(f"NAME rise PATTERN {STRUCTURES[structure]}"), market(1000)
+    right = estimate_statistics(patterns, events)
+    wrong = replace(
+        right, selectivities=tuple(Selectivity(one.condition, 0.0005, 10, 10) for one in right.selectivities)
+    )
+    rare = replace(right, rates=tuple(LeafRate(rate.leaf, rate.per_s / 50) for rate in right.rates))
+
+    def marked(known: StatisticsSnapshot) -> list[str]:
+        made = plan(patterns, known, planner, "throughput")
+        _, metrics = detect(patterns, events, plan=made, metrics=True, mechanism=mechanism)
+        return [line for line in explain_analyzed(made, metrics, len(events)).splitlines() if "<<" in line]
+
+    assert not marked(right)
+    assert any("selectivity" in line for line in marked(wrong))
+    assert len(marked(rare)) > 1
