@@ -37,7 +37,8 @@ from cep_pipeline.planning.ordering import (
 )
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot, check_version
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.versioned import check_version
 
 VERSION = 1
 """Version of the JSON form of invariants."""

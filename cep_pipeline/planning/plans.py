@@ -12,7 +12,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, clause_from_json, clause_to_json
 from cep_pipeline.planning.logarithms import from_ln, ln_sum
-from cep_pipeline.statistics.snapshot import check_version, digest_of
+from cep_pipeline.statistics.versioned import check_version, digest_of
 
 VERSION = 2
 """Version of the JSON form. Plans of version 1 knew neither nodes of trees nor cost models by pattern."""

@@ -13,11 +13,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles
-from cep_pipeline.statistics.snapshot import (
-    check_version,
-    digest_of,
-)
 from cep_pipeline.statistics.terms import conjunct_key, format_window, leaf_of
+from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.mechanism import NodeCounts

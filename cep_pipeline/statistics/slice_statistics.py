@@ -13,7 +13,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.estimate import owned_rows, prepare
 from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
-from cep_pipeline.statistics.windowed import EPSILON, WindowedStatistics, scope_keys
+from cep_pipeline.statistics.scope_keys import scope_keys
+from cep_pipeline.statistics.windowed import EPSILON, WindowedStatistics
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.statistics.mergeable import Array, Buckets, Estimate, Statistic, statistic_named
-from cep_pipeline.statistics.snapshot import check_version
+from cep_pipeline.statistics.versioned import check_version
 
 VERSION = 1
 """Version of the JSON form."""

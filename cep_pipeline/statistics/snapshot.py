@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError, PlanError
@@ -18,6 +16,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.priors import EQUAL, prior_selectivity
 from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, pair_of
 from cep_pipeline.statistics.tuple_terms import order_of, tuple_of
+from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.statistics.output_profile import OrderProfile
@@ -421,24 +420,3 @@ def span_seconds(start_us: int | None, end_us: int | None) -> float:
     if start_us is None or end_us is None or end_us <= start_us:
         return 1.0
     return (end_us - start_us) / 1e6
-
-
-class OtherVersion(InputError):
-    """A document that another version of this package wrote."""
-
-
-def check_version(content: object, version: int, what: str, source: str) -> None:
-    """Refuse JSON that is no object (InputError) or of another version than this package writes (OtherVersion)."""
-    if not isinstance(content, Mapping):
-        raise InputError(f"{source}: a {what} is a JSON object, not {type(content).__name__}")
-    if content.get("version") != version:
-        raise OtherVersion(
-            f"{source}: a {what} of version {content.get('version')!r}; this package reads version {version}: "
-            "make it again"
-        )
-
-
-def digest_of(content: object) -> str:
-    """First 32 hexadecimal digits of the SHA-256 of canonical JSON."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return sha256(text.encode()).hexdigest()[:32]

@@ -9,7 +9,6 @@ the order of time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,19 +21,12 @@ from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
 from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
 from cep_pipeline.statistics.samples import Terms
+from cep_pipeline.statistics.scope_keys import ScopeKeys, scope_keys
 from cep_pipeline.statistics.sliding_window import SlidingWindow
-from cep_pipeline.statistics.snapshot import (
-    Kind,
-    LeafRate,
-    Selectivity,
-    Source,
-    StatisticsSnapshot,
-    check_version,
-    digest_of,
-)
+from cep_pipeline.statistics.snapshot import Kind, LeafRate, Selectivity, Source, StatisticsSnapshot
 from cep_pipeline.statistics.stream_clock import StreamClock
-from cep_pipeline.statistics.terms import PairScope, format_window
-from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleScope
+from cep_pipeline.statistics.terms import format_window
+from cep_pipeline.statistics.versioned import check_version, digest_of
 from cep_pipeline.statistics.window_numbers import rate_in_window, selectivity_in_window
 
 Array = np.ndarray[Any, Any]
@@ -47,15 +39,6 @@ DAY_US = 25 * 3_600_000_000
 """How long bins and tested pairs are remembered: the longest day of a clock that is put back."""
 _EVENTS = ""
 """The key that all events of the stream are counted by."""
-
-
-@dataclass(frozen=True)
-class ScopeKeys:
-    """The conditions of one scope: their keys, and which of them are temporal orders."""
-
-    key: str
-    conditions: tuple[str, ...]
-    orders: frozenset[str]
 
 
 class WindowedStatistics:
@@ -431,14 +414,3 @@ class WindowedStatistics:
             notes=notes,
             **{**described, **numbers},
         )
-
-
-def scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
-    """The keys of what is measured of pairs and tuples, in their order."""
-
-    def keys(scope: PairScope | TupleScope) -> ScopeKeys:
-        asked = terms.scopes[scope]
-        orders = frozenset(condition.key for condition in asked if isinstance(condition, OrderCondition))
-        return ScopeKeys(scope.key, tuple(condition.key for condition in asked), orders)
-
-    return tuple(sorted(map(keys, terms.scopes), key=lambda scope: scope.key))
