@@ -102,6 +102,14 @@ STREAM = [
         (6, "A", 1, "q"),
         (7, "B", 1, "q"),
         (9, "C", 1, "q"),
+        (10, "C", 1, "q"),
+        (10, "A", 1, "q"),
+        (11, "B", 1, "q"),
+        (12, "C", 1, None),
+        (12, "B", 1, None),
+        (13, "A", 1, "p"),
+        (13, "B", 2, "p"),
+        (13, "C", 2, "p"),
     ]
 ]
 """Events of one time, and partitions that go on long after each other."""
@@ -113,6 +121,8 @@ PATTERNS = [
     "PATTERN SEQ(A a, B b, ~C n) WITHIN 3 seconds",
     "PATTERN SEQ(~C n, A a, B b, ~C m) WITHIN 2 seconds",
     "PATTERN SEQ(A a, ~C n, B b) WITHIN 3 seconds TIES ANY",
+    "PATTERN SEQ(A a, ~C n, B b) WITHIN 2 EVENTS TIES ANY",
+    "PATTERN SEQ(A a, ~C n, B b) WITHIN 2 EVENTS PARTITION BY s TIES ANY",
     "PATTERN SEQ(~B n, A a, B b) WITHIN 3 EVENTS TIES ANY",
     "PATTERN SEQ(A a, B+ b[], C c) WITHIN 5 seconds",
     "PATTERN SEQ(A a, OR(B b, C c)) WITHIN 2 seconds",
@@ -131,8 +141,8 @@ PATTERNS = [
 
 
 @pytest.mark.parametrize("text", PATTERNS)
-def test_one_switch_between_every_two_events(text: str) -> None:
-    """Of each kind of window, negation and strategy, on the mechanisms that run it."""
+def test_switches_between_every_two_events(text: str) -> None:
+    """Of each kind of window, negation and strategy, with a second switch soon after, events coming one by one."""
     [pattern] = cep.parse_patterns(text, stream_schema())
     table = events_table(STREAM)
     expected = comparable(evaluate([pattern], table))
@@ -143,7 +153,8 @@ def test_one_switch_between_every_two_events(text: str) -> None:
         except cep.UnsupportedPattern:
             continue
         for row in range(len(STREAM) + 1):
-            found = by_switched_plans(pattern, mechanism, table, [row], [row])
+            again = min(row + 3, len(STREAM))
+            found = by_switched_plans(pattern, mechanism, table, [row, again], range(1, len(STREAM)))
             assert comparable(from_tables([pattern], {pattern.name: found})) == expected
 
 
@@ -161,8 +172,9 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
 
     assert bound(0, 5) == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert bound(5, 14) == [(6, 7), (8, 10), (11, 12)]
+    assert bound(14, 22) == [(15, 16), (15, 18), (19, 20)]
     assert reading.rows(0, 5) == (0, 9)  # what comes up to two seconds after the last old event
-    assert not reading.has_come(14) and reading.has_come(9)
+    assert not reading.has_come(22) and reading.has_come(9)
 
 
 def test_only_the_partitions_of_a_stretch_are_read() -> None:
