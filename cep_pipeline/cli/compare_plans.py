@@ -70,6 +70,12 @@ def _print(console: Console, comparison: Comparison) -> None:
     for plan in comparison.plans:
         table.add_row(*map(Text, _cells(plan)), style="bold" if plan.chosen else "")
     console.print(table)
+    if comparison.cost_model == "throughput" and any(plan.planned.text.startswith("(") for plan in comparison.plans):
+        console.print(
+            "The cost of a tree counts what its leaves hold too, that of an order does not (JQPG sections 4.1, 4.2).",
+            soft_wrap=True,
+            highlight=False,
+        )
     chosen = next((plan for plan in comparison.plans if plan.chosen), None)
     fastest = comparison.fastest
     if chosen is not None:
