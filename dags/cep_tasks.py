@@ -6,13 +6,13 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import get_current_context
+from airflow.sdk import Asset, Param, get_current_context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from cep_pipeline.errors import CepError, DataError, InputError
@@ -20,15 +20,67 @@ from cep_pipeline.errors import CepError, DataError, InputError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask
+
 log = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
 
+RETRIES: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""How the tasks of all DAGs are retried."""
+
 
 def configuration_path() -> Path:
     """`pipeline.yaml`: the file that CEP_CONFIG names, or the one of this checkout."""
     return Path(os.environ.get("CEP_CONFIG") or PROJECT / "pipeline.yaml")
+
+
+def events_asset(stream: str) -> Asset:
+    """The published events of a stream, with their statistics and matches; a day is a partition."""
+    return Asset(name=f"cep_{stream}_events", uri=f"cep://{stream}/events")
+
+
+def statistics_params() -> dict[str, Param]:
+    """Parameters that say by which statistics plans are checked or made: the latest day's if none are given."""
+    return {
+        "as_of": Param(
+            None, type=["null", "string"], description="By the window that ends then: 14:30 of the latest day."
+        ),
+        "window": Param(
+            None, type=["null", "string"], description="Length of the windows, such as 20 minutes or 5000 events."
+        ),
+    }
+
+
+def check_plans(stream: str) -> list[dict[str, Any]]:
+    """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
+    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans
+
+    context = get_current_context()
+    with failures_explained():
+        return check_plans(_adaptation_task(AdaptationTask, stream, context))
+
+
+def plan_again(stream: str) -> dict[str, Any]:
+    """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
+    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, plan_again
+
+    context = get_current_context()
+    given = context["params"]
+    with failures_explained():
+        task = _adaptation_task(AdaptationTask, stream, context)
+        return plan_again(task, given["reason"], given["planner"], given["cost"], given["violation"])
+
+
+def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:
+    asked = {name: context["params"].get(name) for name in ("pattern_set", "as_of", "window")}
+    return kind(configuration_path(), stream, context["run_id"], **asked)
 
 
 def business_day(context: Mapping[str, Any], timezone: str) -> date:

@@ -5,16 +5,17 @@ A run is for one day of the stream's time zone and starts when that day is over;
     airflow backfill create --dag-id daily_detection_us_equity_trades \\
         --from-date 2013-10-07 --to-date 2013-10-09 --max-active-runs 1
 
-One run at a time, so that each day carries in from the day before; days in another order are right too, and those that
-an earlier day changes afterwards are listed as stale.
+Each published day updates the asset of the stream's events, which `invariant_check` waits for. One run at a time, so
+that each day carries in from the day before; days in another order are right too, and those that an earlier day
+changes afterwards are listed as stale.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, CronPartitionTimetable, Param, XComArg, task
-from cep_tasks import SparkJob, configuration_path, run_step
+from cep_tasks import RETRIES, SparkJob, configuration_path, events_asset, run_step
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
@@ -39,19 +40,14 @@ def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
                 False, type="boolean", description="The stream ends with the day: no match waits for later ones."
             ),
         },
-        default_args={
-            "retries": 3,
-            "retry_delay": timedelta(seconds=30),
-            "retry_exponential_backoff": True,
-            "max_retry_delay": timedelta(minutes=10),
-        },
+        default_args=RETRIES,
     ) as dag:
 
         def spark(job: str) -> SparkJob:
             return SparkJob(task_id=job, job=job, stream=stream, timezone=timezone)
 
-        def step(name: str) -> XComArg:
-            return task(task_id=name)(run_step)(name, stream, timezone)
+        def step(name: str, **options: Any) -> XComArg:
+            return task(task_id=name, **options)(run_step)(name, stream, timezone)
 
         (
             spark("ingest")
@@ -60,7 +56,7 @@ def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
             >> spark("estimate_statistics")
             >> step("plan")
             >> spark("detect")
-            >> step("publish")
+            >> step("publish", outlets=[events_asset(stream)])
         )
     return dag
 

@@ -1,4 +1,4 @@
-"""Pages of the pipeline in Airflow's UI: the runs, with their plan, rejected rows and matches.
+"""Pages of the pipeline in Airflow's UI: the runs, with their plan, rejected rows and matches; decisions about plans.
 
 Every page is for logged-in users who may see plugin pages. Nothing of a request reaches a path or a query: streams are
 looked up among the configured ones, runs among the recorded ones; pages are rendered with everything escaped.
@@ -36,6 +36,7 @@ HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"
 SHOWN_RUNS = 200
 SHOWN_REASONS = 20
+ADAPTATION_DAGS = ("replanning", "invariant_check_days", "invariant_check")
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
@@ -155,6 +156,33 @@ def run(
         statistics=statistics_of_day(tables, record),
         dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
     )
+
+
+@app.get("/decisions")
+def decisions(request: Request, stream: Annotated[str | None, Query(max_length=200)] = None) -> HTMLResponse:
+    """The latest checks of current plans and replannings of all streams, or of one."""
+    pipeline = Pipeline()
+    shown = [stream] if stream else pipeline.streams()
+    found = [(name, decision) for name in shown for decision in pipeline.tables(name).decisions(limit=SHOWN_RUNS)]
+    found = sorted(found, key=lambda entry: entry[1].decided_at, reverse=True)[:SHOWN_RUNS]
+    links = dag_run_links(request, (decision.run_id for _, decision in found))
+    rows = [
+        {
+            "stream": name,
+            "decision": decision,
+            "now": decision.details.get("current"),
+            "dag_run": next(
+                (
+                    links[dag, decision.run_id]
+                    for dag in (f"{of}_{name}" for of in ADAPTATION_DAGS)
+                    if (dag, decision.run_id) in links
+                ),
+                None,
+            ),
+        }
+        for name, decision in found
+    ]
+    return page("decisions.html", request, stream=stream, rows=rows, limit=SHOWN_RUNS)
 
 
 def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,16 @@ def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, value)
         patch.syspath_prepend(str(CHECKOUT / "dags"))
         yield home
+
+
+@pytest.fixture(scope="session")
+def dags(airflow_home: Path) -> dict[str, Any]:
+    """The DAGs of the checkout by their ids."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(CHECKOUT / "dags"), bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    return dict(bag.dags)
 
 
 @pytest.fixture(scope="session")

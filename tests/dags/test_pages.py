@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cep_pipeline.warehouse import (
     digest_of,
     write_data_file,
 )
+from cep_pipeline.warehouse.records import Decision
 from tests.dags.conftest import CHECKOUT
 
 MONDAY = date(2013, 10, 7)
@@ -28,7 +30,8 @@ HOSTILE = "<script>alert('rows')</script>"
 STATISTICS = StatisticsSnapshot(
     "trades", 1_000, 0, 80_000_000, (LeafRate("IBM < 3", 12.5, 1_000, Source.COUNT, 12.0, 13.0, worst_per_s=40.25),)
 )
-PAGES = ["/cep/", "/cep/?stream=trades", "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"]
+RUN_PAGE = "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"
+PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE]
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,11 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
             error=f"trades.csv:4: {HOSTILE}",
         )
     )
+    tables.record_decision(
+        Decision("market", "invariant", "replan", f"c exceeds a {HOSTILE}", STARTED, MONDAY, 1, "check__1")
+    )
+    replaced = Decision("market", "replanning", "replaced", "for that", STARTED, MONDAY, 1, "violation__1")
+    tables.record_decision(replace(replaced, decided_at=STARTED + timedelta(minutes=1), details={"current": 2}))
     return folder / "pipeline.yaml"
 
 
@@ -188,13 +196,21 @@ def test_runs_are_listed_with_plan_rejected_rows_and_matches(viewer: Any) -> Non
     assert shown.index("2013-10-08 by hand") < shown.index("2013-10-07 backfill__1"), "the latest comes first"
 
 
+def test_decisions_are_listed_the_latest_first(viewer: Any) -> None:
+    shown = text(viewer.get("/cep/decisions?stream=trades").text)
+    made = "trades market 2013-10-08 04:01:00 2013-10-07 replanning replaced v1 → v2 for that"
+    assert made in shown
+    assert shown.index(made) < shown.index("invariant replan v1 c exceeds a")
+    assert viewer.get("/cep/decisions?stream=others").status_code == 404
+
+
 def test_a_stream_that_is_not_published_is_not_listed(viewer: Any) -> None:
     assert "others" not in viewer.get("/cep/").text
     assert viewer.get("/cep/?stream=others").status_code == 404
 
 
 def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any) -> None:
-    answer = viewer.get(PAGES[2])
+    answer = viewer.get(RUN_PAGE)
     assert answer.status_code == 200
     shown = text(answer.text)
     for part in (
@@ -266,7 +282,7 @@ def test_runs_of_airflow_lead_to_their_dag_run_and_others_do_not(viewer: Any, mo
         )
     listed = viewer.get("/cep/").text
     assert re.findall(r'href="([^"]+)">DAG run', listed) == ["/dags/daily_detection_trades/runs/backfill__1"]
-    assert "/dags/daily_detection_trades/runs/backfill__1" in viewer.get(PAGES[2]).text
+    assert "/dags/daily_detection_trades/runs/backfill__1" in viewer.get(RUN_PAGE).text
 
 
 def test_a_pipeline_that_cannot_be_read_is_explained(

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static
+from cep_pipeline.adaptation.distance import Fixed
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.patterns.pattern import Window
+from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
 from cep_pipeline.pipeline.configuration import Configuration, read_parameter
 
 SCHEMA = """\
@@ -75,6 +78,14 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "statistics:\n  epsilon: 0\n", 8, "greater than or equal to 0.001 (found 0)"),
         (PIPELINE + "statistics:\n  dependent_factor: 1\n", 8, "greater than 1 (found 1)"),
         (PIPELINE + "statistics: {windows: 1 hour}\n", 7, "did you mean 'window'"),
+        (PIPELINE + "adaptation: {decision: sometimes}\n", 7, "static, unconditional, constant_threshold, invariant"),
+        (PIPELINE + "adaptation:\n  distance: far\n", 8, "there are: a number, average_relative_difference"),
+        (PIPELINE + "adaptation:\n  distance: -0.1\n", 8, "a finite number, 0 or more, not -0.1"),
+        (PIPELINE + "adaptation: {k: 0}\n", 7, "write 1, 2, … or all (found 0)"),
+        (PIPELINE + "adaptation: {k: some}\n", 7, "write 1, 2, … or all (found 'some')"),
+        (PIPELINE + "adaptation: {threshold: 0}\n", 7, "greater than 0"),
+        (PIPELINE + "adaptation: {sample: -1}\n", 7, "greater than or equal to 0"),
+        (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
@@ -159,3 +170,21 @@ def test_parameters_from_text_and_file(tmp_path: Path) -> None:
     assert read_parameter("a, b", tmp_path) == ["a", "b"]
     with pytest.raises(InputError, match=r"missing\.txt"):
         read_parameter("@missing.txt", tmp_path)
+
+
+def test_adaptation_is_set_for_all_streams_for_one_and_for_a_pattern_set(folder: Path) -> None:
+    of_set = PIPELINE.replace('MSFT"}', 'MSFT"}, adaptation: {k: all}')
+    of_stream = of_set.replace("    data: raw\n", "    data: raw\n    adaptation: {distance: 0.2, k: 3}\n")
+    (folder / "pipeline.yaml").write_text(f"{of_stream}adaptation: {{decision: invariant, distance: 0.1, sample: 0}}\n")
+    (market,) = Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets
+    settings = market.adaptation
+    assert (settings.decision, settings.distance, settings.k, settings.sample) == ("invariant", 0.2, "all", 0)
+    assert settings.function() == InvariantBased(k=None, distance=Fixed(0.2), threshold=0.5)
+    assert settings.decisive() == {"distance": 0.2, "k": "all", "threshold": 0.5}
+
+
+def test_a_decision_function_is_made_with_the_settings_that_it_has() -> None:
+    assert AdaptationSettings(decision="static", k=7).function() == Static()
+    by_threshold = AdaptationSettings(decision="constant_threshold", threshold=0.25)
+    assert by_threshold.function() == ConstantThreshold(0.25)
+    assert by_threshold.decisive() == {"threshold": 0.25}

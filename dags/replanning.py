@@ -1,0 +1,59 @@
+"""One DAG a stream: makes the plan of a pattern set again, and makes it the current one where it is better.
+
+Triggered by hand, with a form, or by `invariant_check` with the violated invariant as its reason. The new plan is
+compared with the current one by cost and over a sample of the latest day; plan, comparison and reason are recorded. The
+next day's `daily_detection` runs on the current plan.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, Param, task
+from cep_tasks import RETRIES, configuration_path, plan_again, statistics_params
+
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.planning.costs import COSTS
+from cep_pipeline.planning.planners import PLANNERS
+
+
+def replanning(stream: str, pattern_sets: list[str]) -> DAG:
+    """The DAG of one stream."""
+    with DAG(
+        dag_id=f"replanning_{stream}",
+        description=f"{stream}: makes the plan of a pattern set again",
+        doc_md=__doc__,
+        schedule=None,
+        catchup=False,
+        max_active_runs=1,
+        tags=["cep", stream],
+        params={
+            "pattern_set": Param(pattern_sets[0], type="string", enum=pattern_sets, description="Whose plan."),
+            "planner": Param(
+                None,
+                type=["null", "string"],
+                enum=[None, *PLANNERS],
+                description="Empty: that of the pattern set.",
+            ),
+            "cost": Param(
+                None,
+                type=["null", "string"],
+                enum=[None, *COSTS],
+                title="cost model",
+                description="Empty: that of the pattern set.",
+            ),
+            "reason": Param("by hand", type="string", minLength=1, description="Why, for the record."),
+            **statistics_params(),
+            "violation": Param(
+                None, type=["null", "object"], description="What invariant_check found; empty where a person asks."
+            ),
+        },
+        default_args=RETRIES,
+    ) as dag:
+        task(task_id="replan")(plan_again)(stream)
+    return dag
+
+
+configuration = Configuration.load(configuration_path())
+for name in configuration.stream_names():
+    pattern_sets = list(configuration.stream_settings(name).pattern_sets)
+    if pattern_sets:
+        replanning(name, pattern_sets)

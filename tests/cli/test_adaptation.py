@@ -1,0 +1,127 @@
+"""`cep invariants` and `cep replan`: what they show, record and refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import cep
+from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> DriftingStream:
+    """Two days with the plan that fits them, and two whose rates are others; nothing in it is changed."""
+    folder = tmp_path_factory.mktemp("drifting")
+    write_project(folder, "{k: 2}")
+    drifting = DriftingStream(folder)
+    drifting.publish(DRIFT_DAYS[:4])
+    return drifting
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> DriftingStream:
+    write_project(tmp_path)
+    drifting = DriftingStream(tmp_path)
+    drifting.publish(DRIFT_DAYS[:3])
+    return drifting
+
+
+def test_invariants_are_shown_then_and_now_with_their_forecast(published: DriftingStream) -> None:
+    done = cep("invariants", folder=published.folder)
+    assert done.code == 0, done.errors
+    head, verdict = done.output.splitlines()[:2]
+    assert head.startswith("pattern set all, plan 1 (made 20") and head.endswith("on business day 2024-03-07")
+    assert verdict.startswith("invariant: plan again: pattern rising, step 2: ")
+    for column in (
+        "chosen then",
+        "rejected then",
+        "chosen now",
+        "rejected now",
+        "may still grow",
+        "verdict",
+        "forecast",
+    ):
+        assert column in done.output
+    assert "closest to violation: pattern rising, step 3" in done.output
+    assert "violated already: pattern rising, step 3" in done.output
+    assert published.tables.decisions() == [], "nothing is recorded"
+
+
+def test_json_has_both_sides_and_the_trend(published: DriftingStream) -> None:
+    done = cep("invariants", "--pattern-set", "all", "--json", folder=published.folder)
+    (shown,) = json.loads(done.output)
+    assert shown["plan_version"] == 1 and shown["replan"] is True
+    assert shown["settings"] == {"decision": "invariant", "distance": 0.0, "k": 2, "threshold": 0.5}
+    for one in shown["invariants"]:
+        assert one["then"][0] < one["then"][1]
+        assert one["violated"] is (one["now"][0] > one["now"][1])
+        assert one["distance_to_violation"] == pytest.approx(one["now"][1] - one["now"][0])
+        assert one["forecast"]["days"] == [day.isoformat() for day in DRIFT_DAYS[:4]]
+        assert one["forecast"]["distances"][-1] == pytest.approx(one["distance_to_violation"])
+        assert one["forecast"]["violated_on"] == "2024-03-07"
+
+
+def test_a_plan_without_invariants_says_what_is_checked_instead(own: DriftingStream) -> None:
+    assert cep("replan", "--planner", "ii_random", "--force", folder=own.folder).code == 0
+    shown = cep("invariants", folder=own.folder)
+    assert "pattern rising has no invariants: local search" in shown.output
+    assert "moved by" in shown.output and "0.0%" in shown.output
+
+
+def test_a_check_records_a_decision_and_says_what_to_do(own: DriftingStream) -> None:
+    done = cep("invariants", "--check", folder=own.folder)
+    assert done.code == 0, done.errors
+    assert done.output.startswith("all: replan: pattern rising, step 2")
+    assert "cep replan --stream ticks --pattern-set all" in done.output
+    again = cep("invariants", "--check", "--json", folder=own.folder)
+    (decision,) = json.loads(again.output)
+    assert decision["outcome"] == "no new data" and decision["plan_version"] == 1
+    assert [one.outcome for one in own.tables.decisions("all")] == ["no new data", "replan"]
+
+
+def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
+    dry = cep("replan", "--dry-run", folder=own.folder)
+    assert dry.output.startswith("all: would be replaced: by hand; by cost the new plan saves ")
+    assert dry.output.endswith("current plan: 1\n")
+    done = cep("replan", "--reason", "the rates have moved", folder=own.folder)
+    assert done.code == 0, done.errors
+    assert done.output.startswith("all: replaced: the rates have moved; by cost the new plan saves ")
+    assert "over a sample of the latest day" in done.output
+    assert "order a, b, c" in done.output and done.output.endswith("current plan: 2\n")
+    kept = cep("replan", "--json", folder=own.folder)
+    decision = json.loads(kept.output)
+    assert (decision["outcome"], decision["reason"]) == ("kept", "by hand; planning again gives the same plan")
+    explained = cep("explain", folder=own.folder)
+    assert "version 2 (current)" in explained.output and "because: the rates have moved" in explained.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("invariants", "--pattern-set", "none"), "it has: all"),
+        (("invariants", "--stream", "none"), "no stream 'none'"),
+        (("invariants", "--window", "an hour"), "or write a number of events"),
+        (("invariants", "--as-of", "noon"), "write a time (14:30, 14:30:05)"),
+        (("replan", "--planner", "best"), "there is no planner 'best'"),
+        (("replan", "--cost", "money"), "there is no cost model 'money'"),
+        (("replan", "--pattern-set", "none"), "it has: all"),
+    ],
+)
+def test_wrong_input_is_told_with_exit_code_2(
+    published: DriftingStream, arguments: tuple[str, ...], words: str
+) -> None:
+    done = cep(*arguments, folder=published.folder)
+    assert done.code == 2
+    assert words in done.error
+
+
+def test_without_a_plan_there_is_nothing_to_show(tmp_path: Path) -> None:
+    write_project(tmp_path)
+    drifting = DriftingStream(tmp_path)
+    drifting.publish_events(DRIFT_DAYS[0])
+    done = cep("invariants", folder=tmp_path)
+    assert done.code == 2
+    assert "the pattern set has no plan yet" in done.error

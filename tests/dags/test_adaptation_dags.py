@@ -1,0 +1,102 @@
+"""The DAGs that check plans and make them again: when they run, what they are given, what they start."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cep_pipeline.planning.costs import COSTS
+from cep_pipeline.planning.planners import PLANNERS
+from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
+
+STREAM = "us_equity_trades"
+
+
+def timetable(dags: dict[str, Any], dag_id: str) -> Any:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    return DagSerialization.from_dict(DagSerialization.to_dict(dags[dag_id])).timetable
+
+
+def test_checks_run_every_morning_and_when_the_events_are_updated(dags: dict[str, Any]) -> None:
+    from airflow.timetables.base import TimeRestriction
+
+    both = timetable(dags, f"invariant_check_{STREAM}")
+    (asset,) = [key.uri for key, _ in both.asset_condition.iter_assets()]
+    assert asset == f"cep://{STREAM}/events"
+    restriction = TimeRestriction(datetime(2013, 10, 8, 1, tzinfo=UTC), None, False)
+    run = both.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+    assert run.run_after.astimezone(UTC).hour in (10, 11), "six in New York"
+
+
+def test_checks_run_for_each_day_that_is_published(dags: dict[str, Any]) -> None:
+    days = timetable(dags, f"invariant_check_days_{STREAM}")
+    assert days.partitioned
+    assert [key.uri for key, _ in days.asset_condition.iter_assets()] == [f"cep://{STREAM}/events"]
+    mapper = days.get_partition_mapper(name=f"cep_{STREAM}_events", uri=f"cep://{STREAM}/events")
+    assert mapper.to_downstream("2013-10-07") == "2013-10-07"
+
+
+@pytest.mark.parametrize("name", ["invariant_check", "invariant_check_days"])
+def test_a_violation_starts_one_replanning_run(dags: dict[str, Any], name: str) -> None:
+    dag = dags[f"{name}_{STREAM}"]
+    assert dag.get_task("check").downstream_task_ids == {"replan"}
+    trigger = dag.get_task("replan")
+    assert trigger.partial_kwargs["trigger_dag_id"] == f"replanning_{STREAM}"
+    assert trigger.partial_kwargs["skip_when_already_exists"] is True
+    assert trigger.partial_kwargs["logical_date"] is None, "runs of the same moment are different runs"
+
+
+def test_the_form_of_a_replanning_has_lists(dags: dict[str, Any]) -> None:
+    dag = dags[f"replanning_{STREAM}"]
+    assert not dag.timetable.can_be_scheduled
+    params = {name: dag.params.get_param(name) for name in dag.params}
+    assert params["pattern_set"].schema["enum"] == ["market"] and params["pattern_set"].value == "market"
+    assert params["planner"].schema["enum"] == [None, *PLANNERS]
+    assert params["cost"].schema["enum"] == [None, *COSTS]
+    assert params["reason"].value == "by hand"
+    assert params["violation"].value is None
+
+
+def run_task(monkeypatch: pytest.MonkeyPatch, function: str, run_id: str, **params: Any) -> Any:
+    """Call a task's function in the context of a run with these parameters."""
+    import cep_tasks
+
+    given = {"pattern_set": None, "as_of": None, "window": None, **params}
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: {"params": given, "run_id": run_id})
+    return getattr(cep_tasks, function)("ticks")
+
+
+def test_a_check_hands_on_what_the_replanning_takes(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_project(tmp_path)
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    drifting = DriftingStream(tmp_path)
+    drifting.publish(DRIFT_DAYS[:2])
+    assert run_task(monkeypatch, "check_plans", "morning") == []
+    drifting.publish([DRIFT_DAYS[2]])
+    (found,) = run_task(monkeypatch, "check_plans", "day")
+    assert run_task(monkeypatch, "check_plans", "next-morning") == [found], "one run, however often it is seen"
+    form = {"planner": None, "cost": None, **found["conf"]}
+    done = run_task(monkeypatch, "plan_again", found["trigger_run_id"], **form)
+    assert (done["outcome"], done["plan_version"]) == ("replaced", 2)
+    assert run_task(monkeypatch, "plan_again", found["trigger_run_id"], **form) == done, "a task that is repeated"
+    assert run_task(monkeypatch, "check_plans", "afterwards") == []
+    by_hand = {"pattern_set": "all", "planner": "greedy", "cost": "throughput", "reason": "a try", "violation": None}
+    kept = run_task(monkeypatch, "plan_again", "manual__1", **by_hand)
+    assert kept["outcome"] == "kept" and kept["reason"].startswith("a try; ")
+
+
+def test_what_will_fail_again_is_not_retried(
+    airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    write_project(tmp_path)
+    monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
+    with pytest.raises(AirflowFailException, match="no pattern set 'none'"):
+        run_task(monkeypatch, "check_plans", "one", pattern_set="none")
