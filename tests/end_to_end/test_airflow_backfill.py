@@ -52,7 +52,7 @@ WITHIN 5 seconds;
 def write_pipeline(folder: Path, name: str) -> Path:
     """A pipeline over the generated days, with a warehouse of its own."""
     stream = {
-        "schema": str(CHECKOUT / "streams" / f"{STREAM}.yaml"),
+        "schema": f"{STREAM}.yaml",
         "data": "raw",
         "pattern_sets": {"market": {"file": "patterns.sase"}},
     }
@@ -76,6 +76,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rejected = b'"SPY",no time,1.0,100,"P",false\n' if day == DAYS[1] else b""
         path.write_bytes(gzip.compress(thinned(gzip.decompress(path.read_bytes()), symbol, "AIG") + rejected))
     (folder / "patterns.sase").write_text(PATTERNS)
+    schema = (CHECKOUT / "streams" / f"{STREAM}.yaml").read_text()
+    assert "on_missing: skip" in schema
+    (folder / f"{STREAM}.yaml").write_text(schema.replace("on_missing: skip", "on_missing: error"))
     return folder
 
 
@@ -92,10 +95,9 @@ def thinned(content: bytes, *symbols: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[None]:
-    """What the processes of this module get: a Java that starts fast, and no runs but those of the backfill."""
+    """What the processes of this module get: a Java that starts fast."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        patch.setenv("AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE", "False")
         yield
 
 
@@ -156,7 +158,10 @@ def backfill(airflow: Any, days: list[date]) -> None:
 
 
 def wait_for_runs(airflow: Any, dag: str, number: int) -> None:
-    """Wait until a DAG has so many runs, and all have succeeded."""
+    """Wait until a DAG has so many runs, and all have succeeded.
+
+    Once there are runs of a backfill, the scheduler also runs yesterday, of which there are no files: that one fails.
+    """
     deadline = time.monotonic() + BACKFILL_S
     states: dict[str, str] = {}
     while time.monotonic() < deadline:
@@ -229,7 +234,7 @@ def test_a_check_passes_one_fails_and_the_next_day_runs_on_the_new_plan(
     assert run["conf"]["reason"] == violated["reason"]
     plan = tables_of_airflow.current_plan("market")
     assert plan is not None and plan.version == 2 and violated["reason"] in plan.reason
-    assert {one.day: one.plans for one in tables_of_airflow.runs()} == {
+    assert {one.day: one.plans for one in tables_of_airflow.runs() if one.day in DAYS} == {
         day: {"market": 2 if day == DAYS[3] else 1} for day in DAYS
     }
 
@@ -250,7 +255,7 @@ def test_matches_are_the_same(tables_of_airflow: StreamTables, tables_of_the_com
 
 
 def test_each_day_has_one_run_that_succeeded(tables_of_airflow: StreamTables) -> None:
-    runs = {run.day: run for run in tables_of_airflow.runs()}
+    runs = {run.day: run for run in tables_of_airflow.runs() if run.day in DAYS}
     assert sorted(runs) == DAYS
     for day, run in runs.items():
         assert run.status == "succeeded"
@@ -276,6 +281,6 @@ def test_the_page_shows_the_runs_and_leads_to_airflows(airflow: Any) -> None:
         page = answer.read().decode()
     for day in DAYS:
         assert day.isoformat() in page
-    assert page.count(">DAG run</a>") == len(DAYS)
+    assert page.count(">DAG run</a>") >= len(DAYS)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{airflow.address}/cep/", timeout=30)
