@@ -106,6 +106,43 @@ def test_the_current_plan_changes_by_compare_and_set(tables: StreamTables) -> No
     assert current.version == 2
 
 
+def replace_plan(tables: StreamTables, in_place_of: int, statistics: dict[str, object] | None = None) -> PlanRecord:
+    with tables.plan_lease("demo", run_id="run") as lease:
+        return tables.record_plan(
+            "demo",
+            {"order": ["b", "a"]},
+            lease=lease,
+            explain="b then a",
+            reason="a violated invariant",
+            pattern_set_version="v1",
+            statistics=statistics,
+            in_place_of=in_place_of,
+        )
+
+
+def test_a_plan_replaces_only_the_one_that_it_was_compared_with(tables: StreamTables) -> None:
+    record_plan(tables)
+    second = replace_plan(tables, 1, {"events": 7})
+    assert tables.current_plan("demo") == second
+    assert second.version == 2 and second.statistics == {"events": 7}
+    with pytest.raises(BusyError, match="no longer version 1"):
+        replace_plan(tables, 1)
+    assert tables.plans("demo")[0] == second, "nothing was recorded"
+
+
+def test_plans_of_an_older_version_have_no_statistics(tables: StreamTables) -> None:
+    from pyiceberg.table import Table
+
+    table: Table = tables._table("plans")
+    with table.update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("statistics")
+    first = record_plan(tables)
+    assert first.statistics is None
+    second = replace_plan(tables, 1, {"events": 7})
+    assert [one.statistics for one in tables.plans("demo")] == [{"events": 7}, None]
+    assert tables.current_plan("demo") == second
+
+
 def test_a_plan_needs_the_lease_of_its_pattern_set(tables: StreamTables) -> None:
     with tables.day_lease(MONDAY, run_id="run") as lease, pytest.raises(CepError, match="plan:demo"):
         tables.record_plan("demo", {}, lease=lease, explain="", reason="", pattern_set_version="v1")
