@@ -34,6 +34,8 @@ class PatternLoop:
         Decides whether to make another one.
     minimum_gain
         The share of the old plan's cost that a new one must save more than.
+    clock
+        Seconds, by which the report says where the time went.
 
     Attributes
     ----------
@@ -53,6 +55,7 @@ class PatternLoop:
         make_plan: Callable[[StatisticsSnapshot], Plan],
         decision: DecisionFunction,
         minimum_gain: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.pattern, self.mechanism, self.decision = pattern, mechanism, decision
         self.plan: Plan | None = None
@@ -60,7 +63,7 @@ class PatternLoop:
         self.checks: list[Check] = []
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
-        self._stream, self._make_plan, self._minimum_gain = stream, make_plan, minimum_gain
+        self._stream, self._make_plan, self._minimum_gain, self._clock = stream, make_plan, minimum_gain, clock
         self._state: DecisionState | None = None
         self._reading = Reading(pattern, stream)
         self._begin = 0
@@ -74,26 +77,26 @@ class PatternLoop:
 
     def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
         """Take the first plan in use: one that was made before, or one from these statistics."""
-        began = time.perf_counter()
+        began = self._clock()
         self.plan = self._make_plan(snapshot) if plan is None else plan
-        planned = time.perf_counter()
+        planned = self._clock()
         self._state = self.decision.begin(self.plan, [self.pattern], snapshot)
-        self.seconds = self.seconds.plus(Seconds(time.perf_counter() - planned, planned - began))
+        self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
         assert self._state is not None and self.plan is not None
-        began = time.perf_counter()
+        began = self._clock()
         verdict = self.decision.decide(self._state, snapshot)
-        decided = time.perf_counter()
+        decided = self._clock()
         row = self._stream.arrived
         check = Check(self.pattern.name, row, int(self._stream.timestamps[row - 1]), verdict.replan, verdict.reason)
         if verdict.replan:
             check = self._replan(replace(check, gain=0.0), snapshot)
-            planned = time.perf_counter()
+            planned = self._clock()
             assert check.gain is not None
             self._state = self.decision.replanned(self._state, verdict, self.plan, snapshot, gain=check.gain)
-            self.seconds = self.seconds.plus(Seconds(time.perf_counter() - planned, planned - decided))
+            self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - decided))
         self.seconds = self.seconds.plus(Seconds(deciding=decided - began))
         self.checks.append(check)
 
@@ -124,7 +127,7 @@ class PatternLoop:
         at_least
             So many events, and `DETECT_WINDOWS` windows; whatever is left where the stream has ended.
         """
-        began = time.perf_counter()
+        began = self._clock()
         row = self._stream.arrived
         ended = self._stream.ended and row == len(self._stream)
         if row > self._begin and (
@@ -134,7 +137,7 @@ class PatternLoop:
         while self._waiting and self._reading.has_come(self._waiting[0].stop):
             stretch = self._waiting.pop(0)
             self.blocks += matches_of_stretch(self.pattern, self.mechanism, stretch, self._reading, slices, counters)
-        self.seconds = self.seconds.plus(Seconds(detecting=time.perf_counter() - began))
+        self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
 
     def _cut(self, row: int) -> None:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
