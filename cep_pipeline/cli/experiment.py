@@ -51,6 +51,10 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 PVLDB 2018, section 7: throughput and memory of all planners' plans by pattern type and size, over 200
                 generated stocks (2,100 with --full) and over traffic; cost against throughput; cost and planning time
                 of patterns of up to 22 events; throughput against latency; selection strategies
+      adaptation
+                the acep-invariants patent: throughput against the minimal distance d; static, unconditional, constant
+                threshold and invariants side by side on drifting stocks and on traffic, t and d tried with equal
+                budgets: throughput, gain, replannings, share of deciding and planning; rates that are permuted
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not
@@ -61,6 +65,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
       cep experiment lazy_nfa
       cep experiment nfab --full --out nfab.md
       cep experiment join_plans --seed 3
+      cep experiment adaptation --full --out adaptation.md
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
     from cep_pipeline.benchmarks import measure

@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "lazy_nfa": "cep_pipeline.experiments.lazy_nfa",
     "nfab": "cep_pipeline.experiments.nfab",
     "join_plans": "cep_pipeline.experiments.join_plans",
+    "adaptation": "cep_pipeline.experiments.adaptation",
 }
 """Name -> module; its `EXPERIMENT` is the experiment."""
 

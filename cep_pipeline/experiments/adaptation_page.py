@@ -1,0 +1,280 @@
+"""The page of `cep experiment adaptation`: tables and charts of the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+
+from cep_pipeline.benchmarks.report import count_per_s, machine, markdown_table, times_as_fast
+from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
+from cep_pipeline.experiments.adaptation import (
+    AVERAGE,
+    CONTENDERS,
+    META,
+    PAIRS_A_CHECK,
+    STATIC,
+    UNCONDITIONAL,
+    Contender,
+    Sizes,
+    distance_name,
+    threshold_name,
+)
+from cep_pipeline.experiments.adaptation_figures import (
+    COMPARED,
+    INVARIANT,
+    THRESHOLD,
+    Best,
+    best_of,
+    by_decision,
+    chosen_by,
+    compared_rows,
+    mean_gain,
+    number,
+    of_part,
+    rows_of,
+    total,
+)
+from cep_pipeline.experiments.adaptation_findings import all_findings
+from cep_pipeline.experiments.adaptation_patterns import SEQUENCE, SETS, WORK_A_MATCH
+from cep_pipeline.experiments.adaptation_streams import PERMUTED, STOCKS, TRAFFIC
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.experiment import Request
+from cep_pipeline.experiments.findings import findings_text
+from cep_pipeline.experiments.page import Page
+
+STYLES = {
+    STATIC: Style("#79818c", True),
+    UNCONDITIONAL: Style(PALETTE[0]),
+    THRESHOLD: Style(PALETTE[3]),
+    INVARIANT: Style(PALETTE[2]),
+}
+OTHER_DISTANCES = {AVERAGE: "average relative difference", META: "meta-adaptive"}
+Text = Callable[[Row], str]
+
+
+def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
+    """The page of finished cells; that all decision functions found the same was checked in each of them."""
+    apart = by_decision(rows)
+    best = {(stream, contender.name): best_of(apart, stream, contender, sizes) for stream, contender in _cases(apart)}
+    compared, changes = (compared_rows(of_part(apart, changes=which), best) for which in (False, True))
+    parts = [
+        "# The plan follows the data: invariants and other decisions to plan again",
+        f"Made by `cep experiment adaptation{' --full' if request.full else ''} --seed {request.seed}` on {machine()}.",
+        _WHAT.format(
+            stocks=descriptions[STOCKS],
+            traffic=descriptions[TRAFFIC],
+            every=", ".join(f"{stream} {events:,}" for stream, events in sizes.every.items()),
+            pairs=PAIRS_A_CHECK,
+            thresholds=_listed(sizes.thresholds),
+            distances=_listed(sizes.distances),
+            work=sizes.work,
+            of_matches=WORK_A_MATCH,
+            seed=request.seed,
+        ),
+        "## What the patent found, and what we find",
+        "By the two mechanisms of the patent; `fused` stands beside them below.",
+        findings_text(all_findings(apart, best, sizes)),
+        "## Throughput against the minimal distance (figure 6)",
+        "Sequences, by their number of events.",
+        "{chart:distance}",
+        "The same as the throughput of d = 0, the geometric mean over the sequences:",
+        _distance_table(apart, sizes),
+        "## The decision functions side by side (figures 7 and 8)",
+        "By the t and the d that gained most over the sequences of the stream and planner:",
+        _best_table(best),
+        "Throughput, events a second:",
+        _table(compared, lambda row: count_per_s(number(row, "throughput"))),
+        "Gain over the static plan:",
+        "{chart:gain}",
+        _table(compared, lambda row: times_as_fast(number(row, "gain"))),
+        f"How often it was planned again, of {_checks(compared)} decisions, and new plans in use:",
+        _table(compared, _replannings),
+        "Share of the time spent deciding and planning:",
+        _table(compared, lambda row: f"{number(row, 'overhead'):.1%}"),
+        "How many times fewer events were tried on partial matches than by the static plan, which is what plans alone "
+        "make of it:",
+        _table(compared, lambda row: times_as_fast(number(row, "less_work"))),
+        _estimating(compared),
+        "## Where the distance comes from",
+        "The average relative difference of the first plan's deciding comparisons beside the best distance; then the "
+        "gains over the static plan, in the geometric mean over the sequences, with distances that nobody has to try.",
+        _average_table(apart, best, sizes),
+        _rules_table(apart, best),
+        "## Dynamic input: rates permuted every so many events",
+        f"A sequence of {sizes.phase_size} events over {sizes.events[PERMUTED]:,} generated trades; which stock has "
+        "which rate is drawn anew after every so many of them. Throughput; then the gain over the static plan, and "
+        "replannings with new plans.",
+        _change_table(changes, lambda row: count_per_s(number(row, "throughput"))),
+        _change_table(changes, lambda row: times_as_fast(number(row, "gain"))),
+        _change_table(changes, _replannings),
+        "## The patterns' windows",
+        _windows_table(rows),
+    ]
+    return Page("\n\n".join(parts) + "\n", _charts(apart, compared, sizes))
+
+
+_WHAT = """\
+A plan is the best one for the statistics that it was made from. After every so many events ({every}) a decision \
+function looks at fresh statistics and says whether to plan again: never (static), always (unconditional), when any \
+rate or selectivity has moved by a share t (constant threshold), or when one of the comparisons that decided the plan, \
+the tightest of each of its blocks, comes out otherwise by more than the minimal distance d (invariants). Another plan \
+is put in use where it costs less on these statistics; partial matches of the old one go on by it. All find the same \
+matches, which is checked run by run.
+
+Stocks: {stocks}, a little and often. Traffic: {traffic}, whose rates differ much and change with day and night. Five \
+sets of patterns: sequences, sequences with a negated event, conjunctions, sequences with an event under KL, and \
+disjunctions of three sequences; types, and by how much an event has to be above the one before, are drawn with seed \
+{seed}, and windows are the longest under which a pattern is no more work than {work:,.0f} tries of an event on a \
+partial match for each event of the stream (or a {of_matches:g}th of that in matches), and less than half of the time \
+between two decisions. `greedy` plans for `lazy_chain_nfa`, \
+`zstream` for `evaluation_tree`, and beside them `dp_left_deep` for `fused`.
+
+Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, which \
+all but the static plan need alike, is told apart. Tried with equal budgets: t of {thresholds}; d of {distances}. An \
+invariant f1 < f2 is violated if f1 > (1 + d) f2: the patent prints the factor on the other side, (1 + d) f1 < f2, \
+which would make invariants the stricter the greater d is, against its own prose, in which d is the least difference \
+that counts as a violation."""
+
+
+def _listed(values: Iterable[float]) -> str:
+    texts = [f"{value:g}" for value in values]
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _charts(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> dict[str, tuple[str, str]]:
+    tried = {distance_name(distance): distance for distance in sizes.distances}
+    by_distance = [
+        {**row, "d": tried[str(row["decision"])], "events of the pattern": f"{row['size']} events", "case": _case(row)}
+        for row in rows_of(of_part(rows), set=SEQUENCE)
+        if row["decision"] in tried
+    ]
+    gains = [{**row, "case": _case(row)} for row in rows_of(compared, set=SEQUENCE)]
+    return {
+        "distance": (
+            "Throughput against the minimal distance",
+            line_chart(
+                by_distance,
+                Axis("d", "d"),
+                Axis("throughput", "events a second", log=True),
+                "events of the pattern",
+                facet="case",
+                width=200,
+                height=180,
+            ),
+        ),
+        "gain": (
+            "Gain over the static plan against the number of events of the sequence",
+            line_chart(
+                gains,
+                Axis("size", "events of the sequence"),
+                Axis("gain", "times the static plan's throughput", log=True),
+                "decision",
+                styles=STYLES,
+                facet="case",
+                width=200,
+                height=180,
+            ),
+        ),
+    }
+
+
+def _case(row: Row) -> str:
+    return f"{row['stream']}, {row['contender']}"
+
+
+def _cases(rows: Iterable[Row]) -> list[tuple[str, Contender]]:
+    there = {(row["stream"], row["contender"]) for row in rows}
+    return [(s, c) for s, c in product((STOCKS, TRAFFIC, PERMUTED), CONTENDERS) if (s, c.name) in there]
+
+
+def _distance_table(rows: Sequence[Row], sizes: Sizes) -> str:
+    lines = []
+    for stream, contender in _cases(of_part(rows)):
+        own = chosen_by(rows, stream, contender)
+        basic = mean_gain(own, distance_name(0.0)) if 0.0 in sizes.distances else 1.0
+        gains = [times_as_fast(mean_gain(own, distance_name(distance)) / basic) for distance in sizes.distances]
+        lines.append([stream, contender.name, *gains])
+    return markdown_table(["stream", "planner", *(f"d = {distance:g}" for distance in sizes.distances)], lines)
+
+
+def _best_table(best: Mapping[tuple[str, str], Best]) -> str:
+    lines = [[*case, f"{of.threshold:g}", f"{of.distance:g}"] for case, of in best.items()]
+    return markdown_table(["stream", "planner", "t", "d"], lines)
+
+
+def _table(rows: Sequence[Row], text: Text) -> str:
+    """Streams, planners and decision functions down; sequences by size, and then the other sets, across."""
+    columns = sorted(
+        {(SETS.index(str(row["set"])), int(number(row, "size"))) for row in rows},
+    )
+    lines = []
+    for stream, contender in _cases(rows):
+        for decision in COMPARED:
+            own = rows_of(rows, stream=stream, contender=contender.name, decision=decision)
+            texts = {(SETS.index(str(row["set"])), int(number(row, "size"))): text(row) for row in own}
+            lines.append([stream, contender.name, decision, *(texts.get(column, "") for column in columns)])
+    header = [f"{SETS[kind]} {size}" for kind, size in columns]
+    return markdown_table(["stream", "planner", "decision", *header], lines)
+
+
+def _change_table(rows: Sequence[Row], text: Text) -> str:
+    phases = list(dict.fromkeys(row["phase"] for row in rows))
+    lines = []
+    for _, contender in _cases(rows):
+        for decision in COMPARED:
+            own = {row["phase"]: row for row in rows_of(rows, contender=contender.name, decision=decision)}
+            lines.append([contender.name, decision, *(text(own[phase]) for phase in phases)])
+    return markdown_table(["planner", "decision", *(f"every {phase:,} events" for phase in phases)], lines)
+
+
+def _replannings(row: Row) -> str:
+    return f"{row['planned']}, {row['switches']} new"
+
+
+def _checks(rows: Sequence[Row]) -> str:
+    counts = sorted({int(number(row, "checks")) for row in rows if row["decision"] != STATIC})
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def _estimating(rows: Sequence[Row]) -> str:
+    own = rows_of(rows, decision=INVARIANT)
+    estimating = sum(number(row, "estimating") for row in own)
+    seconds = sum(number(row, "seconds") for row in own)
+    with_statistics, static = seconds + estimating, total(rows, STATIC, "seconds")
+    return (
+        f"Keeping statistics takes {estimating / with_statistics:.0%} of the time beside that, {PAIRS_A_CHECK:,} pairs "
+        "of events being tested a condition between two decisions: with it, all runs of invariants together take "
+        f"{times_as_fast(with_statistics / static)} times as long as those of the static plans, and without it "
+        f"{times_as_fast(seconds / static)} times."
+    )
+
+
+def _average_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best], sizes: Sizes) -> str:
+    lines = []
+    for stream, contender in _cases(of_part(rows)):
+        own = rows_of(chosen_by(rows, stream, contender), decision=AVERAGE)
+        values = {row["size"]: f"{number(row, 'average_d'):.3g}" for row in own}
+        texts = [values.get(size, "") for size in sizes.sequences]
+        lines.append([stream, contender.name, f"{best[stream, contender.name].distance:g}", *texts])
+    header = [f"average, {size} events" for size in sizes.sequences]
+    return markdown_table(["stream", "planner", "best d", *header], lines)
+
+
+def _rules_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best]) -> str:
+    lines = []
+    for stream, contender in _cases(rows):
+        own, of = chosen_by(rows, stream, contender), best[stream, contender.name]
+        names = (threshold_name(of.threshold), distance_name(of.distance), AVERAGE, META)
+        lines.append([stream, contender.name, *(times_as_fast(mean_gain(own, name)) for name in names)])
+    return markdown_table(["stream", "planner", "best t", "best d", *OTHER_DISTANCES.values()], lines)
+
+
+def _windows_table(rows: Sequence[Row]) -> str:
+    lines = []
+    seen: dict[tuple[str, ...], Row] = {}
+    for row in rows:
+        kind = str(row["set"]) if "set" in row else f"permuted every {row['phase']:,}"
+        seen.setdefault((str(row["stream"]), kind, str(row["size"])), row)
+    for (stream, kind, size), row in seen.items():
+        lines.append([stream, kind, size, f"{row['window_s']:,} s", f"{row[f'{STATIC}:matches']:,}"])
+    return markdown_table(["stream", "set", "size", "window", "matches"], lines)

@@ -1,0 +1,286 @@
+"""`cep experiment adaptation` at the size of a moment, and its findings on figures made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
+from cep_pipeline.errors import CepError
+from cep_pipeline.experiments import adaptation
+from cep_pipeline.experiments import adaptation_findings as findings
+from cep_pipeline.experiments.adaptation import (
+    AVERAGE,
+    CHAIN,
+    COMPARISON,
+    CONTENDERS,
+    EXPERIMENT,
+    FUSED,
+    META,
+    OF_THE_PATENT,
+    SMALL,
+    STATIC,
+    TREE,
+    UNCONDITIONAL,
+    Sizes,
+    distance_name,
+    measure,
+    threshold_name,
+)
+from cep_pipeline.experiments.adaptation_figures import Best, best_of, by_decision, compared_rows, of_part
+from cep_pipeline.experiments.adaptation_patterns import KLEENE, NEGATION, SEQUENCE, SETS, fitted_pattern, pattern_text
+from cep_pipeline.experiments.adaptation_streams import (
+    PERMUTED,
+    STOCKS,
+    TRAFFIC,
+    ExperimentStream,
+    drifting_stocks,
+    permuted_rates,
+    traffic_readings,
+)
+from cep_pipeline.experiments.cells import Figure, Row
+from cep_pipeline.experiments.experiment import Request
+from cep_pipeline.patterns.pattern import Pattern
+from tests.cli.command_line import cep
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+EVENTS = {STOCKS: 900, TRAFFIC: 900, PERMUTED: 900}
+EVERY = dict.fromkeys(EVENTS, 300)
+TINY = Sizes(EVENTS, EVERY, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 20.0, (300,), 3, 1, beside=(SEQUENCE,))
+
+
+def counts_of(stream: ExperimentStream, first: int, events: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Events of each type in a part of a stream, ascending."""
+    types = stream.events.slice(first, events).column(stream.schema.type_attribute)
+    return np.sort(pc.value_counts(types.combine_chunks()).field("counts").to_numpy())
+
+
+def test_stocks_begin_alike_and_drift() -> None:
+    stream = drifting_stocks(40_000, seed=1)
+    begin, later = counts_of(stream, 0, 4_000), counts_of(stream, 36_000, 4_000)
+    assert stream.events.num_rows == 40_000 and len(begin) == len(stream.types)
+    assert begin[-1] / begin[0] < later[-1] / later[0] < 20
+    assert drifting_stocks(500, seed=1).events.equals(drifting_stocks(500, seed=1).events)
+    assert not drifting_stocks(500, seed=2).events.equals(drifting_stocks(500, seed=1).events)
+
+
+def test_rates_are_permuted_after_every_phase() -> None:
+    stream = permuted_rates(8_000, 4_000, seed=1)
+    one, other = (
+        {
+            entry["values"]: entry["counts"]
+            for entry in stream.events.slice(first, 4_000)["symbol"].value_counts().to_pylist()
+        }
+        for first in (0, 4_000)
+    )
+    assert sorted(one, key=one.__getitem__) != sorted(other, key=other.__getitem__)
+    for counts in (sorted(one.values()), sorted(other.values())):
+        assert 20 < counts[-1] / counts[0] < 50
+
+
+def test_generated_traffic_is_skewed_and_quieter_at_night() -> None:
+    stream = traffic_readings(None, 8_000, seed=1)
+    assert "generated readings" in stream.description
+    counts = counts_of(stream, 0, stream.events.num_rows)
+    assert counts[-1] > 2 * counts[0]
+    hours = pc.hour(stream.events.column("timestamp"))
+    per_hour = np.bincount(hours.to_numpy(), minlength=24)
+    assert per_hour.max() > 1.3 * per_hour[per_hour > 0].min()
+    assert min(stream.events.column("vehicle_count").to_pylist()) > 0
+
+
+def test_the_real_month_is_read_where_it_is() -> None:
+    if not (SHARED / "aarhus_traffic").is_dir():
+        pytest.skip("../shared/data is not there")
+    stream = traffic_readings(SHARED, 1_000, seed=1)
+    assert "sensors of Aarhus in August 2014" in stream.description
+    assert stream.events["seq"].to_pylist() == list(range(1_000))
+
+
+@pytest.mark.parametrize("kind", SETS)
+def test_patterns_of_all_sets_and_sizes_are_drawn_by_the_seed(kind: str) -> None:
+    stream = permuted_rates(600, 300, seed=1)
+    for size in (3, 8):
+        text = pattern_text(stream, kind, size, 1, 10)
+        assert text == pattern_text(stream, kind, size, 1, 10) != pattern_text(stream, kind, size, 2, 10)
+        fitted = fitted_pattern(stream, kind, size, 1, 5.0)
+        operands = (3 * size) if kind == "disjunction" else size + (kind == NEGATION)
+        assert len(fitted.pattern.operands) == operands
+        least = stream.least_window_s
+        shortest, longest = (least // 3, least) if kind == KLEENE else (least, stream.longest_window_s)
+        assert shortest <= fitted.window_s <= longest
+
+
+def test_a_longer_window_is_taken_for_more_work() -> None:
+    stream = permuted_rates(600, 300, seed=1)
+    little, much = (fitted_pattern(stream, SEQUENCE, 3, 1, work).window_s for work in (0.5, 50.0))
+    assert little < much
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    return [{**cell.key, **cell.run()} for cell in EXPERIMENT.plan(Request(sizes=TINY)).cells]
+
+
+def test_every_decision_function_has_its_figures(rows: list[Row]) -> None:
+    assert len(rows) == 2 * (2 * 3 + 4 * 2) + 3
+    names = [STATIC, UNCONDITIONAL, "t=0.1", "t=2", "d=0", "d=0.5", AVERAGE, META]
+    apart = by_decision(rows)
+    assert len(apart) == len(rows) * len(names)
+    for row in apart:
+        assert row["decision"] in names
+        assert row["seconds"] > 0 and row["throughput"] > 0  # type: ignore[operator]
+        assert row["checks"] == (0 if row["decision"] == STATIC else 1)
+        assert row["switches"] <= row["planned"] <= row["checks"]  # type: ignore[operator]
+        if row["decision"] == UNCONDITIONAL:
+            assert row["planned"] == row["checks"]
+        if row["decision"] == STATIC:
+            assert row["gain"] == row["less_work"] == 1
+    assert any(row["switches"] for row in apart) and any(row["matches"] for row in apart)
+
+
+def test_runs_that_switch_alike_take_the_mechanism_as_long(rows: list[Row]) -> None:
+    for row in rows:
+        unchanged = [name for name in ("t=2", "d=0.5", AVERAGE) if row[f"{name}:switches"] == 0]
+        for name in unchanged:
+            assert row[f"{name}:detecting"] == row[f"{STATIC}:detecting"]
+            assert row[f"{name}:candidates"] == row[f"{STATIC}:candidates"]
+
+
+def test_the_page_has_its_tables_charts_and_findings(rows: list[Row], tmp_path: Path) -> None:
+    page = EXPERIMENT.plan(Request(sizes=TINY, data=None)).page(rows)
+    assert set(page.charts) == {"distance", "gain"}
+    page.write(tmp_path / "adaptation.md")
+    text = (tmp_path / "adaptation.md").read_text()
+    assert "{" not in text
+    for name in page.charts:
+        assert f"](adaptation/{name}.svg)" in text and (tmp_path / "adaptation" / f"{name}.svg").is_file()
+    assert "Of 9 findings of the paper, " in text
+    assert "the patent prints the factor on the other side" in text
+    assert "generated readings of" in text and "with seed 1" in text
+    for heading in ("figure 6", "figures 7 and 8", "Dynamic input", "Where the distance comes from"):
+        assert heading in text
+
+
+def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = permuted_rates(600, 300, seed=1)
+    pattern = fitted_pattern(stream, SEQUENCE, 3, 1, 20.0).pattern
+    find = AdaptiveDetection.detect
+    runs: list[int] = []
+
+    def losing(
+        self: AdaptiveDetection, patterns: list[Pattern], events: pa.Table
+    ) -> tuple[dict[str, pa.Table], AdaptationReport]:
+        tables, report = find(self, patterns, events)
+        runs.append(len(runs))
+        if len(runs) == 3:
+            tables = {name: table.slice(1) for name, table in tables.items()}
+        return tables, report
+
+    monkeypatch.setattr(AdaptiveDetection, "detect", losing)
+    with pytest.raises(CepError, match=r"t=0\.1 on lazy_chain_nfa finds"):
+        measure(CHAIN, stream, pattern, TINY, 1)
+
+
+def test_as_many_distances_as_thresholds_are_tried() -> None:
+    with pytest.raises(ValueError, match="as many distances as thresholds"):
+        Sizes(EVENTS, EVERY, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
+    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
+    assert len(small.cells) < len(full.cells)
+    assert {cell.key["size"] for cell in full.cells if cell.key["part"] == COMPARISON} == set(range(3, 9))
+    assert {cell.key["contender"] for cell in small.cells} == {contender.name for contender in CONTENDERS}
+    assert len(SMALL.distances) == len(SMALL.thresholds)
+
+
+def paper_rows(better: float = 1.0, **changed: Figure) -> Iterator[Row]:
+    """Cells of the patent's shape, some figures of all of them changed; better: factor on the time of invariants."""
+    for stream in (STOCKS, TRAFFIC):
+        for contender in OF_THE_PATENT:
+            for kind, size in [(SEQUENCE, 6), (SEQUENCE, 8), (NEGATION, 5)]:
+                lead = better * ((7.0 if contender is TREE else 6.5) if stream == TRAFFIC else 1.5)
+                times = {
+                    STATIC: 8.0,
+                    UNCONDITIONAL: 9.0,
+                    threshold_name(0.1): 4.0,
+                    threshold_name(2.0): 5.0,
+                    distance_name(0.0): 9.0,
+                    distance_name(0.5): 4.0 / (lead * (1.1 if contender is TREE else 1.0)),
+                    AVERAGE: 4.0 / lead,
+                    META: 4.0,
+                }
+                planned = {STATIC: 0, UNCONDITIONAL: 20, threshold_name(0.1): 9, distance_name(0.5): 4}
+                row: dict[str, Figure] = {"part": COMPARISON, "stream": stream, "set": kind, "size": size}
+                row |= {"contender": contender.name, "events_read": 1_000, "average_d": 0.52}
+                for name, seconds in times.items():
+                    figures: dict[str, Figure] = {"detecting": seconds, "deciding": 0.001, "planning": 0.001}
+                    figures |= {"estimating": 0.1, "candidates": 1000 * seconds, "matches": 5}
+                    figures |= {"checks": 0 if name == STATIC else 20, "planned": planned.get(name, 10), "switches": 3}
+                    row |= {f"{name}:{figure}": value for figure, value in figures.items()}
+                yield {**row, **changed}
+
+
+def findings_of(rows: list[Row]) -> list[bool | None]:
+    apart = by_decision(rows)
+    cases = [(stream, contender) for stream in (STOCKS, TRAFFIC) for contender in OF_THE_PATENT]
+    best = {(stream, contender.name): best_of(apart, stream, contender, TINY) for stream, contender in cases}
+    assert set(best.values()) == {Best(0.1, 0.5)}
+    return [finding.holds for finding in findings.all_findings(apart, best, TINY)]
+
+
+def test_all_findings_hold_on_figures_of_the_patents_shape() -> None:
+    assert findings_of([*paper_rows()]) == [True] * 9
+
+
+@pytest.mark.parametrize(
+    ("rows", "failing"),
+    [
+        ([*paper_rows(better=0.6)], {1, 2, 3}),
+        ([*paper_rows(better=0.7)], {2, 3}),
+        ([*paper_rows(**{"d=0.5:planned": 10})], {4}),
+        ([*paper_rows(**{"d=0.5:planning": 0.03})], {5}),
+        ([*paper_rows(**{"unconditional:detecting": 7.0})], {6}),
+        ([*paper_rows(average_d=0.8)], {8}),
+        ([*paper_rows(**{"d=0:detecting": 1.0, "d=0.5:detecting": 0.9})], {0, 2, 7}),
+    ],
+)
+def test_a_finding_fails_where_the_figures_do(rows: list[Row], failing: set[int]) -> None:
+    assert {place for place, holds in enumerate(findings_of(rows)) if not holds} == failing
+
+
+def test_a_finding_that_fails_says_why_with_figures() -> None:
+    rows = by_decision([*paper_rows(better=0.6)])
+    best = {(stream, one.name): Best(0.1, 0.5) for stream in (STOCKS, TRAFFIC) for one in OF_THE_PATENT}
+    texts = [one.text for one in findings.all_findings(rows, best, TINY) if one.holds is False]
+    assert len(texts) == 3
+    for text in texts:
+        assert "A check takes" in text and "times fewer events" in text
+
+
+def test_the_best_is_chosen_by_sequences_alone() -> None:
+    rows = by_decision([*paper_rows()])
+    spoiled = [{**row, "gain": 100.0} if (row["set"], row["decision"]) == (NEGATION, "t=2") else row for row in rows]
+    assert best_of(spoiled, STOCKS, CHAIN, TINY) == Best(0.1, 0.5)
+    compared = compared_rows(of_part(rows), {(s, c.name): Best(2.0, 0.0) for s in EVENTS for c in CONTENDERS})
+    assert {row["seconds"] for row in compared if row["decision"] == "constant threshold"} == {5.002}
+    assert {row["contender"] for row in compared} == {CHAIN.name, TREE.name} != {FUSED.name}
+
+
+def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        adaptation, "SMALL", replace(TINY, sequences=(3,), distances=(0.0,), thresholds=(0.1,), beside=())
+    )
+    arguments = ("experiment", "adaptation", "--data", "nowhere", "--out", "page.md")
+    done = cep(*arguments, folder=tmp_path)
+    assert done.code == 0, done.errors
+    page = (tmp_path / "page.md").read_text()
+    assert "`cep experiment adaptation --seed 1`" in page and "generated readings" in page
+    assert done.output.startswith("Of 9 findings of the paper, ") and done.output.endswith("written to page.md\n")
+    again = cep(*arguments, folder=tmp_path)
+    assert "measurements of an earlier run" in again.errors
+    assert (tmp_path / "page.md").read_text() == page
