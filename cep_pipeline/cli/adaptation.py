@@ -103,7 +103,14 @@ def invariants(
                 opened.tables, opened.stream, opened.pattern_sets, run_id=run_id, asked=asked, progress=progress
             )
         else:
-            shown = [show_invariants(opened.tables, opened.stream, one, asked, progress) for one in opened.pattern_sets]
+            shown = []
+            for wanted in opened.pattern_sets:
+                try:
+                    shown.append(show_invariants(opened.tables, opened.stream, wanted, asked, progress))
+                except InputError as error:
+                    if len(opened.pattern_sets) == 1:
+                        raise
+                    _tell((str(error),))  # a set without a plan keeps none of the others from being shown
     if check:
         found = [_decision_json(one.decision) for one in checks]
         if as_json:

@@ -125,3 +125,13 @@ def test_without_a_plan_there_is_nothing_to_show(tmp_path: Path) -> None:
     done = cep("invariants", folder=tmp_path)
     assert done.code == 2
     assert "the pattern set has no plan yet" in done.error
+
+
+def test_a_pattern_set_without_a_plan_keeps_none_of_the_others_from_being_shown(own: DriftingStream) -> None:
+    configuration = (own.folder / "pipeline.yaml").read_text()
+    two = configuration.replace("{file: all.sase}", "{file: all.sase}\n      more: {file: all.sase}")
+    (own.folder / "pipeline.yaml").write_text(two)
+    done = cep("invariants", folder=own.folder)
+    assert done.code == 0 and "pattern set all, plan 1" in done.output
+    assert "note: stream 'ticks', pattern set 'more': the pattern set has no plan yet" in done.errors
+    assert cep("invariants", "--pattern-set", "more", folder=own.folder).code == 2
