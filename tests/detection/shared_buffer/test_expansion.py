@@ -168,7 +168,7 @@ def test_single_events_are_counted_whatever_the_limit_and_by_the_plan() -> None:
         cep.detect(patterns, stream(9), limit=3)
     assert caught.value.count == 36
     patterns = cep.parse_patterns(SIXTY, stream_schema())
-    other = cep.plan(patterns, cep.estimate_statistics(patterns, stream(60)), "dp_left_deep")
+    other = cep.plan(patterns, cep.estimate_statistics(patterns, stream(60)), "dp_left_deep", "throughput")
     for output in ("count", "compressed"):
         with pytest.raises(PlanError, match="in the pattern's order"):
             cep.detect(patterns, stream(60), plan=other, mechanism="eager_nfa", output=output)
