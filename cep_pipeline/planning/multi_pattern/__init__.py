@@ -1,0 +1,28 @@
+"""Many patterns at once: what their plans have in common, and how it is shared (MCEP)."""
+
+from __future__ import annotations
+
+from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.multi_pattern.shared_plan import (
+    SHARINGS,
+    SharedNode,
+    SharedPlan,
+    Sharing,
+    share,
+    slot_name,
+)
+
+__all__ = [
+    "SHARINGS",
+    "ClauseForms",
+    "Member",
+    "MemberId",
+    "NodeForm",
+    "SharedNode",
+    "SharedPlan",
+    "Sharing",
+    "members_of",
+    "share",
+    "slot_name",
+]

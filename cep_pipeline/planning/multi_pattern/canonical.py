@@ -1,0 +1,350 @@
+"""Canonical keys: which nodes of plans of different members are the same (MCEP [0073], [0093], [0121]).
+
+A node's partial matches are bindings of some positive variables of a clause. Two nodes have the same ones, but for the
+size of their windows, if a mapping of the variables makes everything equal that decides them: event types, Kleene
+closure, the conjuncts over these variables alone, the temporal order among them with its TIES, the attributes on which
+events agree, and what windows measure. Names of variables and patterns are no part of that, nor are negated variables
+and their conjuncts, nor conjuncts without a variable: those decide about matches of a member, never about a node.
+
+Keys are digests of that in positional names, the *slots* of a node: with each key comes which variable is in which
+slot. A key is one of
+
+- a **leaf**: one variable;
+- an **order**'s beginning: its leaves in sequence, slot k is the k-th variable of the order;
+- a **tree**: two smaller trees and what joins them; slots are those of the side with the smaller key, then the other's.
+
+Conjuncts are compared as they are written but for what never changes their truth: names, the order of conjuncts and of
+the comparisons in one, the direction of a comparison, the order of the two sides of `+` and `*`, the name of a
+parameter (its values count), and the order of the values after IN. A number that something is compared with is the
+same as int and as float, as comparison is exact; a number in arithmetic is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership, Value
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Expression,
+    Length,
+    Literal,
+    Negative,
+    Reference,
+)
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
+
+MAX_SYMMETRIES = 64
+"""So many ways to put a tree's variables into its slots are kept; where more are alike, equal trees above such a node
+may get different keys: less is shared, never too much."""
+
+Places = tuple[int, ...]
+"""Variables of a clause by their places among its positive ones, in pattern order."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeForm:
+    """A node of a member's order or tree.
+
+    Attributes
+    ----------
+    key
+        The same for the same partial matches.
+    slots
+        The member's variable in each slot.
+    left, right
+        The places of the nodes below it among the nodes of the plan, none for a leaf. Its slots are those of the left
+        one, then those of the right one; a node of an order has no right one, but its last slot is one variable.
+    """
+
+    key: str
+    slots: tuple[str, ...]
+    left: int | None = None
+    right: int | None = None
+
+
+class ClauseForms:
+    """The keys of one clause's nodes; each is computed once.
+
+    Attributes
+    ----------
+    names
+        The positive variables in pattern order.
+    leaf_keys
+        The key of each one's leaf.
+    counted
+        Whether the window counts events.
+
+    Notes
+    -----
+    A clause under another strategy than skip_till_any_match has keys of its own: what its runs take depends on the
+    whole clause.
+
+    Examples
+    --------
+    >>> from cep_pipeline.events.schema import StreamSchema
+    >>> from cep_pipeline.language.parser import parse_patterns
+    >>> schema = StreamSchema.from_dict({"type_attribute": "type", "attributes": {"type": "string", "x": "int64"}})
+    >>> text = '''PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x AND b.x < c.x WITHIN 10 seconds;
+    ...           PATTERN SEQ(A p, D q, C r) WHERE r.x > p.x WITHIN 20 seconds'''
+    >>> one, other = (ClauseForms(pattern, pattern.clauses[0]) for pattern in parse_patterns(text, schema))
+    >>> [k == l for k, l in zip(one.order_keys(["a", "c", "b"]), other.order_keys(["p", "r", "q"]))]
+    [True, True, False]
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self.names = tuple(variable.name for variable in clause.positive)
+        self.counted = pattern.window.events is not None
+        self._place = {name: place for place, name in enumerate(self.names)}
+        self._agreement = sorted(set(clause.agree_on))
+        self._ties = pattern.ties.value
+        self._before = [
+            (self._place[one], self._place[other])
+            for one, other in sorted(clause.precedence)
+            if one in self._place and other in self._place
+        ]
+        alone: list[list[Conjunct]] = [[] for _ in self.names]
+        self._joint: list[tuple[Places, Conjunct]] = []
+        for conjunct in clause.conjuncts:
+            if conjunct.variables and conjunct.variables <= self._place.keys():
+                places = tuple(sorted(self._place[name] for name in conjunct.variables))
+                if len(places) == 1:
+                    alone[places[0]].append(conjunct)
+                else:
+                    self._joint.append((places, conjunct))
+        self._texts: dict[tuple[int, Places], str] = {}
+        self._orders: dict[Places, str] = {}
+        self._trees: dict[PositionTree, _TreeForm] = {}
+        setting = _setting(pattern, clause)
+        self.leaf_keys = tuple(
+            _digest(
+                "leaf",
+                *setting,
+                variable.event_type,
+                variable.kleene,
+                sorted({conjunct_text(conjunct, {variable.name: 0}) for conjunct in conjuncts}),
+                self._agreement if variable.kleene else [],
+            )
+            for variable, conjuncts in zip(clause.positive, alone, strict=True)
+        )
+
+    def nodes(self, order_or_tree: OrderOrTree | str) -> tuple[NodeForm, ...]:
+        """The nodes of an order or of a tree, each after those below it, the whole last.
+
+        An order has one node a variable: its beginnings. A tree of one variable may be given by its name.
+        """
+        if isinstance(order_or_tree, Join | str):
+            return self.tree_nodes(order_or_tree)
+        return self.order_nodes(order_or_tree)
+
+    def order_keys(self, order: Sequence[str]) -> tuple[str, ...]:
+        """The keys of all beginnings of an order, the shortest first."""
+        places = tuple(self._place[name] for name in order)
+        return tuple(self.order_key(places[:length]) for length in range(1, len(places) + 1))
+
+    def order_key(self, places: Places) -> str:
+        """The key of one beginning of an order, given by the places of its variables in pattern order."""
+        known = self._orders.get(places)
+        if known is None:
+            *earlier, last = places
+            known = self.leaf_keys[last]
+            if earlier:
+                before = tuple(earlier)
+                known = _digest("order", self.order_key(before), known, *self._joining(before, (last,)))
+            self._orders[places] = known
+        return known
+
+    def order_nodes(self, order: Sequence[str]) -> tuple[NodeForm, ...]:
+        """The beginnings of an order, each above the one before it."""
+        return tuple(
+            NodeForm(key, tuple(order[: length + 1]), length - 1 if length else None)
+            for length, key in enumerate(self.order_keys(order))
+        )
+
+    def tree_key(self, tree: Tree) -> str:
+        """The key of a tree; the key of a variable is its leaf's."""
+        return self._tree(tree_of_positions(tree, self.names)).key
+
+    def tree_nodes(self, tree: Tree) -> tuple[NodeForm, ...]:
+        """The nodes of a tree, leaves too, each after those below it; sides of a join in the order of their keys."""
+        found: list[NodeForm] = []
+        self._add_nodes(tree_of_positions(tree, self.names), None, found)
+        return tuple(found)
+
+    def _add_nodes(self, tree: PositionTree, slots: Places | None, found: list[NodeForm]) -> int:
+        form = self._tree(tree)
+        places = form.symmetries[0] if slots is None else slots
+        below: list[int] = []
+        if not isinstance(tree, int):
+            left, right = tree
+            cut = len(places) - len(self._tree(right).symmetries[0])
+            # Of two sides with equal keys, either may be the first: its slots tell which one it is.
+            if self._tree(left).key > self._tree(right).key or (
+                self._tree(left).key == self._tree(right).key and not self._holds(left, places[0])
+            ):
+                left, right = right, left
+                cut = len(self._tree(left).symmetries[0])
+            below = [self._add_nodes(left, places[:cut], found), self._add_nodes(right, places[cut:], found)]
+        found.append(NodeForm(form.key, tuple(self.names[place] for place in places), *below))
+        return len(found) - 1
+
+    def _holds(self, tree: PositionTree, place: int) -> bool:
+        return place in self._tree(tree).symmetries[0]
+
+    def _tree(self, tree: PositionTree) -> _TreeForm:
+        known = self._trees.get(tree)
+        if known is None:
+            known = self._trees[tree] = self._tree_form(tree)
+        return known
+
+    def _tree_form(self, tree: PositionTree) -> _TreeForm:
+        if isinstance(tree, int):
+            return _TreeForm(self.leaf_keys[tree], ((tree,),))
+        one, other = sorted((self._tree(side) for side in tree), key=lambda side: side.key)
+        sides = [(one, other), (other, one)] if one.key == other.key else [(one, other)]
+        least: tuple[object, ...] | None = None
+        slots: list[Places] = []
+        for first, second in sides:
+            for left in first.symmetries:
+                for right in second.symmetries:
+                    joining = self._joining(left, right)
+                    if least is None or joining < least:
+                        least, slots = joining, []
+                    if joining == least and len(slots) < MAX_SYMMETRIES:
+                        slots.append(left + right)
+        assert least is not None
+        return _TreeForm(_digest("tree", one.key, other.key, *least), tuple(slots))
+
+    def _joining(self, left: Places, right: Places) -> tuple[object, ...]:
+        """What decides which partial matches of two sides are joined, by the slots that they have together."""
+        slot = {place: number for number, place in enumerate((*left, *right))}
+        cut = len(left)
+        before = sorted(
+            (slot[one], slot[other])
+            for one, other in self._before
+            if one in slot and other in slot and (slot[one] < cut) != (slot[other] < cut)
+        )
+        conjuncts = set()
+        for number, (places, _) in enumerate(self._joint):
+            try:
+                into = tuple([slot[place] for place in places])
+            except KeyError:
+                continue
+            if min(into) < cut <= max(into):
+                conjuncts.add(self._text(number, into))
+        return sorted(conjuncts), before, self._ties if before else "", self._agreement
+
+    def _text(self, number: int, into: Places) -> str:
+        """A joint conjunct with its variables, in pattern order, in these slots."""
+        known = self._texts.get((number, into))
+        if known is None:
+            places, conjunct = self._joint[number]
+            names = (self.names[place] for place in places)
+            known = self._texts[number, into] = conjunct_text(conjunct, dict(zip(names, into, strict=True)))
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class _TreeForm:
+    """A tree's key, and all ways to put its variables into its slots (or `MAX_SYMMETRIES` of them)."""
+
+    key: str
+    symmetries: tuple[Places, ...]
+
+
+def _setting(pattern: Pattern, clause: Clause) -> tuple[object, ...]:
+    """What all events of a node have in common: the stream, and what windows measure."""
+    window: list[object] = ["time"]
+    if pattern.window.events is not None:
+        window = ["events", *sorted(set(pattern.partition_by))]
+    own: list[object] = []
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        own = [pattern.strategy.value, pattern.name, clause.index]
+    return pattern.stream, pattern.type_attribute, pattern.base_type, window, own
+
+
+def private_key(owner: Iterable[object], number: int) -> str:
+    """The key of a node that is shared with nobody: the `number`-th of the plan of its owner.
+
+    Examples
+    --------
+    >>> private_key(("rise", 0), 1) == private_key(("fall", 0), 1)
+    False
+    """
+    return _digest("private", *owner, number)
+
+
+def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:
+    """A conjunct with the numbers of slots for its variables, the same for all ways to write it that are one.
+
+    Examples
+    --------
+    >>> from cep_pipeline.patterns import Comparator, Comparison, Conjunct, Element, Reference, ValueType
+    >>> x, y = (Reference(name, "price", Element.ONLY, ValueType.INT64) for name in "xy")
+    >>> one = conjunct_text(Conjunct((Comparison(Comparator.LT, x, y),)), {"x": 0, "y": 1})
+    >>> one, one == conjunct_text(Conjunct((Comparison(Comparator.GT, y, x),)), {"x": 0, "y": 1})
+    ("(0 only 'price' int64) < (1 only 'price' int64)", True)
+    """
+    return " or ".join(sorted({_atom(atom, slots) for atom in conjunct.atoms}))
+
+
+def _atom(atom: Atom, slots: Mapping[str, int]) -> str:
+    match atom:
+        case Comparison(comparator, left, right):
+            one, other = _compared(left, slots), _compared(right, slots)
+            if one == other:
+                return f"{one} {min(comparator.value, comparator.mirror.value)} {other}"
+            return f"{one} {comparator.value} {other}" if one < other else f"{other} {comparator.mirror.value} {one}"
+        case Membership(expression, values, _, negated):
+            members = ", ".join(sorted({_value(value) for value in values}))
+            return f"{_compared(expression, slots)} {'not in' if negated else 'in'} ({members})"
+        case Between(expression, low, high, negated):
+            sides = f"{_compared(low, slots)} and {_compared(high, slots)}"
+            return f"{_compared(expression, slots)} {'not between' if negated else 'between'} {sides}"
+
+
+def _compared(expression: Expression, slots: Mapping[str, int]) -> str:
+    """An expression that is compared: of a constant only the value counts, as comparison is exact."""
+    return _value(expression.value) if isinstance(expression, Literal) else _expression(expression, slots)
+
+
+def _value(value: Value) -> str:
+    if isinstance(value, bool | str):
+        return repr(value)
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        value = int(value)
+    return f"number {value!r}"
+
+
+def _expression(expression: Expression, slots: Mapping[str, int]) -> str:
+    match expression:
+        case Literal(value, kind):
+            return f"({value!r} {kind.value})"
+        case Reference(variable, attribute, element, kind):
+            return f"({slots[variable]} {element.value} {attribute!r} {kind.value})"
+        case Length(variable):
+            return f"({slots[variable]} length)"
+        case Aggregate(function, variable, attribute, prefix, kind):
+            over = "before" if prefix else "all"
+            return f"({function} {slots[variable]} {over} {attribute!r} {kind.value})"
+        case Negative(operand):
+            return f"(- {_expression(operand, slots)})"
+        case Arithmetic(operator, left, right):
+            sides = [_expression(left, slots), _expression(right, slots)]
+            if operator in ("+", "*"):
+                sides.sort()
+            return f"({operator} {sides[0]} {sides[1]})"
+        case Call(function, arguments):
+            return f"({function} {' '.join(_expression(argument, slots) for argument in arguments)})"
+
+
+def _digest(*parts: object) -> str:
+    """32 hexadecimal digits of parts whose `repr` tells them apart: texts, numbers, bools, None, lists and pairs."""
+    return blake2b(repr(parts).encode(), digest_size=16).hexdigest()
