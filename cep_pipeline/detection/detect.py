@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, overload
@@ -10,14 +10,13 @@ from typing import Literal, overload
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.events_input import events_for
-from cep_pipeline.detection.matches import matches_schema, write_matches
+from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.outputs import Detection, count_blocks, first_matches
-from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.outputs import Detection, count_together, first_matches, tables_together
+from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
@@ -126,15 +125,19 @@ def detect(
     chosen = choose_mechanisms(patterns, mechanism)
     _check_options(chosen, options)
     counters = Counters()
-    tables: Tables = {}
-    for detection in _detections(patterns, chosen, events, plan, counters, limit, options):
-        pattern = detection.pattern
+    table = events_for(patterns, events)
+    plan = _plan_for(patterns, table, plan, chosen)
+    found: Tables = {}
+    for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options)):
+        own: Iterable[pa.Table]
         if output == "count":
-            tables[pattern.name] = _count_table(pattern, detection.count())
+            own = map(_count_table, together, count_together(together))
         elif output == "compressed":
-            tables[pattern.name] = detection.compressed()
+            own = (detection.compressed() for detection in together)
         else:
-            tables[pattern.name] = pa.Table.from_batches(detection.batches(), matches_schema(pattern))
+            own = tables_together(together)
+        found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+    tables = {pattern.name: found[pattern.name] for pattern in patterns}
     return (tables, counters.metrics(chosen)) if metrics else tables
 
 
@@ -167,7 +170,9 @@ def detect_batches(
     if not patterns:
         return
     chosen = choose_mechanisms(patterns, mechanism)
-    for detection in _detections(patterns, chosen, events, plan, Counters(), limit):
+    table = events_for(patterns, events)
+    plan = _plan_for(patterns, table, plan, chosen)
+    for detection in _detections(patterns, chosen, table, plan, Counters(), limit):
         for batch in first_matches(detection):
             yield detection.pattern.name, batch
 
@@ -176,24 +181,37 @@ def _detections(
     patterns: Sequence[Pattern],
     chosen: Mapping[str, str],
     events: pa.Table,
-    plan: Plan | None,
+    plan: Plan,
     counters: Counters,
-    limit: int | None,
+    limit: int | None = None,
     options: Sequence[str] = (),
-) -> Iterator[Detection]:
+) -> list[Detection]:
     """Each pattern, ready to be run over the events, which are prepared once for all."""
-    table = events_for(patterns, events)
-    plan = _plan_for(patterns, table, plan, chosen)
-    prepared = _prepare(patterns, table)
+    prepared = _prepare(patterns, events)
+    found: list[Detection] = []
     for pattern in patterns:
         orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
         if MECHANISMS[chosen[pattern.name]].in_pattern_order:  # refused even where matches are not listed
             for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
                 refuse_other_orders(chosen[pattern.name], pattern, clause, order)
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        yield Detection(
-            pattern, MECHANISMS[chosen[pattern.name]].with_options(options), orders, of_stream, counters, limit
-        )
+        mechanism = MECHANISMS[chosen[pattern.name]].with_options(options)
+        found.append(Detection(pattern, mechanism, orders, of_stream, counters, limit))
+    return found
+
+
+def run_together(detections: Sequence[Detection]) -> list[list[Detection]]:
+    """The detections in groups, each of which is one run: all of one mechanism where that shares.
+
+    Groups come in the order of their first patterns, those of a group in theirs.
+    """
+    groups: dict[Hashable, list[Detection]] = {}
+    for number, detection in enumerate(detections):
+        mechanism = detection.mechanism
+        shares = mechanism.find_many is not None and mechanism.always_shares
+        key = (mechanism.find, id(detection.events)) if shares else number
+        groups.setdefault(key, []).append(detection)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)
@@ -242,20 +260,21 @@ def detect_slice(
     chosen = choose_mechanisms(patterns, mechanism)
     validate(plan, patterns)
     table = events_for(patterns, events, "events of the slice")
-    prepared = _prepare(patterns, table)
     counters = Counters()
     written = dict.fromkeys(chosen, 0)
-    for pattern in patterns:
-        of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        parts = _parts(pattern, chosen[pattern.name], plan, of_stream, owned, counters)
-        if pattern.name in counted:
-            written[pattern.name] = sum(count_blocks(blocks, of_stream) for blocks in parts)
-            continue
-        undecided = has_output_policy(pattern) or pattern.name in candidates
-        for blocks in parts:
-            written[pattern.name] += write_matches(
-                pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
-            )
+    for together in run_together(_detections(patterns, chosen, table, plan, counters)):
+        mechanism_, of_stream = together[0].mechanism, together[0].events
+        orders = [detection.orders for detection in together]
+        members = [detection.pattern for detection in together]
+        for parts in many_in_parts(members, mechanism_, orders, of_stream, owned, counters):
+            for pattern, blocks in zip(members, parts, strict=True):
+                if pattern.name in counted:
+                    written[pattern.name] += count_blocks(blocks, of_stream)
+                    continue
+                undecided = has_output_policy(pattern) or pattern.name in candidates
+                written[pattern.name] += write_matches(
+                    pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
+                )
     return SliceResult(written, counters.metrics(chosen))
 
 
@@ -356,12 +375,5 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, s
     return prepared
 
 
-def _parts(
-    pattern: Pattern, mechanism: str, plan: Plan, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[list[Block]]:
-    orders: Orders = [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
-    return matches_in_parts(pattern, MECHANISMS[mechanism], orders, events, owned, counters)
-
-
-def _count_table(pattern: Pattern, count: int) -> pa.Table:
-    return pa.table({"pattern": [pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)
+def _count_table(detection: Detection, count: int) -> pa.Table:
+    return pa.table({"pattern": [detection.pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)

@@ -49,6 +49,9 @@ class NodeCounts:
         The conjuncts that alone decided which candidates pass; all others over the node's variables held of each
         candidate. None where something else decided too (order, window, a negated variable, which slice owns a match),
         or not the same conjuncts each time: passes / candidates is then no share of conjuncts.
+    shared_with
+        Where patterns are run together, the other places of their plans that this node stands for, each as pattern,
+        clause and variables in the order of `node`: what happened there is counted here, once.
     """
 
     pattern: str
@@ -59,6 +62,7 @@ class NodeCounts:
     created: int = 0
     peak: int = 0
     tested: tuple[Conjunct, ...] | None = field(default=None, compare=False)
+    shared_with: tuple[tuple[str, int, tuple[str, ...]], ...] = ()
 
     def plus(self, other: NodeCounts) -> NodeCounts:
         """With what happened at the node over another part of the stream; of peaks the highest stays."""
@@ -71,6 +75,7 @@ class NodeCounts:
             self.created + other.created,
             max(self.peak, other.peak),
             self.tested if self.tested == other.tested else None,
+            tuple(dict.fromkeys((*self.shared_with, *other.shared_with))),
         )
 
 
@@ -231,6 +236,13 @@ class Mechanism:
         tree that it does not run. It takes a Pattern, Orders, PreparedEvents, Owned and Counters.
     count
         Counts all matches of a pattern without listing them; None where it cannot.
+    find_many
+        Finds the owned matches of several patterns of one stream over the same prepared events in one run, in which
+        what their orders or trees have in common is done once (MCEP): pairs of a pattern's index among them and a
+        block, in no order of the patterns. Of each pattern they are the matches that `find` finds of it alone. It takes
+        the patterns, the Orders of each, PreparedEvents, Owned and Counters. None where patterns are run one by one.
+    always_shares
+        Whether patterns are run together whatever the plan says; otherwise they are where the plan shares.
     in_pattern_order
         Whether it binds events in the pattern's order, and refuses plans of other orders.
     runs_trees
@@ -243,13 +255,19 @@ class Mechanism:
     check: Callable[[Pattern], None]
     find: Callable[..., Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
+    find_many: Callable[..., Iterable[tuple[int, Block]]] | None = None
+    always_shares: bool = False
     in_pattern_order: bool = False
     runs_trees: bool = False
     options: tuple[str, ...] = ()
 
     def with_options(self, options: Collection[str]) -> Mechanism:
         """The mechanism as it runs with some of its options."""
-        return replace(self, find=partial(self.find, options=frozenset(options))) if options else self
+        if not options:
+            return self
+        wanted = frozenset(options)
+        many = None if self.find_many is None else partial(self.find_many, options=wanted)
+        return replace(self, find=partial(self.find, options=wanted), find_many=many)
 
 
 def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:

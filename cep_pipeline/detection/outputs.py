@@ -6,17 +6,16 @@ for the lists themselves; everything else is found by the mechanism, within the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.matches import match_batches
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders, Owned
+from cep_pipeline.detection.matches import match_batches, matches_schema
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
-from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
@@ -40,13 +39,6 @@ def listed_because(pattern: Pattern) -> str | None:
 
 def _binds_lists(pattern: Pattern) -> bool:
     return any(operand.kleene for operand in pattern.operands)
-
-
-def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
-    """The number of matches of one pattern in blocks: clauses may share bindings, which count once."""
-    if len({block.clause.index for block in blocks}) > 1:
-        return len(order_matches(blocks, events.seqs))
-    return sum(map(len, blocks))
 
 
 class Detection:
@@ -78,29 +70,13 @@ class Detection:
         TooManyMatches
             There are more than the limit.
         """
-        if self.limit is None or has_output_policy(self.pattern):
-            yield from matches_in_parts(
-                self.pattern, self.mechanism, self.orders, self.events, EVERYTHING, self.counters
-            )
-            return
-        limit, found = self.limit, 0
-        guarded = replace(self.mechanism, find=lambda *asked: self._guarded(asked, limit))
-        for blocks in matches_in_parts(self.pattern, guarded, self.orders, self.events, EVERYTHING, self.counters):
-            found += count_blocks(blocks, self.events)
-            if found > limit:
-                raise TooManyMatches(self.pattern.name, limit)
+        for [blocks] in listed_in_parts([self]):
             yield blocks
 
-    def _guarded(self, asked: tuple[Pattern, Orders, PreparedEvents, Owned, Counters], limit: int) -> Iterator[Block]:
-        """The blocks of one part of the events; one part may have more matches than anybody can list."""
-        found = 0
-        for block in self.mechanism.find(*asked):
-            found += len(block)
-            if found > limit * len(
-                self.pattern.clauses
-            ):  # a binding that several clauses match comes from each of them
-                raise TooManyMatches(self.pattern.name, limit)
-            yield block
+    @property
+    def most(self) -> int | None:
+        """The most matches that may be listed; of a pattern with an output policy only those count that it keeps."""
+        return None if has_output_policy(self.pattern) else self.limit
 
     def count(self) -> int:
         """The number of matches.
@@ -110,14 +86,17 @@ class Detection:
         TooManyMatches
             They must be listed to be counted, and are more than the limit.
         """
-        counted = self._counted_at_once()
+        counted = self.counted_at_once()
         if counted is not None:
             return counted
-        limit = self.limit if _binds_lists(self.pattern) else None
-        detection = Detection(self.pattern, self.mechanism, self.orders, self.events, self.counters, limit)
-        return sum(count_blocks(blocks, self.events) for blocks in detection.parts())
+        return sum(count_blocks(blocks, self.events) for blocks in self.to_count().parts())
 
-    def _counted_at_once(self) -> int | None:
+    def to_count(self) -> Detection:
+        """The same with the limit for matches that are listed only to be counted: single events need none."""
+        limit = self.limit if _binds_lists(self.pattern) else None
+        return Detection(self.pattern, self.mechanism, self.orders, self.events, self.counters, limit)
+
+    def counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and _binds_lists(self.pattern):
@@ -148,28 +127,57 @@ class Detection:
         TooManyMatches
             There are more than the limit: raised before the first batch where they can be counted.
         """
-        policy = has_output_policy(self.pattern)
-        if self.limit is not None and not policy and (not _binds_lists(self.pattern) or self._is_countable):
-            unlimited = Detection(self.pattern, self.mechanism, self.orders, self.events, Counters())
-            count = unlimited.count()
-            if count > self.limit:
-                raise TooManyMatches(self.pattern.name, self.limit, count)
-        kept = KeptMatches(self.pattern) if policy else None
-        rows = 0
+        if self.counts_first:
+            self.refuse_more(Detection(self.pattern, self.mechanism, self.orders, self.events, Counters()).count())
+        rows = RowsOf(self)
         for blocks in self.parts():
-            found = [block for block in blocks if len(block)]
-            if not found:
-                continue
-            ordered = order_matches(found, self.events.seqs)
-            for batch in match_batches(self.pattern, ordered, self.events, kept, typed=True):
-                rows += batch.num_rows
-                if self.limit is not None and rows > self.limit:
-                    raise TooManyMatches(self.pattern.name, self.limit)
-                yield batch
+            yield from rows.of_part(blocks)
 
     @property
-    def _is_countable(self) -> bool:
-        return listed_because(self.pattern) is None
+    def counts_first(self) -> bool:
+        """Whether matches are counted before they are written, because of a limit, and can be."""
+        if self.limit is None or has_output_policy(self.pattern):
+            return False
+        return not _binds_lists(self.pattern) or listed_because(self.pattern) is None
+
+    def refuse_more(self, count: int) -> None:
+        """Raise where there are more matches than the limit.
+
+        Raises
+        ------
+        TooManyMatches
+            It says how many there are.
+        """
+        if self.limit is not None and count > self.limit:
+            raise TooManyMatches(self.pattern.name, self.limit, count)
+
+
+class RowsOf:
+    """Writes the parts of one pattern's matches, one after another, as rows in the page's order."""
+
+    def __init__(self, detection: Detection) -> None:
+        self._detection = detection
+        self._kept = KeptMatches(detection.pattern) if has_output_policy(detection.pattern) else None
+        self._rows = 0
+
+    def of_part(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+        """The matches of a part.
+
+        Raises
+        ------
+        TooManyMatches
+            With those of earlier parts, there are more than the limit.
+        """
+        detection = self._detection
+        found = [block for block in blocks if len(block)]
+        if not found:
+            return
+        ordered = order_matches(found, detection.events.seqs)
+        for batch in match_batches(detection.pattern, ordered, detection.events, self._kept, typed=True):
+            self._rows += batch.num_rows
+            if detection.limit is not None and self._rows > detection.limit:
+                raise TooManyMatches(detection.pattern.name, detection.limit)
+            yield batch
 
 
 def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
@@ -191,3 +199,71 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
 
     lazily: Iterable[pa.RecordBatch] = expand(detection.compressed())
     return lazily
+
+
+def listed_in_parts(detections: Sequence[Detection]) -> Iterator[list[list[Block]]]:
+    """All matches of patterns that are run together, as their mechanism lists them, part after part.
+
+    Parameters
+    ----------
+    detections
+        Of one mechanism over the same events, with one place to count.
+
+    Raises
+    ------
+    TooManyMatches
+        A pattern has more than its limit.
+    """
+    first = detections[0]
+    yield from many_in_parts(
+        [detection.pattern for detection in detections],
+        first.mechanism,
+        [detection.orders for detection in detections],
+        first.events,
+        EVERYTHING,
+        first.counters,
+        most=[detection.most for detection in detections],
+    )
+
+
+def count_together(detections: Sequence[Detection]) -> list[int]:
+    """The number of matches of each pattern; what must be listed to be counted is listed in one run.
+
+    Raises
+    ------
+    TooManyMatches
+        As `Detection.count`.
+    """
+    counts = [detection.counted_at_once() for detection in detections]
+    listed = [number for number, count in enumerate(counts) if count is None]
+    found = dict.fromkeys(listed, 0)
+    if listed:
+        for parts in listed_in_parts([detections[number].to_count() for number in listed]):
+            for number, blocks in zip(listed, parts, strict=True):
+                found[number] += count_blocks(blocks, detections[number].events)
+    return [found[number] if count is None else count for number, count in enumerate(counts)]
+
+
+def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
+    """The matches of each pattern as rows in the page's order, found in one run.
+
+    Raises
+    ------
+    TooManyMatches
+        As `Detection.batches`.
+    """
+    counted = [detection for detection in detections if detection.counts_first]
+    if counted:
+        counters = Counters()
+        unlimited = [Detection(d.pattern, d.mechanism, d.orders, d.events, counters) for d in counted]
+        for detection, count in zip(counted, count_together(unlimited), strict=True):
+            detection.refuse_more(count)
+    rows = [RowsOf(detection) for detection in detections]
+    batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
+    for parts in listed_in_parts(detections):
+        for number, blocks in enumerate(parts):
+            batches[number] += rows[number].of_part(blocks)
+    return [
+        pa.Table.from_batches(own, matches_schema(detection.pattern))
+        for own, detection in zip(batches, detections, strict=True)
+    ]

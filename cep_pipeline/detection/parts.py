@@ -7,13 +7,15 @@ is given up and cut; a kernel gets that far in less time than it takes to write 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.extent import waits_for_later_events
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
+from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 
 MATCHES_AT_ONCE = 1 << 22
@@ -43,13 +45,80 @@ def matches_in_parts(
     list of Block
         All matches of one part. Every match of a later part comes after every match of an earlier one.
     """
+    for [blocks] in many_in_parts([pattern], mechanism, [orders], events, owned, counters, limit):
+        yield blocks
+
+
+def many_in_parts(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    limit: int | None = None,
+    most: Sequence[int | None] | None = None,
+) -> Iterator[list[list[Block]]]:
+    """The owned matches of patterns that are run together, part after part of the slice.
+
+    Parameters
+    ----------
+    patterns, mechanism, orders, events, owned, counters
+        As `Mechanism.find_many` takes them; a mechanism without it runs one pattern after another.
+    limit
+        Most matches of a part of more than one event, of all patterns; `MATCHES_AT_ONCE` where none is given.
+    most
+        For each pattern, the most matches that may be listed of it; None: no limit.
+
+    Yields
+    ------
+    list of list of Block
+        For each pattern all its matches of one part. Every match of a later part comes after every match of an earlier
+        one.
+
+    Raises
+    ------
+    TooManyMatches
+        A pattern has more than may be listed.
+    """
     limit = MATCHES_AT_ONCE if limit is None else limit
+    most = [None] * len(patterns) if most is None else most
+    # Matches that wait are owned when final, which need not be in the order of the last events.
+    cut = [number for number, pattern in enumerate(patterns) if not waits_for_later_events(pattern)]
+    found = _Listed(patterns, most, events)
+    if len(cut) == len(patterns):
+        yield from _cut(patterns, mechanism, orders, events, owned, counters, limit, found)
+        return
+    counted = Counters()
+    at_once = _find(patterns, mechanism, orders, events, owned, counted)
+    blocks = found.take(at_once, limit if cut else None, cut)
+    if blocks is not None:
+        _add_whole(counters, counted)
+        yield blocks
+        return
+    # Too many at once: those of the patterns that do not wait come in parts.
+    rest = [number for number in range(len(patterns)) if number not in cut]
+    for chosen in (rest, cut):
+        part = [patterns[number] for number in chosen], mechanism, [orders[number] for number in chosen]
+        for own in many_in_parts(*part, events, owned, counters, limit, [most[number] for number in chosen]):
+            every: list[list[Block]] = [[] for _ in patterns]
+            for number, blocks_of_one in zip(chosen, own, strict=True):
+                every[number] = blocks_of_one
+            yield every
+
+
+def _cut(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    limit: int,
+    listed: _Listed,
+) -> Iterator[list[list[Block]]]:
     first = begin = 0 if owned[0] is None else events.rows_before(owned[0])
     end = len(events) if owned[1] is None else events.rows_before(owned[1])
-    if any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses):
-        # Owned when final, which need not be in the order of the last events.
-        yield list(mechanism.find(pattern, orders, events, owned, counters))
-        return
     size = end - first
     while first < end:
         stop = min(first + size, end)
@@ -61,32 +130,89 @@ def matches_in_parts(
         at_most = limit if stop - first > 1 else None
         # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
         with nullcontext() if stop - first == end - begin else events.forgetting():
-            found = _up_to(mechanism.find(pattern, orders, events, part, counted), at_most)
+            found = listed.take(_find(patterns, mechanism, orders, events, part, counted), at_most)
         if found is None:
             size = (stop - first + 1) // 2
             continue
-        if stop - first == end - begin:  # nothing else is held: what tells the peak can stay until somebody asks
-            counters.peaks += counted.peaks
-            counted.peaks.clear()
-        counters.add(counted)
+        if stop - first == end - begin:
+            _add_whole(counters, counted)
+        else:
+            counters.add(counted)
         yield found
         first = stop
-        if 2 * sum(map(len, found)) < limit:
+        if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
             size *= 2
+
+
+def _find(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+) -> Iterable[tuple[int, Block]]:
+    if mechanism.find_many is not None and len(patterns) > 1:
+        yield from mechanism.find_many(patterns, orders, events, owned, counters)
+        return
+    for number, (pattern, own) in enumerate(zip(patterns, orders, strict=True)):
+        for block in mechanism.find(pattern, own, events, owned, counters):
+            yield number, block
+
+
+def _add_whole(counters: Counters, counted: Counters) -> None:
+    """Add what was counted over all of a slice: nothing else is held, so what tells the peak can stay until asked."""
+    counters.peaks += counted.peaks
+    counted.peaks.clear()
+    counters.add(counted)
 
 
 def _point(events: PreparedEvents, row: int) -> Boundary:
     return int(events.timestamps[row]), int(events.seqs[row])
 
 
-def _up_to(blocks: Iterable[Block], limit: int | None) -> list[Block] | None:
-    """All blocks, or None as soon as they have more matches than the limit."""
-    found: list[Block] = []
-    matches = 0
-    for block in blocks:
-        matches += len(block)
-        if limit is not None and matches > limit:
-            return None
-        if len(block):
-            found.append(block)
-    return found
+def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
+    """The number of matches of one pattern in blocks: clauses may share bindings, which count once."""
+    if len({block.clause.index for block in blocks}) > 1:
+        return len(order_matches(blocks, events.seqs))
+    return sum(map(len, blocks))
+
+
+class _Listed:
+    """The matches of patterns by part, each pattern up to the most that may be listed of it."""
+
+    def __init__(self, patterns: Sequence[Pattern], most: Sequence[int | None], events: PreparedEvents) -> None:
+        self._patterns, self._most, self._events = patterns, most, events
+        self._before = [0] * len(patterns)
+
+    def take(
+        self, found: Iterable[tuple[int, Block]], limit: int | None, limited: Sequence[int] | None = None
+    ) -> list[list[Block]] | None:
+        """The blocks of one part for each pattern, or None as soon as they have more matches than the limit.
+
+        Parameters
+        ----------
+        limit, limited
+            Most matches of these patterns together; None: of all.
+        """
+        blocks: list[list[Block]] = [[] for _ in self._patterns]
+        own = [0] * len(self._patterns)
+        held, counted = 0, None if limited is None else set(limited)
+        for number, block in found:
+            own[number] += len(block)
+            most = self._most[number]
+            # One part may have more than anybody can list; a binding of several clauses comes from each of them.
+            if most is not None and own[number] > most * len(self._patterns[number].clauses):
+                raise TooManyMatches(self._patterns[number].name, most)
+            if counted is None or number in counted:
+                held += len(block)
+            if limit is not None and held > limit:
+                return None
+            if len(block):
+                blocks[number].append(block)
+        for number, most in enumerate(self._most):
+            if most is not None:
+                self._before[number] += count_blocks(blocks[number], self._events)
+                if self._before[number] > most:
+                    raise TooManyMatches(self._patterns[number].name, most)
+        return blocks
