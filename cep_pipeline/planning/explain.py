@@ -9,6 +9,7 @@ from typing import Protocol
 
 from cep_pipeline.planning.clause_plans import Alternative, ClausePlan
 from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed, listed, node_lines
+from cep_pipeline.planning.explain_workload import workload_lines
 from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of, tightest_of_blocks
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
@@ -84,6 +85,8 @@ def _explained(
         f"  planner {plan.planner}, cost {plan.cost_model}{alpha}{total}",
         f"  statistics {plan.statistics.digest}: {_statistics(plan)}",
     ]
+    if plan.workload is not None:
+        lines += workload_lines(plan.sharing, plan.workload)
     for pattern in plan.patterns:
         lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
     return "\n".join(lines) + "\n"

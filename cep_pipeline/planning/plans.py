@@ -12,10 +12,18 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, clause_from_json, clause_to_json
 from cep_pipeline.planning.logarithms import from_ln, ln_sum
+from cep_pipeline.planning.workload_plan import (
+    SHARINGS,
+    Sharing,
+    WorkloadPlan,
+    workload_from_json,
+    workload_to_json,
+)
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
-VERSION = 2
-"""Version of the JSON form. Plans of version 1 knew neither nodes of trees nor cost models by pattern."""
+VERSION = 3
+"""Version of the JSON form. Plans of version 1 knew neither nodes of trees nor cost models by pattern, those of version
+2 nothing that patterns share."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +102,30 @@ class Plan:
         The snapshot that it was made from.
     patterns
         In the order of the patterns.
+    sharing
+        What the orders or trees of all clauses share (MCEP [0076], [0121]): nothing, equal beginnings of orders, or
+        equal subtrees. `planning.multi_pattern.share` merges them.
+    workload
+        Where it was planned for all patterns at once, how, and what they share.
     """
 
     alpha: float
     statistics: StatisticsSummary
     patterns: tuple[PatternPlan, ...] = field(default=())
+    sharing: Sharing = "none"
+    workload: WorkloadPlan | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < math.inf:
             raise ValueError(f"alpha weighs latency: it is finite and not negative, not {self.alpha}")
         if len(self._by_name) != len(self.patterns):
             raise ValueError("a plan has one entry a pattern")
+        if self.sharing not in SHARINGS:
+            raise ValueError(f"there is no sharing {self.sharing!r}; there are: {', '.join(SHARINGS)}")
+        if self.sharing == "prefix" and any(plan.tree is not None for one in self.patterns for plan in one.clauses):
+            raise ValueError("beginnings of orders are shared, not trees")
+        if self.sharing == "none" and self.workload is not None and self.workload.shared:
+            raise ValueError("a plan that shares nothing has shared nodes")
 
     @property
     def planner(self) -> str:
@@ -127,7 +148,9 @@ class Plan:
 
     @property
     def ln_cost(self) -> float:
-        """Natural logarithm of the cost of all patterns together."""
+        """Natural logarithm of the cost of all patterns together; what they share counts once."""
+        if self.workload is not None:
+            return self.workload.ln_cost
         return ln_sum(plan.ln_cost for plan in self.patterns)
 
     @property
@@ -188,6 +211,8 @@ class Plan:
                 }
                 for plan in self.patterns
             ],
+            "sharing": self.sharing,
+            "workload": None if self.workload is None else workload_to_json(self.workload),
         }
 
     @classmethod
@@ -217,6 +242,8 @@ class Plan:
                     )
                     for plan in content["patterns"]
                 ),
+                sharing=content["sharing"],
+                workload=None if content["workload"] is None else workload_from_json(content["workload"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{source}: no plan: {error!r}; make the plan again") from error

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
-from cep_pipeline.planning.multi_pattern.shared_plan import (
-    SHARINGS,
-    SharedNode,
-    SharedPlan,
-    Sharing,
-    share,
-    slot_name,
-)
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, share, slot_name
+from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
 __all__ = [
     "SHARINGS",

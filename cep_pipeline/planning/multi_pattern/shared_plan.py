@@ -27,7 +27,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Conjunct
@@ -38,10 +38,8 @@ from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of
+from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
-Sharing: TypeAlias = Literal["none", "prefix", "subexpression"]
-SHARINGS: tuple[Sharing, ...] = ("none", "prefix", "subexpression")
-"""The rules of sharing."""
 Slots: TypeAlias = tuple[str, ...]
 """A member's variable in each slot of a node."""
 

@@ -1,0 +1,123 @@
+"""What a shared plan costs: the sum over its nodes, shared ones counted once (MCEP [0079]-[0085], [0169]-[0171]).
+
+A node costs what it costs any of its sharers alone: with the patent's cost function its expected partial matches,
+W^k times rates times selectivities. As W is the node's largest window, it is the sharer with that window whose
+statistics say so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from cep_pipeline.patterns.pattern import Window
+from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.costs import THROUGHPUT, CostModel
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
+from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import format_window
+
+Statistics = Mapping[MemberId, ClauseStatistics]
+"""Of each member its clause's numbers."""
+
+
+def member_statistics(
+    members: Mapping[MemberId, Member], snapshot: StatisticsSnapshot
+) -> dict[MemberId, ClauseStatistics]:
+    """The numbers of members by a snapshot.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know a leaf.
+    """
+    return {name: clause_statistics(member.pattern, member.clause, snapshot) for name, member in members.items()}
+
+
+def ln_node_cost(plan: SharedPlan, node: SharedNode, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:
+    """Natural logarithm of what a node costs, within its largest window."""
+    widest = max(node.sharers, key=lambda name: (plan.members[name].window, name))
+    return _ln_cost(plan, node, widest, node.sharers[widest][0], statistics, model)
+
+
+def ln_cost(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:
+    """Natural logarithm of the cost of a shared plan: Cost^multi of MCEP [0085] and [0171] where `model` is throughput.
+
+    Parameters
+    ----------
+    statistics
+        Of each member of the plan its clause's numbers.
+    model
+        What a step, a leaf and a join cost. Its latency counts for each node as for the sharer with the largest window.
+    """
+    return ln_sum(ln_node_cost(plan, node, statistics, model) for node in plan)
+
+
+def ln_cost_apart(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:
+    """Natural logarithm of what the same orders and trees cost without sharing, each with its own windows."""
+    return ln_sum(ln_node_cost_apart(plan, node, statistics, model) for node in plan)
+
+
+def ln_node_cost_apart(
+    plan: SharedPlan, node: SharedNode, statistics: Statistics, model: CostModel = THROUGHPUT
+) -> float:
+    """Natural logarithm of what the nodes of single plans cost that a node stands for."""
+    return ln_sum(
+        _ln_cost(plan, node, name, slots, statistics, model) for name, uses in node.sharers.items() for slots in uses
+    )
+
+
+def workload_plan(
+    plan: SharedPlan, statistics: Statistics, search: WorkloadSearch, model: CostModel = THROUGHPUT
+) -> WorkloadPlan:
+    """What a plan says, and explain shows, of what its patterns share."""
+    shared = [
+        SharedWork(
+            uses=tuple(NodeUse(*name, slots) for name, uses in node.sharers.items() for slots in uses),
+            window=format_window(Window(events=node.window) if node.counted else Window(time_us=node.window)),
+            ln_cost=ln_node_cost(plan, node, statistics, model),
+            ln_apart=ln_node_cost_apart(plan, node, statistics, model),
+        )
+        for node in plan.shared
+    ]
+    return WorkloadPlan(
+        search=search,
+        unit=model.unit,
+        ln_cost=ln_cost(plan, statistics, model),
+        ln_apart=ln_cost_apart(plan, statistics, model),
+        nodes=len(plan),
+        nodes_apart=sum(node.uses for node in plan),
+        shared=tuple(sorted(shared, key=_saving, reverse=True)),
+    )
+
+
+def _saving(work: SharedWork) -> tuple[float, float]:
+    """Ascending with what sharing a node saves; where that is nothing, with how much it does not lose."""
+    gain = work.ln_apart - work.ln_cost
+    return (work.ln_apart + math.log(-math.expm1(-gain)) if gain > 0 else -math.inf), gain
+
+
+def _ln_cost(
+    plan: SharedPlan, node: SharedNode, name: MemberId, slots: Slots, statistics: Statistics, model: CostModel
+) -> float:
+    """ln of what a node costs one of its sharers alone."""
+    numbers = statistics[name]
+    place = {variable: position for position, variable in enumerate(numbers.names)}
+    places = [place[variable] for variable in slots]
+    if node.right is None:
+        return model.ln_step(numbers, places) if node.left is not None else model.ln_leaf(numbers, places[0])
+    assert node.left is not None
+    cut = node.below[0]
+    return model.ln_join(numbers, _tree(plan, node.left, places[:cut]), _tree(plan, node.right, places[cut:]))
+
+
+def _tree(plan: SharedPlan, index: int, places: list[int]) -> PositionTree:
+    node = plan[index]
+    if node.left is None or node.right is None:
+        return places[0]
+    cut = node.below[0]
+    return _tree(plan, node.left, places[:cut]), _tree(plan, node.right, places[cut:])

@@ -1,0 +1,93 @@
+"""What a plan says of sharing: its JSON form, its cost, its text."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from cep_pipeline.planning import Join, Plan, plan
+from cep_pipeline.planning.multi_pattern import Sharing, members_of, share
+from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
+from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
+from cep_pipeline.statistics import estimate_statistics
+from tests.statistics.market import market, parse
+
+TEXT = """
+NAME rise PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff WITHIN 2 seconds;
+NAME fall PATTERN SEQ(A p, B q, C r) WHERE q.diff > p.diff AND r.price > 20 WITHIN 5 seconds
+"""
+SEARCH = WorkloadSearch("simulated_annealing", "vertex:3", 7, 12_345)
+
+
+def made(sharing: Sharing) -> Plan:
+    patterns = parse(TEXT)
+    snapshot = estimate_statistics(patterns, market(400))
+    single = plan(patterns, snapshot, "trivial", "throughput")
+    shared = share(members_of(patterns), [one.clauses[0].order for one in single.patterns], sharing)
+    return replace(
+        single,
+        sharing=sharing,
+        workload=workload_plan(shared, member_statistics(shared.members, snapshot), SEARCH),
+    )
+
+
+def test_json_round_trip_keeps_what_is_shared() -> None:
+    for sharing in ("none", "prefix"):
+        one = made(sharing)
+        again = Plan.from_json(json.loads(json.dumps(one.to_json(), allow_nan=False)))
+        assert again == one and again.plan_id == one.plan_id
+    assert made("none").plan_id != made("prefix").plan_id
+
+
+def test_the_cost_of_a_plan_counts_what_is_shared_once() -> None:
+    one = made("prefix")
+    (rise, fall) = (pattern.clauses[0] for pattern in one.patterns)
+    steps = [math.exp(step.ln_partial_matches) for step in (*fall.steps, rise.steps[2])]
+    assert one.cost == pytest.approx(sum(steps))
+    assert one.workload is not None
+    assert math.exp(one.workload.ln_apart) == pytest.approx(math.exp(rise.ln_cost) + math.exp(fall.ln_cost))
+    assert made("none").cost == pytest.approx(math.exp(rise.ln_cost) + math.exp(fall.ln_cost))
+
+
+def test_explain_says_what_is_shared_by_whom_and_what_that_saves() -> None:
+    text = made("prefix").explain()
+    assert "sharing prefix: equal beginnings of orders are shared" in text
+    assert "found by simulated_annealing, neighbourhood vertex:3, seed 7, 12,345 steps" in text
+    assert "4 nodes instead of 6" in text
+    assert "rise: a, b; fall: p, q" in text and "rise: a; fall: p" in text
+    assert "6 nodes instead of 6" in made("none").explain() and "uses" not in made("none").explain()
+
+
+def test_of_many_shared_nodes_and_patterns_explain_names_some() -> None:
+    one = made("prefix")
+    assert one.workload is not None
+    uses = tuple(NodeUse(f"p{number}", number % 2, ("v",)) for number in range(9))
+    work = SharedWork(uses, "1 s", 1.0, 2.0)
+    text = replace(one, workload=replace(one.workload, shared=(work,) * 30, nodes=30, nodes_apart=270)).explain()
+    assert "p0: v; p1 (2): v; p2: v; p3 (2): v; and 5 more" in text
+    assert "25: 1 variable " in text and "26: 1 variable" not in text and "and 5 more that save less" in text
+
+
+def test_sharing_that_cannot_be_is_refused() -> None:
+    one = made("prefix")
+    clause = one.patterns[0].clauses[0]
+    tree = replace(clause, tree=Join(Join("a", "b"), "c"))
+    with pytest.raises(ValueError, match="not trees"):
+        replace(one, patterns=(replace(one.patterns[0], clauses=(tree,)), one.patterns[1]))
+    with pytest.raises(ValueError, match="shares nothing has shared nodes"):
+        replace(one, sharing="none")
+    with pytest.raises(ValueError, match="no sharing"):
+        replace(one, sharing="all")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="several uses"):
+        SharedWork((NodeUse("one", 0, ("a",)),), "1 s", 0.0, 0.0)
+    with pytest.raises(ValueError, match="several uses"):
+        SharedWork((NodeUse("one", 0, ("a",)), NodeUse("two", 0, ("a", "b"))), "1 s", 0.0, 0.0)
+    with pytest.raises(ValueError, match="finite"):
+        WorkloadPlan(SEARCH, "cost", math.inf, 0.0, 1, 1)
+    with pytest.raises(ValueError, match="2 nodes for 1"):
+        WorkloadPlan(SEARCH, "cost", 0.0, 0.0, 2, 1)
+    with pytest.raises(ValueError, match="no negative number of steps"):
+        WorkloadSearch("tabu", steps=-1)
