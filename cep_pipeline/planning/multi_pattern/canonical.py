@@ -13,32 +13,19 @@ slot. A key is one of
 - an **order**'s beginning: its leaves in sequence, slot k is the k-th variable of the order;
 - a **tree**: two smaller trees and what joins them; slots are those of the side with the smaller key, then the other's.
 
-Conjuncts are compared as they are written but for what never changes their truth: names, the order of conjuncts and of
-the comparisons in one, the direction of a comparison, the order of the two sides of `+` and `*`, the name of a
-parameter (its values count), and the order of the values after IN. A number that something is compared with is the
-same as int and as float, as comparison is exact; a number in arithmetic is not.
+Conjuncts are compared as they are written but for what never changes their truth (`conjunct_text`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership, Value
-from cep_pipeline.patterns.expressions import (
-    Aggregate,
-    Arithmetic,
-    Call,
-    Expression,
-    Length,
-    Literal,
-    Negative,
-    Reference,
-)
+from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.multi_pattern.conjunct_text import conjunct_text
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64
@@ -124,7 +111,7 @@ class ClauseForms:
         self._trees: dict[PositionTree, _TreeForm] = {}
         setting = _setting(pattern, clause)
         self.leaf_keys = tuple(
-            _digest(
+            digest(
                 "leaf",
                 *setting,
                 variable.event_type,
@@ -157,7 +144,7 @@ class ClauseForms:
             known = self.leaf_keys[last]
             if earlier:
                 before = tuple(earlier)
-                known = _digest("order", self.order_key(before), known, *self._joining(before, (last,)))
+                known = digest("order", self.order_key(before), known, *self.joining(before, (last,)))
             self._orders[places] = known
         return known
 
@@ -214,32 +201,46 @@ class ClauseForms:
         for first, second in sides:
             for left in first.symmetries:
                 for right in second.symmetries:
-                    joining = self._joining(left, right)
+                    joining = self.joining(left, right)
                     if least is None or joining < least:
                         least, slots = joining, []
                     if joining == least and len(slots) < MAX_SYMMETRIES:
                         slots.append(left + right)
         assert least is not None
-        return _TreeForm(_digest("tree", one.key, other.key, *least), tuple(slots))
+        return _TreeForm(digest("tree", one.key, other.key, *least), tuple(slots))
 
-    def _joining(self, left: Places, right: Places) -> tuple[object, ...]:
+    def joining(self, left: Places, right: Places) -> tuple[object, ...]:
         """What decides which partial matches of two sides are joined, by the slots that they have together."""
-        slot = {place: number for number, place in enumerate((*left, *right))}
-        cut = len(left)
+        return self._content((*left, *right), len(left))
+
+    def within(self, places: Places) -> tuple[object, ...]:
+        """What decides which combinations of two or more variables' instances are partial matches, by their slots."""
+        return self._content(places, None)
+
+    def _content(self, places: Places, cut: int | None) -> tuple[object, ...]:
+        """Conjuncts, order and agreement among variables; where there is a cut, those on both sides of it."""
+        slot = {place: number for number, place in enumerate(places)}
         before = sorted(
             (slot[one], slot[other])
             for one, other in self._before
-            if one in slot and other in slot and (slot[one] < cut) != (slot[other] < cut)
+            if one in slot and other in slot and (cut is None or (slot[one] < cut) != (slot[other] < cut))
         )
-        conjuncts = set()
-        for number, (places, _) in enumerate(self._joint):
+        return sorted(self._conjuncts(slot, cut)), before, self._ties if before else "", self._agreement
+
+    def conjuncts_within(self, places: Places) -> dict[str, Places]:
+        """The conjuncts over two or more of some variables, by their texts: the variables that each mentions."""
+        return self._conjuncts({place: number for number, place in enumerate(places)}, None)
+
+    def _conjuncts(self, slot: Mapping[int, int], cut: int | None) -> dict[str, Places]:
+        found = {}
+        for number, (mentioned, _) in enumerate(self._joint):
             try:
-                into = tuple([slot[place] for place in places])
+                into = tuple([slot[place] for place in mentioned])
             except KeyError:
                 continue
-            if min(into) < cut <= max(into):
-                conjuncts.add(self._text(number, into))
-        return sorted(conjuncts), before, self._ties if before else "", self._agreement
+            if cut is None or min(into) < cut <= max(into):
+                found[self._text(number, into)] = mentioned
+        return found
 
     def _text(self, number: int, into: Places) -> str:
         """A joint conjunct with its variables, in pattern order, in these slots."""
@@ -278,73 +279,9 @@ def private_key(owner: Iterable[object], number: int) -> str:
     >>> private_key(("rise", 0), 1) == private_key(("fall", 0), 1)
     False
     """
-    return _digest("private", *owner, number)
+    return digest("private", *owner, number)
 
 
-def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:
-    """A conjunct with the numbers of slots for its variables, the same for all ways to write it that are one.
-
-    Examples
-    --------
-    >>> from cep_pipeline.patterns import Comparator, Comparison, Conjunct, Element, Reference, ValueType
-    >>> x, y = (Reference(name, "price", Element.ONLY, ValueType.INT64) for name in "xy")
-    >>> one = conjunct_text(Conjunct((Comparison(Comparator.LT, x, y),)), {"x": 0, "y": 1})
-    >>> one, one == conjunct_text(Conjunct((Comparison(Comparator.GT, y, x),)), {"x": 0, "y": 1})
-    ("(0 only 'price' int64) < (1 only 'price' int64)", True)
-    """
-    return " or ".join(sorted({_atom(atom, slots) for atom in conjunct.atoms}))
-
-
-def _atom(atom: Atom, slots: Mapping[str, int]) -> str:
-    match atom:
-        case Comparison(comparator, left, right):
-            one, other = _compared(left, slots), _compared(right, slots)
-            if one == other:
-                return f"{one} {min(comparator.value, comparator.mirror.value)} {other}"
-            return f"{one} {comparator.value} {other}" if one < other else f"{other} {comparator.mirror.value} {one}"
-        case Membership(expression, values, _, negated):
-            members = ", ".join(sorted({_value(value) for value in values}))
-            return f"{_compared(expression, slots)} {'not in' if negated else 'in'} ({members})"
-        case Between(expression, low, high, negated):
-            sides = f"{_compared(low, slots)} and {_compared(high, slots)}"
-            return f"{_compared(expression, slots)} {'not between' if negated else 'between'} {sides}"
-
-
-def _compared(expression: Expression, slots: Mapping[str, int]) -> str:
-    """An expression that is compared: of a constant only the value counts, as comparison is exact."""
-    return _value(expression.value) if isinstance(expression, Literal) else _expression(expression, slots)
-
-
-def _value(value: Value) -> str:
-    if isinstance(value, bool | str):
-        return repr(value)
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        value = int(value)
-    return f"number {value!r}"
-
-
-def _expression(expression: Expression, slots: Mapping[str, int]) -> str:
-    match expression:
-        case Literal(value, kind):
-            return f"({value!r} {kind.value})"
-        case Reference(variable, attribute, element, kind):
-            return f"({slots[variable]} {element.value} {attribute!r} {kind.value})"
-        case Length(variable):
-            return f"({slots[variable]} length)"
-        case Aggregate(function, variable, attribute, prefix, kind):
-            over = "before" if prefix else "all"
-            return f"({function} {slots[variable]} {over} {attribute!r} {kind.value})"
-        case Negative(operand):
-            return f"(- {_expression(operand, slots)})"
-        case Arithmetic(operator, left, right):
-            sides = [_expression(left, slots), _expression(right, slots)]
-            if operator in ("+", "*"):
-                sides.sort()
-            return f"({operator} {sides[0]} {sides[1]})"
-        case Call(function, arguments):
-            return f"({function} {' '.join(_expression(argument, slots) for argument in arguments)})"
-
-
-def _digest(*parts: object) -> str:
+def digest(*parts: object) -> str:
     """32 hexadecimal digits of parts whose `repr` tells them apart: texts, numbers, bools, None, lists and pairs."""
     return blake2b(repr(parts).encode(), digest_size=16).hexdigest()

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms
+from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys
 
 MemberId: TypeAlias = tuple[str, int]
 """What names a member in a workload: the pattern's name and the index of the clause."""
@@ -56,6 +57,11 @@ class Member:
     def forms(self) -> ClauseForms:
         """Its keys: what of it equals what of other members."""
         return ClauseForms(self.pattern, self.clause)
+
+    @cached_property
+    def subsets(self) -> SubsetKeys:
+        """The keys of its sub-patterns."""
+        return SubsetKeys(self.forms)
 
     def __str__(self) -> str:
         name, clause = self.id

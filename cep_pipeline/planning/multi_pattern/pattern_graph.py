@@ -1,0 +1,252 @@
+"""The multi-pattern graph: which members of a workload have which sub-patterns in common (MCEP [0096]-[0099], [0158]).
+
+Its vertices are the members of the workload, with an edge between two that have a sub-pattern in common. Neither edges
+nor sets of common sub-patterns are stored: as the patent has it ([0160]), there are two tables. One has for each
+sub-pattern that is a maximal common one of some two members all members that contain it; the other one has for each
+member those of these sub-patterns that it contains. All else follows: the maximal common sub-patterns of two members
+are the maximal ones of those that both contain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from cep_pipeline.errors import PlanError
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.subpatterns import Subpattern, maximal_within
+from cep_pipeline.planning.multi_pattern.subset_keys import MAX_EMBEDDINGS, bits_of
+
+
+@dataclass(eq=False, slots=True)
+class _Common:
+    """An entry of the first table; sets of members are the bits of an integer, by their numbers.
+
+    Attributes
+    ----------
+    members
+        Those that contain the sub-pattern.
+    pairs
+        The number of pairs of members of which it is a maximal common sub-pattern; where there are none left, it goes.
+    """
+
+    subpattern: Subpattern
+    members: int = 0
+    pairs: int = 0
+
+
+class PatternGraph:
+    """The multi-pattern graph of a workload; members come and go.
+
+    Parameters
+    ----------
+    members
+        The first members.
+
+    Examples
+    --------
+    MCEP [0095]:
+
+    >>> from cep_pipeline.events.schema import StreamSchema
+    >>> from cep_pipeline.language.parser import parse_patterns
+    >>> from cep_pipeline.planning.multi_pattern.members import members_of
+    >>> schema = StreamSchema.from_dict({"type_attribute": "type", "attributes": {"type": "string"}})
+    >>> text = '''NAME p1 PATTERN SEQ(A a, B b, C c, D d) WITHIN 10 seconds;
+    ...           NAME p2 PATTERN SEQ(A a, E e, C c, D d) WITHIN 20 seconds'''
+    >>> graph = PatternGraph(members_of(parse_patterns(text, schema)))
+    >>> (common,) = graph.maximal_common(("p1", 0), ("p2", 0))
+    >>> sorted(common.embeddings(graph.members["p2", 0])[0]), graph.members_with(common)
+    (['a', 'c', 'd'], (('p1', 0), ('p2', 0)))
+    """
+
+    def __init__(self, members: Iterable[Member] = ()) -> None:
+        self.members: dict[MemberId, Member] = {}
+        self._common: dict[str, _Common] = {}
+        self._of_member: dict[int, dict[str, tuple[int, ...]]] = {}  # by number: the keys, and where they are in it
+        self._with_leaf: dict[str, dict[int, int]] = {}  # by key of leaf and number: the member's variables
+        self._with_first_leaf: dict[str, dict[str, None]] = {}  # the keys of common sub-patterns by their first leaf
+        self._number: dict[MemberId, int] = {}
+        self._named: dict[int, Member] = {}
+        self._free: list[int] = []
+        for member in members:
+            self.add(member)
+
+    def add(self, member: Member) -> None:
+        """Add a member: linear in the numbers of members and of common sub-patterns.
+
+        Raises
+        ------
+        PlanError
+            The graph has it already.
+        """
+        if member.id in self.members:
+            raise PlanError(f"the pattern graph has {member} already")
+        number = self._free.pop() if self._free else len(self._named)
+        for common in self._maximal_with_others(member):
+            if common.key not in self._common:
+                self._common[common.key] = _Common(common, self._containing(common))
+                self._with_first_leaf.setdefault(common.leaves[0], {})[common.key] = None
+                for other in bits_of(self._common[common.key].members):
+                    self._of_member[other][common.key] = self._masks(common, self._named[other])
+        self.members[member.id] = self._named[number] = member
+        self._number[member.id] = number
+        for leaf, mask in member.subsets.masks_of_leaves.items():
+            self._with_leaf.setdefault(leaf, {})[number] = mask
+        contained: dict[str, tuple[int, ...]] = {}
+        for leaf in member.subsets.masks_of_leaves:
+            for key in self._with_first_leaf.get(leaf, ()):
+                masks = self._masks(self._common[key].subpattern, member)
+                if masks:
+                    contained[key] = masks
+                    self._common[key].members |= 1 << number
+        self._of_member[number] = contained
+        for key, pairs in self._pairs_of(number):
+            self._common[key].pairs += pairs
+
+    def remove(self, member: MemberId) -> None:
+        """Remove a member, and the sub-patterns that are no maximal common ones any more: linear in their number.
+
+        Raises
+        ------
+        PlanError
+            The graph does not have it.
+        """
+        number = self._of(member)
+        pairs_of = list(self._pairs_of(number))
+        for key, pairs in pairs_of:
+            common = self._common[key]
+            common.pairs -= pairs
+            common.members &= ~(1 << number)
+            if not common.pairs:
+                for other in bits_of(common.members):
+                    del self._of_member[other][key]
+                del self._common[key], self._with_first_leaf[common.subpattern.leaves[0]][key]
+        for leaf in self.members[member].subsets.masks_of_leaves:
+            del self._with_leaf[leaf][number]
+        del self.members[member], self._number[member], self._named[number], self._of_member[number]
+        self._free.append(number)
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    @property
+    def common(self) -> Iterator[tuple[Subpattern, tuple[MemberId, ...]]]:
+        """The first table: maximal common sub-patterns of any two members, and all members that contain each."""
+        for entry in self._common.values():
+            yield entry.subpattern, self._ids(entry.members)
+
+    def common_of(self, member: MemberId) -> tuple[Subpattern, ...]:
+        """The second table: those of the maximal common sub-patterns of any two members that this one contains."""
+        return tuple(self._common[key].subpattern for key in self._of_member[self._of(member)])
+
+    def maximal_common(self, one: MemberId, other: MemberId) -> tuple[Subpattern, ...]:
+        """The maximal common sub-patterns of two members: what the edge between them carries."""
+        number, bit = self._of(one), 1 << self._of(other)
+        both = [key for key in self._of_member[number] if self._common[key].members & bit]
+        return tuple(self._common[key].subpattern for key in both if not any(self._larger(number, key, both)))
+
+    def neighbours(self, member: MemberId) -> tuple[MemberId, ...]:
+        """The members that have a sub-pattern in common with one."""
+        number = self._of(member)
+        return self._ids(self._adjacent(number, 1))
+
+    def members_with(self, subpattern: Subpattern) -> tuple[MemberId, ...]:
+        """All members that contain a sub-pattern, of whatever size."""
+        known = self._common.get(subpattern.key)
+        return self._ids(self._containing(subpattern) if known is None else known.members)
+
+    def edges(self, min_size: int = 1) -> int:
+        """The number of pairs of members with a common sub-pattern of so many variables or more."""
+        return sum(self._adjacent(number, min_size).bit_count() for number in self._named) // 2
+
+    def density(self, min_size: int = 1) -> float:
+        """The share of all pairs of members that have an edge."""
+        pairs = len(self.members) * (len(self.members) - 1) // 2
+        return self.edges(min_size) / pairs if pairs else 0.0
+
+    def components(self, min_size: int = 1) -> list[tuple[MemberId, ...]]:
+        """The connected components, which can be planned apart (MCEP [0098]); in the order of their first members.
+
+        Parameters
+        ----------
+        min_size
+            Only common sub-patterns of so many variables or more count as edges. Subtrees of one variable are shared
+            whatever the trees, so that 2 is enough for the multitree.
+        """
+        left = dict.fromkeys(self.members)
+        found = []
+        while left:
+            reached = waiting = 1 << self._number[next(iter(left))]
+            while waiting:
+                new = 0
+                for number in bits_of(waiting):
+                    new |= self._adjacent(number, min_size)
+                waiting = new & ~reached
+                reached |= new
+            component = self._ids(reached)
+            found.append(component)
+            for member in component:
+                del left[member]
+        return found
+
+    # -- how it is found -------------------------------------------------------------------------------------------
+
+    def _maximal_with_others(self, member: Member) -> Iterator[Subpattern]:
+        """The maximal common sub-patterns of a member that is not in the graph with those that are."""
+        here: dict[int, int] = {}
+        there: dict[int, int] = {}
+        for leaf, mask in member.subsets.masks_of_leaves.items():
+            for other, of_other in self._with_leaf.get(leaf, {}).items():
+                here[other] = here.get(other, 0) | mask
+                there[other] = there.get(other, 0) | of_other
+        # Many others have the same in common: each such group is looked at once.
+        groups: dict[tuple[int, str], int] = {}
+        for other, mask in here.items():
+            groups.setdefault((mask, self._named[other].subsets.key(there[other])), other)
+        for (mask, _), other in groups.items():
+            yield from maximal_within(member.subsets, mask, self._named[other].subsets, there[other])
+
+    def _containing(self, subpattern: Subpattern) -> int:
+        leaves = [self._with_leaf.get(leaf, {}) for leaf in subpattern.leaves]
+        candidates = min(leaves, key=len)
+        return sum(1 << number for number in candidates if subpattern.is_in(self._named[number]))
+
+    def _masks(self, subpattern: Subpattern, member: Member) -> tuple[int, ...]:
+        return tuple(member.subsets.masks_with(subpattern.key, subpattern.leaves))
+
+    def _pairs_of(self, number: int) -> Iterator[tuple[str, int]]:
+        """Of each sub-pattern in a member: with how many others it is a maximal common one."""
+        contained = self._of_member[number]
+        for key in contained:
+            covered = 1 << number
+            for larger in self._larger(number, key, contained):
+                covered |= self._common[larger].members
+            yield key, (self._common[key].members & ~covered).bit_count()
+
+    def _adjacent(self, number: int, min_size: int) -> int:
+        found = 0
+        for key in self._of_member[number]:
+            if self._common[key].subpattern.size >= min_size:
+                found |= self._common[key].members
+        return found & ~(1 << number)
+
+    def _of(self, member: MemberId) -> int:
+        if member not in self._number:
+            raise PlanError(f"the pattern graph has no member {member}; it has {len(self.members)} others")
+        return self._number[member]
+
+    def _ids(self, numbers: int) -> tuple[MemberId, ...]:
+        return tuple(self._named[number].id for number in bits_of(numbers))
+
+    def _larger(self, number: int, key: str, among: Iterable[str]) -> Iterator[str]:
+        """Of some sub-patterns in a member, those that contain one of them."""
+        contained, part = self._of_member[number], self._common[key].subpattern
+        masks = contained[key]
+        for other in among:
+            mask = contained[other][0]
+            if mask.bit_count() <= part.size:
+                continue
+            found = any(mine & ~mask == 0 for mine in masks)
+            if not found and len(masks) == MAX_EMBEDDINGS:  # perhaps in a place that is not among those
+                found = bool(self._named[number].subsets.masks_with(key, part.leaves, among=mask))
+            if found:
+                yield other
