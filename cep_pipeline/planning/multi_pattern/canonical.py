@@ -68,6 +68,8 @@ class ClauseForms:
         The key of each one's leaf.
     counted
         Whether the window counts events.
+    widest
+        The number of variables of the conjunct that has most.
 
     Notes
     -----
@@ -106,6 +108,7 @@ class ClauseForms:
                     alone[places[0]].append(conjunct)
                 else:
                     self._joint.append((places, conjunct))
+        self.widest = max((len(places) for places, _ in self._joint), default=1)
         self._texts: dict[tuple[int, Places], str] = {}
         self._orders: dict[Places, str] = {}
         self._trees: dict[PositionTree, _TreeForm] = {}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.subpatterns import Subpattern, maximal_within
+from cep_pipeline.planning.multi_pattern.subpatterns import Subpattern, maximal_within, subpattern_at
 from cep_pipeline.planning.multi_pattern.subset_keys import MAX_EMBEDDINGS, bits_of
 
 
@@ -82,8 +82,9 @@ class PatternGraph:
         if member.id in self.members:
             raise PlanError(f"the pattern graph has {member} already")
         number = self._free.pop() if self._free else len(self._named)
-        for common in self._maximal_with_others(member):
-            if common.key not in self._common:
+        for mask in self._maximal_with_others(member):
+            if member.subsets.key(mask) not in self._common:
+                common = subpattern_at(member, mask)
                 self._common[common.key] = _Common(common, self._containing(common))
                 self._with_first_leaf.setdefault(common.leaves[0], {})[common.key] = None
                 for other in bits_of(self._common[common.key].members):
@@ -190,8 +191,8 @@ class PatternGraph:
 
     # -- how it is found -------------------------------------------------------------------------------------------
 
-    def _maximal_with_others(self, member: Member) -> Iterator[Subpattern]:
-        """The maximal common sub-patterns of a member that is not in the graph with those that are."""
+    def _maximal_with_others(self, member: Member) -> Iterator[int]:
+        """Where in a member, not in the graph yet, its maximal common sub-patterns with those that are in it are."""
         here: dict[int, int] = {}
         there: dict[int, int] = {}
         for leaf, mask in member.subsets.masks_of_leaves.items():

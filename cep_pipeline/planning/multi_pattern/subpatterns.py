@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import lru_cache
 
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern.members import Member
@@ -23,7 +23,7 @@ from cep_pipeline.planning.multi_pattern.shared_plan import Slots
 from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys, bits_of
 
 MAX_CLIQUES = 10_000
-"""So many maximal mappings between two members are looked at; only where many variables are alike there are as many."""
+"""So many maximal mappings between two members are looked at: more there are only where many variables are alike."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,16 @@ class Subpattern:
 
 def subpattern_of(member: Member, names: Iterable[str]) -> Subpattern:
     """The sub-pattern of some of a member's positive variables."""
-    mask = mask_of(member.names.index(name) for name in names)
-    return _subpattern(member.subsets, mask)
+    return subpattern_at(member, mask_of(member.names.index(name) for name in names))
+
+
+def subpattern_at(member: Member, mask: int) -> Subpattern:
+    """The sub-pattern of a set of a member's variables, as `SubsetKeys` writes sets."""
+    return Subpattern(member.subsets.key(mask), member.subsets.leaves(mask))
 
 
 def maximal_common(one: Member, other: Member) -> tuple[Subpattern, ...]:
-    """The maximal common sub-patterns of two members, the largest first.
+    """The maximal common sub-patterns of two members.
 
     Examples
     --------
@@ -83,38 +87,30 @@ def maximal_common(one: Member, other: Member) -> tuple[Subpattern, ...]:
     both = one.subsets.masks_of_leaves.keys() & other.subsets.masks_of_leaves.keys()
     if not both:
         return ()
-    masks = (sum(member.subsets.masks_of_leaves[leaf] for leaf in both) for member in (one, other))
-    return maximal_within(one.subsets, next(masks), other.subsets, next(masks))
+    here, there = (sum(member.subsets.masks_of_leaves[leaf] for leaf in both) for member in (one, other))
+    return tuple(subpattern_at(one, mask) for mask in maximal_within(one.subsets, here, other.subsets, there))
 
 
-def maximal_within(one: SubsetKeys, mask: int, other: SubsetKeys, other_mask: int) -> tuple[Subpattern, ...]:
-    """The maximal common sub-patterns of some variables of two clauses, the largest first."""
+def maximal_within(one: SubsetKeys, mask: int, other: SubsetKeys, other_mask: int) -> list[int]:
+    """Where in the first of two clauses the maximal common sub-patterns of some of their variables are."""
     if one.key(mask) == other.key(other_mask):
-        return (_subpattern(one, mask),)
-    pairs = [
-        (here, there)
-        for here in bits_of(mask)
-        for there in bits_of(other_mask)
-        if one.forms.leaf_keys[here] == other.forms.leaf_keys[there]
-    ]
-    near = [
-        mask_of(
-            place
-            for place, (v, w) in enumerate(pairs)
-            if v != here and w != there and one.relation(here, v) == other.relation(there, w)
-        )
-        for here, there in pairs
-    ]
-    found: dict[str, tuple[int, Subpattern]] = {}
-    for clique in islice(_maximal_cliques(near), MAX_CLIQUES):
-        mapping = dict(pairs[place] for place in bits_of(clique))
-        for part in _without_other_conjuncts(one, other, mapping):
-            found.setdefault(one.key(part), (part, _subpattern(one, part)))
-    return _maximal(one, found)
-
-
-def _subpattern(subsets: SubsetKeys, mask: int) -> Subpattern:
-    return Subpattern(subsets.key(mask), subsets.leaves(mask))
+        return [mask]
+    leaf_keys, other_keys = one.forms.leaf_keys, other.forms.leaf_keys
+    others = bits_of(other_mask)
+    pairs = [(here, there) for here in bits_of(mask) for there in others if leaf_keys[here] == other_keys[there]]
+    near = [0] * len(pairs)
+    for place, (here, there) in enumerate(pairs):
+        for earlier in range(place):
+            v, w = pairs[earlier]
+            if v != here and w != there and one.relation(here, v) == other.relation(there, w):
+                near[place] |= 1 << earlier
+                near[earlier] |= 1 << place
+    cliques = [[pairs[place] for place in bits_of(clique)] for clique in _maximal_cliques(tuple(near))]
+    if max(one.forms.widest, other.forms.widest) > 2:
+        masks = [part for clique in cliques for part in _without_other_conjuncts(one, other, dict(clique))]
+        return _maximal(one, masks)
+    masks = [mask_of(here for here, _ in clique) for clique in cliques]
+    return masks if one.distinct and other.distinct else _maximal(one, masks)
 
 
 def _without_other_conjuncts(one: SubsetKeys, other: SubsetKeys, mapping: dict[int, int]) -> Iterator[int]:
@@ -137,25 +133,33 @@ def _without_other_conjuncts(one: SubsetKeys, other: SubsetKeys, mapping: dict[i
             waiting += [places - {place} for place in min(differing, key=len)]
 
 
-def _maximal(subsets: SubsetKeys, found: dict[str, tuple[int, Subpattern]]) -> tuple[Subpattern, ...]:
-    """Those that are in no other one, the largest first; each with its variables in one of the two clauses."""
-    kept: list[tuple[int, Subpattern]] = []
-    for mask, part in sorted(found.values(), key=lambda pair: (-pair[1].size, pair[1].key)):
-        if not any(subsets.masks_with(part.key, part.leaves, among=larger) for larger, _ in kept):
-            kept.append((mask, part))
-    return tuple(part for _, part in kept)
+def _maximal(subsets: SubsetKeys, masks: Iterable[int]) -> list[int]:
+    """Of sets of a clause's variables those whose sub-pattern is in no other one's, one of each, the largest first."""
+    kept: list[int] = []
+    for mask in sorted({subsets.key(mask): mask for mask in masks}.values(), key=lambda mask: -mask.bit_count()):
+        if not any(subsets.masks_with(subsets.key(mask), subsets.leaves(mask), among=larger) for larger in kept):
+            kept.append(mask)
+    return kept
 
 
-def _maximal_cliques(near: list[int]) -> Iterator[int]:
-    """The maximal cliques of a graph, vertices as bits; by the algorithm of Bron and Kerbosch with pivots."""
+@lru_cache(maxsize=4096)
+def _maximal_cliques(near: tuple[int, ...]) -> tuple[int, ...]:
+    """The maximal cliques of a graph, or `MAX_CLIQUES` of them, vertices as bits.
+
+    By the algorithm of Bron and Kerbosch with pivots.
+    """
+    found: list[int] = []
     waiting = [(0, (1 << len(near)) - 1, 0)]
-    while waiting:
+    while waiting and len(found) < MAX_CLIQUES:
         clique, candidates, excluded = waiting.pop()
         if not candidates and not excluded:
-            yield clique
+            found.append(clique)
+            continue
+        if not candidates:
             continue
         pivot = max(bits_of(candidates | excluded), key=lambda vertex: (near[vertex] & candidates).bit_count())
         for vertex in bits_of(candidates & ~near[pivot]):
             waiting.append((clique | 1 << vertex, candidates & near[vertex], excluded & near[vertex]))
             candidates &= ~(1 << vertex)
             excluded |= 1 << vertex
+    return tuple(found)

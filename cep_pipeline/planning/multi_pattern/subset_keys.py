@@ -22,6 +22,13 @@ class SubsetKeys:
 
     Sets of variables are the bits of an integer, by their places in pattern order.
 
+    Attributes
+    ----------
+    masks_of_leaves
+        By the key of a leaf, the variables that have it.
+    distinct
+        Whether no two variables have one.
+
     Examples
     --------
     >>> from cep_pipeline.events.schema import StreamSchema
@@ -37,10 +44,11 @@ class SubsetKeys:
     def __init__(self, forms: ClauseForms) -> None:
         self.forms = forms
         self._known: dict[int, tuple[str, Places]] = {1 << v: (k, (v,)) for v, k in enumerate(forms.leaf_keys)}
-        self._relations: dict[tuple[int, int], tuple[object, ...]] = {}
+        self._relations: dict[tuple[int, int], str] = {}
         self.masks_of_leaves: dict[str, int] = {}
         for place, key in enumerate(forms.leaf_keys):
             self.masks_of_leaves[key] = self.masks_of_leaves.get(key, 0) | 1 << place
+        self.distinct = len(self.masks_of_leaves) == len(forms.leaf_keys)
 
     def key(self, mask: int) -> str:
         """The key of a set of at least one variable; of one variable it is the leaf's."""
@@ -60,6 +68,11 @@ class SubsetKeys:
 
     def masks_with(self, key: str, leaves: Sequence[str], among: int = -1) -> list[int]:
         """The sets of these variables (-1: all) with a key and the keys of its leaves; or `MAX_EMBEDDINGS` of them."""
+        if self.distinct:
+            mask = 0
+            for leaf in leaves:
+                mask |= self.masks_of_leaves.get(leaf, 0) & among
+            return [mask] if mask.bit_count() == len(leaves) and self.key(mask) == key else []
         found: list[int] = []
         for mask in self._masks_with_leaves(leaves, among):
             if self.key(mask) == key:
@@ -68,11 +81,11 @@ class SubsetKeys:
                     break
         return found
 
-    def relation(self, one: int, other: int) -> tuple[object, ...]:
+    def relation(self, one: int, other: int) -> str:
         """What two variables have to do with each other, seen from the first one."""
         known = self._relations.get((one, other))
         if known is None:
-            known = self._relations[one, other] = self.forms.joining((one,), (other,))
+            known = self._relations[one, other] = digest(*self.forms.joining((one,), (other,)))
         return known
 
     def _masks_with_leaves(self, leaves: Sequence[str], among: int) -> Iterator[int]:
@@ -136,7 +149,7 @@ class SubsetKeys:
             told = {
                 place: (
                     number[place],
-                    sorted((number[other], repr(self.relation(place, other))) for other in number if other != place),
+                    sorted((number[other], self.relation(place, other)) for other in number if other != place),
                 )
                 for place in number
             }
