@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +13,13 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 
 Array = np.ndarray[Any, Any]
+_INT64 = np.iinfo(np.int64)
 
 
 class EventStream:
-    """The events that have come so far; they stay, since RETURN may ask for those of any match.
+    """The events that have come so far, but for those that nobody needs any more.
+
+    Rows count from the beginning of the stream, whatever is held of it.
 
     Parameters
     ----------
@@ -31,6 +34,8 @@ class EventStream:
         So many events the loop has seen; those behind them may have been read, but count for nothing yet.
     ended
         Whether there are no events but those that have been read.
+    first
+        The row of the first event that is held.
     """
 
     def __init__(self, patterns: Sequence[Pattern], events: pa.Table | Iterable[pa.Table | pa.RecordBatch]) -> None:
@@ -38,24 +43,27 @@ class EventStream:
         self._source: Iterator[pa.Table | pa.RecordBatch] = iter((events,) if isinstance(events, pa.Table) else events)
         self._parts: list[pa.Table] = []
         self._timestamps = np.empty(0, np.int64)
-        self._read = 0
+        self._held = 0
+        self._start_us: int | None = None
         self._last: tuple[int, int] | None = None
-        self._seqs_grow = True
+        self._seqs = _Seqs()
+        self.first = 0
         self.arrived = 0
         self.ended = False
 
     def __len__(self) -> int:
-        """Events that have been read."""
-        return self._read
+        """Events that have been read, whether or not they are still held."""
+        return self.first + self._held
 
     @property
-    def timestamps(self) -> Array:
-        """int64: microseconds since the epoch, of the events that have been read."""
-        return self._timestamps[: self._read]
+    def start_us(self) -> int:
+        """Time of the first event of all; at least one has been read."""
+        assert self._start_us is not None
+        return self._start_us
 
     @property
     def table(self) -> pa.Table:
-        """The events that have been read, with the columns that the patterns need; at least one table has come."""
+        """The events that are held, with the columns that the patterns need; at least one table has come."""
         if len(self._parts) > 1:
             try:
                 self._parts = [pa.concat_tables(self._parts)]
@@ -63,33 +71,58 @@ class EventStream:
                 raise InputError(f"tables of one stream must have columns of the same types: {error}") from error
         return self._parts[0]
 
+    def between(self, first: int, stop: int) -> pa.Table:
+        """The events of the rows `[first, stop)`, all of which are held."""
+        assert self.first <= first <= stop <= len(self), f"rows {first} to {stop} of {self.first} to {len(self)}"
+        return self.table.slice(first - self.first, stop - first)
+
+    def time_of(self, row: int) -> int:
+        """Time of an event that is held, in microseconds since the epoch."""
+        assert self.first <= row < len(self), f"row {row} of {self.first} to {len(self)}"
+        return int(self._timestamps[row - self.first])
+
+    def row_at(self, timestamp: int, side: Literal["left", "right"] = "left") -> int:
+        """The row of the first event at this instant or later ("right": later), of those that are held; their end."""
+        bounded = max(min(timestamp, _INT64.max), _INT64.min)
+        return self.first + int(np.searchsorted(self._timestamps[: self._held], bounded, side))
+
+    def forget(self, before: int) -> None:
+        """Let go of events that nobody needs any more: of all before this row, once they are half of what is held."""
+        gone = before - self.first
+        if gone < max(self._held - gone, 1):
+            return
+        self._parts = [self.table.slice(gone)]
+        self._timestamps = self._timestamps[gone : self._held].copy()
+        self._held -= gone
+        self.first = before
+
     def advance_by(self, events: int) -> tuple[int, int]:
         """See the next so many events, or those that are left; their rows `[first, stop)`."""
         first = self.arrived
-        while self._read < first + events and self._pull():
+        while len(self) < first + events and self._pull():
             pass
-        self.arrived = min(first + events, self._read)
+        self.arrived = min(first + events, len(self))
         return first, self.arrived
 
     def advance_to(self, timestamp: int) -> tuple[int, int]:
         """See all events before an instant; their rows `[first, stop)`."""
         first = self.arrived
-        while (not self._read or self._timestamps[self._read - 1] < timestamp) and self._pull():
+        while (self._last is None or self._last[0] < timestamp) and self._pull():
             pass
-        self.arrived = int(np.searchsorted(self.timestamps, timestamp, "left"))
+        self.arrived = self.row_at(timestamp)
         return first, self.arrived
 
     def has_more(self) -> bool:
         """Whether there are events that the loop has not seen."""
-        while self.arrived == self._read and self._pull():
+        while self.arrived == len(self) and self._pull():
             pass
-        return self.arrived < self._read
+        return self.arrived < len(self)
 
     def boundary(self, row: int) -> tuple[int, int] | None:
         """The point `(timestamp, seq)` of an event; None for one that has not been read."""
-        if row >= self._read:
+        if row >= len(self):
             return None
-        return int(self._timestamps[row]), self.table.column("seq")[row].as_py()
+        return self.time_of(row), self.table.column("seq")[row - self.first].as_py()
 
     def _pull(self) -> bool:
         """Read the next table; False where there is none."""
@@ -98,8 +131,6 @@ class EventStream:
         part = next(self._source, None)
         if part is None:
             self.ended = True
-            if not self._seqs_grow:
-                events_for(self._patterns, self.table)  # a seq may be in two of the tables
             return False
         table = events_for(self._patterns, pa.Table.from_batches([part]) if isinstance(part, pa.RecordBatch) else part)
         self._parts.append(table)
@@ -116,13 +147,53 @@ class EventStream:
                 f"the events are not sorted by (timestamp, seq): a table begins with {first} after one that ends with "
                 f"{self._last}; hand the tables over in the order of the stream"
             )
-        grow = bool((np.diff(seqs) > 0).all())
-        self._seqs_grow = self._seqs_grow and grow and (self._last is None or first[1] > self._last[1])
+        self._seqs.add(seqs)
         self._last = last
-        stop = self._read + len(timestamps)
+        if self._start_us is None:
+            self._start_us = first[0]
+        stop = self._held + len(timestamps)
         if stop > len(self._timestamps):
             room = np.empty(max(stop, 2 * len(self._timestamps)), np.int64)
-            room[: self._read] = self.timestamps
+            room[: self._held] = self._timestamps[: self._held]
             self._timestamps = room
-        self._timestamps[self._read : stop] = timestamps
-        self._read = stop
+        self._timestamps[self._held : stop] = timestamps
+        self._held = stop
+
+
+class _Seqs:
+    """The seqs that have come, as ranges without gaps: no two events of a stream have the same one.
+
+    Notes
+    -----
+    Memory grows with the gaps between seqs, not with the events.
+    """
+
+    def __init__(self) -> None:
+        self._starts, self._ends = np.empty(0, np.int64), np.empty(0, np.int64)
+
+    def add(self, seqs: Array) -> None:
+        """Take the seqs of the next table, which are different from each other.
+
+        Raises
+        ------
+        InputError
+            One of them has come before.
+        """
+        ordered = seqs if (np.diff(seqs) > 0).all() else np.sort(seqs)
+        jumps = np.flatnonzero(np.diff(ordered) != 1)
+        starts = ordered[np.concatenate(([0], jumps + 1))]
+        ends = ordered[np.append(jumps, len(ordered) - 1)]
+        if len(self._ends):
+            before = np.searchsorted(self._starts, ends, "right") - 1
+            twice = (before >= 0) & (self._ends[before] >= starts)
+            if twice.any():
+                one = int(twice.argmax())
+                known = max(int(starts[one]), int(self._starts[before[one]]))
+                raise InputError(
+                    f"the events have the seq {known} twice, in two of the tables; a seq identifies one event"
+                )
+            starts, ends = np.concatenate((self._starts, starts)), np.concatenate((self._ends, ends))
+            order = np.argsort(starts, kind="stable")
+            starts, ends = starts[order], ends[order]
+        begins = np.append(True, starts[1:] - 1 != ends[:-1])
+        self._starts, self._ends = starts[begins], ends[np.append(begins[1:], True)]

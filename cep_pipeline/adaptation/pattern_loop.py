@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import pyarrow as pa
+
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
-from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.loop_outputs import Finding, output_of
 from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on, same_plans
-from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
+from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.mechanism import Counters, Mechanism
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -26,8 +26,10 @@ class PatternLoop:
 
     Parameters
     ----------
-    pattern, mechanism
-        The pattern, and what runs it.
+    finding
+        The pattern, what runs it, and the stream.
+    output
+        A form of `detect.OUTPUTS`.
     make_plan
         Makes a plan of the pattern alone from statistics.
     decision
@@ -41,39 +43,57 @@ class PatternLoop:
     ----------
     plan
         The plan in use; None before the first one.
-    blocks
-        The matches that have been found, by the rows of the stream.
     checks, switches, seconds
         For the report.
     """
 
     def __init__(
         self,
-        pattern: Pattern,
-        mechanism: Mechanism,
-        stream: EventStream,
+        finding: Finding,
+        output: str,
         make_plan: Callable[[StatisticsSnapshot], Plan],
         decision: DecisionFunction,
         minimum_gain: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.pattern, self.mechanism, self.decision = pattern, mechanism, decision
+        self.pattern, self.decision = finding.pattern, decision
         self.plan: Plan | None = None
-        self.blocks: list[Block] = []
         self.checks: list[Check] = []
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
-        self._stream, self._make_plan, self._minimum_gain, self._clock = stream, make_plan, minimum_gain, clock
+        self._finding, self._stream, self._reading = finding, finding.stream, finding.reading
+        self._output = output_of(finding, output)
+        self._make_plan, self._minimum_gain, self._clock = make_plan, minimum_gain, clock
         self._state: DecisionState | None = None
-        self._reading = Reading(pattern, stream)
         self._begin = 0
         self._waiting: list[Stretch] = []
+        self._done = False
 
     @property
     def adapts(self) -> bool:
-        """Whether there is more than one plan: strategies of section 4 and some mechanisms keep the pattern's order."""
-        any_order = self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and not self.mechanism.in_pattern_order
-        return any_order and any(len(clause.positive) > 1 for clause in self.pattern.clauses)
+        """Whether there is more than one plan.
+
+        Strategies of section 4 and some mechanisms keep the pattern's order, and merged runs follow no plan.
+        """
+        in_order = self.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or self._finding.mechanism.in_pattern_order
+        if in_order or not self._output.asks_plans:
+            return False
+        return any(len(clause.positive) > 1 for clause in self.pattern.clauses)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the output."""
+        return self._output.schema
+
+    @property
+    def needs_from(self) -> int:
+        """The row of the stream from which on events are needed."""
+        return self._output.needs_from(self._detected)
+
+    @property
+    def _detected(self) -> int:
+        """All matches that begin before this row have been found."""
+        return self._waiting[0].first if self._waiting else self._begin
 
     def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
         """Take the first plan in use: one that was made before, or one from these statistics."""
@@ -90,7 +110,7 @@ class PatternLoop:
         verdict = self.decision.decide(self._state, snapshot)
         decided = self._clock()
         row = self._stream.arrived
-        check = Check(self.pattern.name, row, int(self._stream.timestamps[row - 1]), verdict.replan, verdict.reason)
+        check = Check(self.pattern.name, row, self._stream.time_of(row - 1), verdict.replan, verdict.reason)
         if verdict.replan:
             check = self._replan(replace(check, gain=0.0), snapshot)
             planned = self._clock()
@@ -119,7 +139,7 @@ class PatternLoop:
         self.plan = new
         return replace(check, gain=saved, deployed=True)
 
-    def detect(self, slices: SlicesOfStream, counters: Counters, *, at_least: int) -> None:
+    def detect(self, *, at_least: int) -> None:
         """Find the matches of plans that have been replaced, and of the one in use once enough events have come.
 
         Parameters
@@ -129,20 +149,36 @@ class PatternLoop:
         """
         began = self._clock()
         row = self._stream.arrived
-        ended = self._stream.ended and row == len(self._stream)
+        ended = self._has_ended
         if row > self._begin and (
             ended or row - self._begin >= max(at_least, DETECT_WINDOWS * self._reading.ahead(row))
         ):
             self._cut(row)
-        while self._waiting and self._reading.has_come(self._waiting[0].stop):
-            stretch = self._waiting.pop(0)
-            self.blocks += matches_of_stretch(self.pattern, self.mechanism, stretch, self._reading, slices, counters)
+        done = 0
+        while done < len(self._waiting) and self._reading.has_come(self._waiting[done].stop):
+            self._output.find(self._waiting[done])
+            done += 1
+        del self._waiting[:done]
+        counters = self._finding.counters
+        if counters.peaks:  # what tells them holds events, and is let go of with the answer
+            counters.count_peak(counters.peak_instances)
         self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
+        self._done = self._done or done > 0
+
+    def ready(self, *, all_is_done: bool = False) -> Iterator[pa.RecordBatch]:
+        """The output that has become known; the rest of it where the stream has ended and all of it is detected."""
+        if all_is_done or self._done:
+            self._done = False
+            yield from self._output.ready(None if all_is_done else self._detected)
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._stream.ended and self._stream.arrived == len(self._stream)
 
     def _cut(self, row: int) -> None:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
         assert self.plan is not None
-        if row > self._begin:
+        if row > self._begin and (self._has_ended or not self._output.at_once):
             orders = [clause.order_or_tree for clause in self.plan.for_pattern(self.pattern.name).clauses]
             self._waiting.append(Stretch(self._begin, row, orders))
             self._begin = row

@@ -20,7 +20,7 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.blocks import Block, MatchBlock
 from cep_pipeline.detection.extent import counts_in_partitions
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
-from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.parts import many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 
@@ -51,25 +51,29 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Negations:
+class Negations:
     """What negated variables ask of events outside of a match.
 
     Attributes
     ----------
     leading
         One has nothing before it: events up to a window before the match's last one may reject it.
+    trailing
+        One has nothing after it: events up to a window after the match's first one may.
     tied
         Under TIES ANY, events of the time of the first or last one may, whatever their place.
     """
 
     leading: bool
+    trailing: bool
     tied: bool
 
     @classmethod
-    def of(cls, pattern: Pattern) -> _Negations:
+    def of(cls, pattern: Pattern) -> Negations:
         negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
         leading = any(not clause.predecessors(name) for clause, name in negated)
-        return cls(leading, bool(negated) and pattern.ties is Ties.ANY)
+        trailing = any(not clause.successors(name) for clause, name in negated)
+        return cls(leading, trailing, bool(negated) and pattern.ties is Ties.ANY)
 
 
 class Reading:
@@ -77,7 +81,7 @@ class Reading:
 
     def __init__(self, pattern: Pattern, stream: EventStream) -> None:
         self._pattern, self._stream = pattern, stream
-        self._negations = _Negations.of(pattern)
+        self.negations = Negations.of(pattern)
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
@@ -100,49 +104,63 @@ class Reading:
         if not counts_in_partitions(self._pattern):
             return self._before(first), self._behind(stop)
         partitions = self._partitions()
-        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY or self._negations.tied:
+        if self._pattern.strategy is Strategy.STRICT_CONTIGUITY or self.negations.tied:
             # Events of other partitions matter too, or those of one time.
             own = np.arange(first, stop)
             events = len(self._stream)
             assert self._pattern.window.events is not None
             distance = self._pattern.window.events - 1
-            start = int(partitions.rows_back(own, distance).min()) if self._negations.leading else first
+            start = int(partitions.rows_back(own, distance).min()) if self.negations.leading else first
             end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
             return self._with_tied_before(start, first), self._with_tied_behind(end)
         return self._of_partitions(partitions, first, stop)
 
+    def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
+        """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
+        if counts_in_partitions(self._pattern):
+            return 0, len(self._stream)
+        start = self.window_before(first)
+        end = self._behind(stop) if self.negations.trailing else stop
+        return self._with_tied_before(start, start), self._with_tied_behind(end)
+
+    def reads_from(self, first: int) -> int:
+        """The row from which on events are read for matches that begin at `first`, an event to come, or later."""
+        if counts_in_partitions(self._pattern) or not len(self._stream):
+            return 0
+        return self._before(min(first, len(self._stream) - 1))
+
+    def window_before(self, row: int) -> int:
+        """The first row that a match which ends with this event, or one to come, may hold or be rejected by."""
+        if counts_in_partitions(self._pattern) or not len(self._stream):
+            return 0
+        window, row = self._pattern.window, min(row, len(self._stream) - 1)
+        if window.time_us is not None:
+            return self._stream.row_at(self._stream.time_of(row) - min(window.time_us, _LONGEST_US))
+        assert window.events is not None
+        return self._with_tied_before(max(row - (window.events - 1), 0), row)
+
     def _before(self, first: int) -> int:
         """The first row that may reject matches which begin at this row or later, or this row."""
-        window, timestamps = self._pattern.window, self._stream.timestamps
-        start = first
-        if self._negations.leading and window.time_us is not None:
-            earliest = int(timestamps[first]) - min(window.time_us, _LONGEST_US)
-            start = int(np.searchsorted(timestamps, max(earliest, -(2**63)), "left"))
-        elif self._negations.leading:
-            assert window.events is not None
-            start = max(first - (window.events - 1), 0)
+        start = self.window_before(first) if self.negations.leading else first
         return self._with_tied_before(start, first)
 
     def _behind(self, stop: int) -> int:
         """The row behind the last one that matches which begin before `stop` may hold or be rejected by."""
-        window, timestamps = self._pattern.window, self._stream.timestamps
+        window, stream = self._pattern.window, self._stream
         if window.time_us is not None:
-            latest = int(timestamps[stop - 1]) + min(window.time_us, _LONGEST_US)
-            return int(np.searchsorted(timestamps, min(latest, 2**63 - 1), "right"))
+            return stream.row_at(stream.time_of(stop - 1) + min(window.time_us, _LONGEST_US), "right")
         assert window.events is not None
-        return self._with_tied_behind(min(stop + window.events - 1, len(self._stream)))
+        return self._with_tied_behind(min(stop + window.events - 1, len(stream)))
 
     def _with_tied_before(self, start: int, first: int) -> int:
-        if not self._negations.tied:
+        if not self.negations.tied:
             return start
-        timestamps = self._stream.timestamps
-        return min(start, int(np.searchsorted(timestamps, timestamps[first], "left")))
+        return min(start, self._stream.row_at(self._stream.time_of(first)))
 
     def _with_tied_behind(self, end: int) -> int:
-        if not self._negations.tied:
+        if not self.negations.tied:
             return end
-        timestamps = self._stream.timestamps
-        return int(np.searchsorted(timestamps, timestamps[end - 1], "right"))
+        return self._stream.row_at(self._stream.time_of(end - 1), "right")
 
     def _of_partitions(self, partitions: Partitions, first: int, stop: int) -> Array:
         """Of each partition with events in `[first, stop)` those, and the window behind (and before) them."""
@@ -152,7 +170,7 @@ class Reading:
         alone = own[places < 0]
         places = places[places >= 0]
         distance = min(self._pattern.window.events - 1, len(partitions.place))
-        start = np.maximum(places - distance, partitions.starts[places]) if self._negations.leading else places
+        start = np.maximum(places - distance, partitions.starts[places]) if self.negations.leading else places
         end = np.minimum(places + distance + 1, partitions.ends[places])
         size = len(partitions.rows) + 1
         needed = np.cumsum(np.bincount(start, minlength=size) - np.bincount(end, minlength=size))[:-1] > 0
@@ -168,21 +186,24 @@ class Reading:
 
 
 class SlicesOfStream:
-    """Parts of a stream, prepared for detection; patterns that ask for the same one after another share it."""
+    """Parts of what is held of a stream, prepared for detection; patterns that ask for the same one share it."""
 
     def __init__(self, stream: EventStream) -> None:
         self._stream = stream
         self._latest: tuple[tuple[object, ...], PreparedEvents] | None = None
 
+    @property
+    def first(self) -> int:
+        """The row of the first event that is held."""
+        return self._stream.first
+
     def prepared(self, pattern: Pattern, rows: tuple[int, int] | Array) -> PreparedEvents:
         """The events of these rows."""
-        if not isinstance(rows, tuple):
+        if not isinstance(rows, tuple):  # of a window that counts in partitions, which keeps all events
             return _prepared(pattern, self._stream.table.take(pa.array(rows)))
         key = (*rows, pattern.type_attribute, pattern.base_type)
         if self._latest is None or self._latest[0] != key:
-            table = self._stream.table
-            whole = rows == (0, table.num_rows)
-            self._latest = key, _prepared(pattern, table if whole else table.slice(rows[0], rows[1] - rows[0]))
+            self._latest = key, _prepared(pattern, self._stream.between(*rows))
         return self._latest[1]
 
 
@@ -193,8 +214,19 @@ def matches_of_stretch(
     reading: Reading,
     slices: SlicesOfStream,
     counters: Counters,
+    limit: int | None = None,
 ) -> Iterator[Block]:
-    """The matches that begin in a stretch, by its plan; rows are those of the stream.
+    """The matches that begin in a stretch, by its plan; rows count from the first event that is held.
+
+    Parameters
+    ----------
+    limit
+        Most matches that may be listed; None: no limit.
+
+    Raises
+    ------
+    TooManyMatches
+        There are more.
 
     Notes
     -----
@@ -204,30 +236,50 @@ def matches_of_stretch(
     rows = reading.rows(stretch.first, stretch.stop)
     events = slices.prepared(pattern, rows)
     events.split(operand.event_type for operand in pattern.operands)
-    for blocks in matches_in_parts(pattern, mechanism, stretch.orders, events, EVERYTHING, counters):
+    begin, end = stretch.first - slices.first, stretch.stop - slices.first
+
+    def own(*asked: Any) -> Iterator[Block]:
+        for block in mechanism.find(*asked):
+            first = first_rows(_renumbered(block, rows, slices.first))
+            yield block.take((first >= begin) & (first < end))
+
+    own_matches = replace(mechanism, find=own, find_many=None)
+    for [blocks] in many_in_parts(
+        [pattern], own_matches, [stretch.orders], events, EVERYTHING, counters, most=[limit]
+    ):
         for block in blocks:
-            of_stream = _renumbered(block, rows)
-            begins = _first_rows(of_stream)
-            own = of_stream.take((begins >= stretch.first) & (begins < stretch.stop))
-            if len(own):
-                yield own
+            yield _renumbered(block, rows, slices.first)
 
 
 def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:
     return PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
 
 
-def _renumbered(block: Block, rows: tuple[int, int] | Array) -> Block:
-    """The block with the stream's row numbers in place of those in a part of it."""
+def moved(block: Block, by: int) -> Block:
+    """The block with row numbers that count from elsewhere."""
+    return block if by == 0 else replace(block, rows=block.rows + np.int32(by))
+
+
+def _renumbered(block: Block, rows: tuple[int, int] | Array, first: int) -> Block:
+    """The block with rows that count from the first event held, in place of those of a part of the stream."""
     if isinstance(rows, tuple):
-        return block if rows[0] == 0 else replace(block, rows=block.rows + np.int32(rows[0]))
-    return replace(block, rows=rows.astype(np.int32)[block.rows])
+        return moved(block, rows[0] - first)
+    return replace(block, rows=(rows - first).astype(np.int32)[block.rows])
 
 
-def _first_rows(block: Block) -> Array:
+def first_rows(block: Block) -> Array:
     """The row of each match's first event in the stream."""
     if isinstance(block, MatchBlock):
         return np.asarray(block.rows.min(axis=0))
     if not len(block):
         return np.empty(0, np.int32)
     return np.asarray(np.minimum.reduceat(block.rows, block.offsets[:-1]))
+
+
+def last_rows(block: Block) -> Array:
+    """The row of each match's last event in the stream."""
+    if isinstance(block, MatchBlock):
+        return np.asarray(block.rows.max(axis=0))
+    if not len(block):
+        return np.empty(0, np.int32)
+    return np.asarray(np.maximum.reduceat(block.rows, block.offsets[:-1]))

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
-import numpy as np
-
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError
@@ -65,22 +63,20 @@ class RecentStatistics:
 
     def update(self, stream: EventStream, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, at least one, which follow those counted before."""
-        timestamps = stream.timestamps
         window_us, window_events = self._window.time_us, self._window.events
-        earliest_us = int(timestamps[stop - 1]) - (window_us or 0)
+        earliest_us = stream.time_of(stop - 1) - (window_us or 0)
         if window_us is not None:
-            first = max(first, int(np.searchsorted(timestamps, max(earliest_us, -(2**63)), "left")))
+            first = max(first, stream.row_at(earliest_us))
             while self._parts and self._parts[0].since_us < earliest_us:
                 self._parts.popleft()
         else:
             first = max(first, stop - (window_events or 1))
             while self._parts and self._parts[0].first < stop - (window_events or 1):
                 self._parts.popleft()
-        by_time = int(np.searchsorted(timestamps, max(int(timestamps[first]) - self._reach_us, -(2**63)), "left"))
-        start = max(min(by_time, first - self._reach), 0)
+        start = self.reads_from(stream, first)
         pattern = self._patterns[0]
         events = PreparedEvents(
-            stream.table.slice(start, stop - start),
+            stream.between(start, stop),
             type_attribute=pattern.type_attribute,
             base_type=pattern.base_type,
         )
@@ -92,7 +88,12 @@ class RecentStatistics:
             max_pairs=self._max_pairs,
             terms=self._terms,
         )
-        self._parts.append(_Part(first, int(timestamps[first]), counts))
+        self._parts.append(_Part(first, stream.time_of(first), counts))
+
+    def reads_from(self, stream: EventStream, first: int) -> int:
+        """The row from which on events are read to count those from `first` on: windows reach back before them."""
+        by_time = stream.row_at(stream.time_of(first) - self._reach_us)
+        return max(min(by_time, first - self._reach), stream.first)
 
     def snapshot(self) -> StatisticsSnapshot:
         """The statistics of the window that ends with the latest event."""

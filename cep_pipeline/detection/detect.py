@@ -119,11 +119,11 @@ def detect(
     [[{'variable': 'a', 'seq': 0}, {'variable': 'b', 'seq': 1}]]
     """
     check_output(output, patterns)
-    _check_limit(limit)
+    check_limit(limit)
     if not patterns:
         return ({}, Metrics({})) if metrics else {}
     chosen = choose_mechanisms(patterns, mechanism)
-    _check_options(chosen, options)
+    check_options(chosen, options)
     counters = Counters()
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
@@ -131,7 +131,7 @@ def detect(
     for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options)):
         own: Iterable[pa.Table]
         if output == "count":
-            own = map(_count_table, together, count_together(together))
+            own = (count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True))
         elif output == "compressed":
             own = (detection.compressed() for detection in together)
         else:
@@ -166,7 +166,7 @@ def detect_batches(
     InputError, TooManyMatches, UnsupportedPattern, PlanError
         As `detect`.
     """
-    _check_limit(limit)
+    check_limit(limit)
     if not patterns:
         return
     chosen = choose_mechanisms(patterns, mechanism)
@@ -314,7 +314,8 @@ def _refuse(pattern: Pattern, mechanism: str) -> None:
     MECHANISMS[mechanism].check(pattern)
 
 
-def _check_options(chosen: dict[str, str], options: Sequence[str]) -> None:
+def check_options(chosen: Mapping[str, str], options: Sequence[str]) -> None:
+    """Refuse options that the chosen mechanisms do not have: an InputError."""
     for option in options:
         for name in chosen.values():
             known = MECHANISMS[name].options
@@ -342,7 +343,8 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
                 raise UnsupportedPattern("detect", feature, pattern=pattern.name, hint="use 'verbose'")
 
 
-def _check_limit(limit: int | None) -> None:
+def check_limit(limit: int | None) -> None:
+    """Refuse a limit that is no number of matches: an InputError."""
     if limit is not None and limit < 0:
         raise InputError(f"the limit is {limit}; it is a number of matches, 0 or more")
 
@@ -375,5 +377,6 @@ def _prepare(patterns: Sequence[Pattern], events: pa.Table) -> dict[tuple[str, s
     return prepared
 
 
-def _count_table(detection: Detection, count: int) -> pa.Table:
-    return pa.table({"pattern": [detection.pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)
+def count_table(pattern: Pattern, count: int) -> pa.Table:
+    """The count output of a pattern."""
+    return pa.table({"pattern": [pattern.name], "count": [to_text(count)]}, COUNT_SCHEMA)

@@ -37,7 +37,8 @@ def listed_because(pattern: Pattern) -> str | None:
     return reason_to_list(pattern)
 
 
-def _binds_lists(pattern: Pattern) -> bool:
+def binds_lists(pattern: Pattern) -> bool:
+    """Whether a match binds more than one event to a variable."""
     return any(operand.kleene for operand in pattern.operands)
 
 
@@ -93,13 +94,13 @@ class Detection:
 
     def to_count(self) -> Detection:
         """The same with the limit for matches that are listed only to be counted: single events need none."""
-        limit = self.limit if _binds_lists(self.pattern) else None
+        limit = self.limit if binds_lists(self.pattern) else None
         return Detection(self.pattern, self.mechanism, self.orders, self.events, self.counters, limit)
 
     def counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
-        if counted is None and _binds_lists(self.pattern):
+        if counted is None and binds_lists(self.pattern):
             from cep_pipeline.detection.shared_buffer.counting import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
@@ -138,7 +139,7 @@ class Detection:
         """Whether matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
-        return not _binds_lists(self.pattern) or listed_because(self.pattern) is None
+        return not binds_lists(self.pattern) or listed_because(self.pattern) is None
 
     def refuse_more(self, count: int) -> None:
         """Raise where there are more matches than the limit.
@@ -191,7 +192,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     if (
         detection.limit is not None
         or has_output_policy(pattern)
-        or not _binds_lists(pattern)
+        or not binds_lists(pattern)
         or listed_because(pattern)
     ):
         return detection.batches()

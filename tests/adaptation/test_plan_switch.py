@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.loop_outputs import Finding, output_of
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.matches import matches_schema, write_matches
+from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanism import Counters, Orders
-from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.patterns import Pattern
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order
@@ -52,9 +51,11 @@ def by_switched_plans(
     """The matches by plans drawn by `seed`, another one from each of these rows on, of a stream that comes in parts."""
     chance = random.Random(seed)
     stream = EventStream([pattern], cut(table, parts))
-    slices, reading, counters = SlicesOfStream(stream), Reading(pattern, stream), Counters()
+    reading = Reading(pattern, stream)
+    finding = Finding(pattern, MECHANISMS[mechanism], stream, SlicesOfStream(stream), reading, Counters())
+    output = output_of(finding, "verbose")
     waiting: list[Stretch] = []
-    found: list[Block] = []
+    batches: list[pa.RecordBatch] = []
     for first, stop in pairwise([0, *switches, table.num_rows]):
         assert stream.advance_by(stop - first) == (first, stop)
         if stop > first:
@@ -62,12 +63,12 @@ def by_switched_plans(
         if stop == table.num_rows:
             assert not stream.has_more()
         while waiting and reading.has_come(waiting[0].stop):
-            found += matches_of_stretch(pattern, MECHANISMS[mechanism], waiting.pop(0), reading, slices, counters)
+            output.find(waiting.pop(0))
+        detected = waiting[0].first if waiting else stop
+        batches += output.ready(detected)
+        stream.forget(output.needs_from(detected))
     assert not waiting
-    batches: list[pa.RecordBatch] = []
-    if found:
-        whole = slices.prepared(pattern, (0, len(stream)))
-        write_matches(pattern, found, whole, batches.append, typed=True, kept=KeptMatches(pattern))
+    batches += output.ready(None)
     return pa.Table.from_batches(batches, matches_schema(pattern))
 
 

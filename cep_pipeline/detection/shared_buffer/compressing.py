@@ -71,8 +71,15 @@ def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
     )
 
 
-def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> pa.Table:
+def compress_merged(
+    pattern: Pattern, events: PreparedEvents, counters: Counters, ending: tuple[int, int] | None = None
+) -> pa.Table:
     """The matches of a pattern under skip_till_any_match as buffers, without listing them.
+
+    Parameters
+    ----------
+    ending
+        Only those whose last event has a row in `[first, stop)`.
 
     Raises
     ------
@@ -88,7 +95,10 @@ def compress_merged(pattern: Pattern, events: PreparedEvents, counters: Counters
         counters.count_peak(runs.peak)
         found.append(_parts(pattern, sequence, graph))
     writer = _Writer(pattern, events)
+    first, stop = (0, len(events)) if ending is None else ending
     for row, alike in groupby(merge(*found, key=attrgetter("row")), key=attrgetter("row")):
+        if not first <= row < stop:
+            continue
         parts = [*alike]
         writer.add(row, sum(part.count for part in parts), *_joined(parts))
     return writer.table()

@@ -1,0 +1,347 @@
+"""What becomes of the matches that the detection-adaptation loop finds: rows, buffers or a number.
+
+Stretches of the stream are detected one after another, and matches belong to the stretch that they begin in. So once
+all stretches before a row are done, all matches that end before it are known: they leave in the page's order, and
+their events are let go of. What is held are the matches that end behind that row, which is a window at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.plan_switch import (
+    Reading,
+    SlicesOfStream,
+    Stretch,
+    first_rows,
+    last_rows,
+    matches_of_stretch,
+    moved,
+)
+from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.decimal_text import from_text
+from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
+from cep_pipeline.detection.extent import counts_in_partitions
+from cep_pipeline.detection.matches import match_batches, matches_schema
+from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders
+from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
+from cep_pipeline.detection.outputs import Detection, binds_lists, listed_because
+from cep_pipeline.detection.parts import count_blocks
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import TooManyMatches
+from cep_pipeline.patterns.pattern import Pattern
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What matches of one pattern are found with.
+
+    Attributes
+    ----------
+    limit
+        Most matches that may be listed; None: no limit.
+    """
+
+    pattern: Pattern
+    mechanism: Mechanism
+    stream: EventStream
+    slices: SlicesOfStream
+    reading: Reading
+    counters: Counters
+    limit: int | None = None
+
+    def listed(self, stretch: Stretch, limit: int | None = None) -> list[Block]:
+        """The matches of a stretch, with rows that count from the first event held; TooManyMatches beyond the limit."""
+        given = self.pattern, self.mechanism, stretch, self.reading, self.slices, self.counters
+        return list(matches_of_stretch(*given, limit))
+
+    def over(self, blocks: list[Block]) -> tuple[list[Block], PreparedEvents, int]:
+        """The part of the stream that these matches, at least one, lie in: with its rows, its events, its first row."""
+        first = min(int(first_rows(block).min()) for block in blocks)
+        stop = max(int(last_rows(block).max()) for block in blocks) + 1
+        row = self.slices.first + first
+        events = self.slices.prepared(self.pattern, (row, row + stop - first))
+        return [moved(block, -first) for block in blocks], events, row
+
+
+class LoopOutput(Protocol):
+    """What becomes of the matches of one pattern.
+
+    Attributes
+    ----------
+    schema
+        Of the batches.
+    asks_plans
+        Whether matches are found by plans: merged runs are not.
+    """
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def asks_plans(self) -> bool: ...
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all of the stream is one stretch, which is detected at its end."""
+        ...
+
+    def find(self, stretch: Stretch) -> None:
+        """Find the matches of the next stretch, all of whose events have come."""
+        ...
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        """What is known when all matches that begin before a row are; None: all there are."""
+        ...
+
+    def needs_from(self, begin: int) -> int:
+        """The row from which on events are needed, where the stretches before `begin` are done."""
+        ...
+
+
+class RowsOutput:
+    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
+
+    asks_plans, at_once = True, False
+
+    def __init__(self, finding: Finding) -> None:
+        self._finding, self._waiting = finding, _Waiting(finding)
+        self._kept = _KeptOfStream(finding.pattern)
+        self._rows = 0
+        self.schema = matches_schema(finding.pattern)
+
+    def find(self, stretch: Stretch) -> None:
+        self._waiting.add(self._finding.listed(stretch, self._limit))
+
+    @property
+    def _limit(self) -> int | None:
+        """Of what OUTPUT and CONSUME decide about any number may be listed."""
+        return None if has_output_policy(self._finding.pattern) else self._finding.limit
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        pattern, limit = self._finding.pattern, self._finding.limit
+        blocks = self._waiting.ending(before)
+        if blocks:
+            blocks, events, self._kept.first = self._finding.over(blocks)
+            ordered = order_matches(blocks, events.seqs)
+            for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
+                self._rows += batch.num_rows
+                if limit is not None and self._rows > limit:
+                    raise TooManyMatches(pattern.name, limit)
+                yield batch
+        if before is not None:
+            self._kept.forget_rows(self._finding.reading.window_before(before))
+
+    def needs_from(self, begin: int) -> int:
+        return min(self._finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+
+
+class ListedBuffersOutput:
+    """A row for all matches that end with one event, where conditions ask for the lists themselves."""
+
+    asks_plans, at_once = True, False
+
+    def __init__(self, finding: Finding) -> None:
+        self._finding, self._waiting = finding, _Waiting(finding)
+        self._listed = 0
+        self.schema = _compressed_schema(finding.pattern)
+
+    def find(self, stretch: Stretch) -> None:
+        blocks = self._finding.listed(stretch, self._finding.limit)
+        self._waiting.add(blocks)
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        from cep_pipeline.detection.shared_buffer.compressing import compress_listed
+
+        pattern, limit = self._finding.pattern, self._finding.limit
+        blocks = self._waiting.ending(before)
+        if blocks:
+            blocks, events, _ = self._finding.over(blocks)
+            self._listed += count_blocks(blocks, events)
+            if limit is not None and self._listed > limit:
+                raise TooManyMatches(pattern.name, limit)
+            yield from compress_listed(pattern, [blocks], events).to_batches()
+
+    def needs_from(self, begin: int) -> int:
+        return min(self._finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+
+
+class MergedBuffersOutput:
+    """The same by merged runs, which follow no plan: matches belong to the stretch that they end in."""
+
+    asks_plans = False
+
+    def __init__(self, finding: Finding) -> None:
+        self._finding = finding
+        self._found: list[pa.RecordBatch] = []
+        self.schema = _compressed_schema(finding.pattern)
+        self.at_once = counts_in_partitions(finding.pattern)
+
+    def find(self, stretch: Stretch) -> None:
+        self._found += _merged(self._finding, stretch).to_batches()
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        found, self._found = self._found, []
+        yield from found
+
+    def needs_from(self, begin: int) -> int:
+        return self._finding.reading.window_before(begin)
+
+
+class NumberOutput:
+    """The number of matches, of any size."""
+
+    asks_plans = True
+    schema = COUNT_SCHEMA
+
+    def __init__(self, finding: Finding) -> None:
+        self._finding = finding
+        self._lists = binds_lists(finding.pattern)
+        self._number = 0
+        self.at_once = self._lists and counts_in_partitions(finding.pattern)
+
+    def find(self, stretch: Stretch) -> None:
+        counted = self._counted(stretch) if self._lists else None
+        if counted is None:
+            limit = self._finding.limit if self._lists else None
+            blocks = self._finding.listed(stretch, limit)
+            counted = 0
+            if blocks:
+                blocks, events, _ = self._finding.over(blocks)
+                counted = count_blocks(blocks, events)
+            if limit is not None and self._number + counted > limit:
+                raise TooManyMatches(self._finding.pattern.name, limit)
+        self._number += counted
+
+    def _counted(self, stretch: Stretch) -> int | None:
+        """The matches of a stretch as the difference of two slices, one of which has none of the others less."""
+        reading, first, stop = self._finding.reading, stretch.first, stretch.stop
+        asked = reading.negations
+        if self.at_once:
+            return self._in(0, len(self._finding.stream), stretch.orders)
+        if asked.tied or (asked.leading and asked.trailing):
+            if listed_because(self._finding.pattern) is not None:
+                return None
+            return sum(map(from_text, _merged(self._finding, stretch).column("count").to_pylist()))
+        if asked.trailing:  # those that begin in the stretch: of those that begin behind it later events decide too
+            _, end = reading.rows(first, stop)
+            both, others = (first, int(end)), (stop, int(end))
+        else:  # those that end in the stretch
+            start, _ = reading.rows_of_ends(first, stop)
+            both, others = (start, stop), (start, first)
+        counted = self._in(*both, stretch.orders)
+        less = self._in(*others, stretch.orders) if counted else 0
+        return None if counted is None or less is None else counted - less
+
+    def _in(self, first: int, stop: int, orders: Orders) -> int | None:
+        """The matches all of whose events are in a slice, and that none of its events rejects."""
+        finding = self._finding
+        if stop == first:
+            return 0
+        events = finding.slices.prepared(finding.pattern, (first, stop))
+        return Detection(finding.pattern, finding.mechanism, orders, events, finding.counters).counted_at_once()
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        if before is None:
+            yield from count_table(self._finding.pattern, self._number).to_batches()
+
+    def needs_from(self, begin: int) -> int:
+        reading = self._finding.reading
+        return reading.window_before(begin) if self._lists else reading.reads_from(begin)
+
+
+def output_of(finding: Finding, output: str) -> LoopOutput:
+    """What a form of output, of `detect.OUTPUTS`, makes of the matches of a pattern."""
+    if output == "count":
+        return NumberOutput(finding)
+    if output == "compressed":
+        return MergedBuffersOutput(finding) if listed_because(finding.pattern) is None else ListedBuffersOutput(finding)
+    return RowsOutput(finding)
+
+
+class _Waiting:
+    """Matches that have been found and wait for others that come before them in the page's order."""
+
+    def __init__(self, finding: Finding) -> None:
+        self._slices = finding.slices
+        self._blocks: list[Block] = []
+        self._first = finding.slices.first
+
+    def add(self, blocks: list[Block]) -> None:
+        """Take matches whose rows count from the first event held now."""
+        self._renumber()
+        self._blocks += blocks
+
+    def ending(self, before: int | None) -> list[Block]:
+        """Take out those that end before a row of the stream, or all."""
+        self._renumber()
+        if before is None:
+            found, self._blocks = self._blocks, []
+            return found
+        found = []
+        waiting: list[Block] = []
+        for block in self._blocks:
+            ends = last_rows(block) < before - self._first
+            for chosen, into in ((ends, found), (~ends, waiting)):
+                if chosen.any():
+                    into.append(block.take(chosen))
+        self._blocks = waiting
+        return found
+
+    def needs_from(self, begin: int) -> int:
+        """The row of the first event that one of them holds; `begin` where none waits."""
+        self._renumber()
+        return min((int(first_rows(block).min()) + self._first for block in self._blocks), default=begin)
+
+    def _renumber(self) -> None:
+        gone, self._first = self._slices.first - self._first, self._slices.first
+        self._blocks = [moved(block, -gone) for block in self._blocks]
+
+
+class _KeptOfStream(KeptMatches):
+    """What OUTPUT and CONSUME have kept, by rows of the stream; candidates come with the rows of a part of it.
+
+    Attributes
+    ----------
+    first
+        The row that the part begins with.
+    """
+
+    def __init__(self, pattern: Pattern) -> None:
+        super().__init__(pattern)
+        self.first = 0
+        self._counts = pattern.window.events is not None and not pattern.partition_by
+
+    def keep(self, candidates: Candidates) -> Array:
+        return super().keep(replace(candidates, positions=candidates.positions + self.first))
+
+    def forget_rows(self, before: int) -> None:
+        """Forget events that no later match can hold: those before a row. Time windows see to that themselves."""
+        if self._counts:
+            self.forget_partitions({"[]": before})
+
+
+def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
+    """The matches that end in a stretch as buffers, without listing them."""
+    from cep_pipeline.detection.shared_buffer.compressing import compress_merged
+
+    pattern, reading = finding.pattern, finding.reading
+    start, stop = reading.rows_of_ends(stretch.first, stretch.stop)
+    events = finding.slices.prepared(pattern, (start, stop))
+    events.split(operand.event_type for operand in pattern.operands)
+    return compress_merged(pattern, events, finding.counters, ending=(stretch.first - start, stretch.stop - start))
+
+
+def _compressed_schema(pattern: Pattern) -> pa.Schema:
+    from cep_pipeline.detection.shared_buffer.compressing import compressed_schema
+
+    return compressed_schema([pattern])
