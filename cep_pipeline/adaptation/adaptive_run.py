@@ -39,6 +39,8 @@ class AdaptiveRun:
     ----------
     schemas
         Pattern name -> the columns of its output.
+    events_held, most_events_held
+        How many events are in memory, and the most there have been.
 
     Notes
     -----
@@ -67,6 +69,7 @@ class AdaptiveRun:
             validate(plan, patterns)
         self._given_plan, self._given_snapshot = plan, snapshot
         self._stream = EventStream(patterns, events)
+        self.most_events_held = 0
         self._counters = Counters()
         self._seconds = {"reading": 0.0, "estimating": 0.0, "writing": 0.0}
         slices = SlicesOfStream(self._stream)
@@ -136,8 +139,13 @@ class AdaptiveRun:
                 return
             yield name, batch
 
+    @property
+    def events_held(self) -> int:
+        return len(self._stream) - self._stream.first
+
     def _forget(self) -> None:
         """Let go of the events that nothing asks for any more."""
+        self.most_events_held = max(self.most_events_held, self.events_held)
         needed = [loop.needs_from for loop in self._loops]
         if self._statistics is not None:
             needed.append(self._statistics.reads_from(self._stream, min(self._stream.arrived, len(self._stream) - 1)))

@@ -244,9 +244,7 @@ def matches_of_stretch(
             yield block.take((first >= begin) & (first < end))
 
     own_matches = replace(mechanism, find=own, find_many=None)
-    for [blocks] in many_in_parts(
-        [pattern], own_matches, [stretch.orders], events, EVERYTHING, counters, most=[limit]
-    ):
+    for [blocks] in many_in_parts([pattern], own_matches, [stretch.orders], events, EVERYTHING, counters, most=[limit]):
         for block in blocks:
             yield _renumbered(block, rows, slices.first)
 

@@ -131,7 +131,9 @@ def detect(
     for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options)):
         own: Iterable[pa.Table]
         if output == "count":
-            own = (count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True))
+            own = (
+                count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True)
+            )
         elif output == "compressed":
             own = (detection.compressed() for detection in together)
         else:

@@ -189,12 +189,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     Where lists need not be made to be compressed, the matches are read from buffers: the first of 2**60 come at once.
     """
     pattern = detection.pattern
-    if (
-        detection.limit is not None
-        or has_output_policy(pattern)
-        or not binds_lists(pattern)
-        or listed_because(pattern)
-    ):
+    if detection.limit is not None or has_output_policy(pattern) or not binds_lists(pattern) or listed_because(pattern):
         return detection.batches()
     from cep_pipeline.detection.shared_buffer.expansion import expand
 

@@ -15,7 +15,10 @@ from cep_pipeline import detect_adaptively
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
+from cep_pipeline.detection.detect import OUTPUTS
+from cep_pipeline.detection.matches import matches_schema
+from cep_pipeline.detection.output_policy import has_output_policy
+from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
 from cep_pipeline.patterns import Pattern
 from tests.contracts.mechanisms import drawn, parsed
 from tests.streams import Row, events_table, rows, stream_schema
@@ -76,17 +79,31 @@ def test_the_matches_are_those_of_one_plan(mechanism: str | None, planner: str |
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_any_pattern_on_any_stream(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
-    """A decision at every event or two, the events at once or in parts."""
+    """A decision at every event or two, the events at once or in parts, in every form of output."""
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    forms = ["verbose"] if has_output_policy(pattern) else OUTPUTS
+    output = data.draw(st.sampled_from(forms))
     interval = data.draw(st.sampled_from([{"every_events": 1}, {"every_events": 2}, {"every": "2 seconds"}]))
     events = data.draw(st.sampled_from([table, in_parts(table, 1), in_parts(table, 3)]))
     tables, report = detect_adaptively(
-        [pattern], events, mechanism=mechanism, decision=Unconditional(), detect_events=1, **interval
+        [pattern],
+        events,
+        mechanism=mechanism,
+        decision=Unconditional(),
+        output=output,
+        detect_events=data.draw(st.sampled_from([1, 4])),
+        **interval,
     )
-    expected = cep.detect([pattern], table, mechanism=mechanism)
+    expected = cep.detect([pattern], table, mechanism=mechanism, output=output)
     [found], [wanted] = tables.values(), expected.values()
-    assert found.column("match_id").equals(wanted.column("match_id"))
-    assert found.schema == wanted.schema
+    assert found.schema.equals(wanted.schema, check_metadata=True)
+    if output == "compressed":
+        assert found.drop("buffer") == wanted.drop("buffer")
+        found, wanted = (pa.Table.from_batches(cep.expand(one), matches_schema(pattern)) for one in (found, wanted))
+    if output == "count":
+        assert found == wanted
+    else:
+        assert found.column("match_id").equals(wanted.column("match_id"))
     assert report.events == len(stream_rows)
 
 
@@ -168,6 +185,119 @@ def test_decisions_by_time() -> None:
     tables, report = detect_adaptively(patterns, events, decision="unconditional", every="10 seconds")
     assert [check.row for check in report.checks] == [20, 25, 35, 45]
     assert tables == cep.detect(patterns, events)
+
+
+LONG = 4000
+FORMS = [
+    (ABC, "verbose"),
+    (ABC + " OUTPUT NON_OVERLAP CONSUME MATCHED", "verbose"),
+    ("PATTERN SEQ(A a, B b) WITHIN 5 EVENTS CONSUME MATCHED", "verbose"),
+    ("PATTERN SEQ(~B n, A a, C c) WHERE a.x < c.x WITHIN 3 seconds", "verbose"),
+    (ABC, "count"),
+    (ABC, "compressed"),
+    ("PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 3 seconds", "count"),
+    ("PATTERN SEQ(A a, B+ b[], ~C c) WITHIN 2 seconds", "count"),
+    ("PATTERN SEQ(~C c, A a, B+ b[]) WITHIN 3 EVENTS", "count"),
+    ("PATTERN SEQ(~C m, A a, B+ b[], ~C c) WITHIN 2 seconds TIES ANY", "count"),
+    ("PATTERN SEQ(A a, B+ b[], C c) WHERE sum(b[].x) > 9 WITHIN 3 seconds", "compressed"),
+    ("PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x WITHIN 3 seconds", "compressed"),
+    (ORDERED, "verbose"),
+]
+
+
+@pytest.mark.parametrize(("text", "output"), FORMS)
+def test_what_nothing_asks_for_is_let_go_of(text: str, output: str) -> None:
+    """The output comes while the stream does, and what is held does not grow with it."""
+    patterns, events = patterns_of(text), drifting(LONG, changes=8)
+    read, held, came = 0, [], []
+
+    def source() -> Iterator[pa.RecordBatch]:
+        nonlocal read
+        for batch in in_parts(events, 20):
+            read += batch.num_rows
+            yield batch
+
+    run = AdaptiveDetection(decision=Unconditional(), every_events=40, detect_events=100).begin(
+        patterns, source(), output=output
+    )
+    batches = []
+    for _, batch in run.batches():
+        batches.append(batch)
+        came.append(read)
+        held.append(run.events_held)
+    found = pa.Table.from_batches(batches, run.schemas[patterns[0].name])
+    expected = cep.detect(patterns, events, output=output)[patterns[0].name]
+    if output == "compressed":
+        found, expected = found.drop("buffer"), expected.drop("buffer")
+    assert found == expected and expected.num_rows
+    # Detection runs over 32 windows of some seven events at a time, and half of what is held is let go of at once.
+    assert max(run.most_events_held, *held) < 800
+    assert run.report().events == LONG
+    if output != "count":
+        assert min(came) < 400 and len(set(came)) > 8
+        assert max(batch.num_rows for batch in batches) < expected.num_rows / 5
+
+
+def test_windows_that_count_in_partitions_hold_the_stream() -> None:
+    """The next event of a partition may come at any time: that one pattern is answered at the end."""
+    texts = [f"NAME {name} PATTERN SEQ(A a, B{plus}) WITHIN 3 EVENTS PARTITION BY s" for name, plus in PLUS.items()]
+    patterns, events = patterns_of(*texts), drifting(600)
+    for output in OUTPUTS:
+        run = AdaptiveDetection(decision=Unconditional(), every_events=40, detect_events=60).begin(
+            patterns, in_parts(events, 20), output=output
+        )
+        found: dict[str, list[pa.RecordBatch]] = {pattern.name: [] for pattern in patterns}
+        for name, batch in run.batches():
+            found[name].append(batch)
+        assert run.most_events_held == 600
+        for name, expected in cep.detect(patterns, events, output=output).items():
+            own = pa.Table.from_batches(found[name], run.schemas[name])
+            if output == "compressed":
+                own, expected = own.drop("buffer"), expected.drop("buffer")
+            assert own == expected and expected.num_rows
+
+
+PLUS = {"one": " b", "many": "+ b[]"}
+
+
+def test_a_limit_is_that_of_all_matches() -> None:
+    events = drifting(300)
+    for text in (ABC, "NAME abc PATTERN SEQ(A a, B+ b[], C c) WHERE sum(b[].x) > 9 WITHIN 3 seconds"):
+        patterns = patterns_of(text)
+        found = cep.detect(patterns, events)["abc"].num_rows
+        for output in OUTPUTS:
+            tables, _ = detect_adaptively(patterns, events, output=output, limit=found, every_events=100)
+            assert tables["abc"].num_rows
+        for output in OUTPUTS if "sum" in text else ("verbose",):
+            with pytest.raises(TooManyMatches):
+                detect_adaptively(patterns, events, output=output, limit=found - 1, every_events=100, detect_events=50)
+
+
+def test_lists_are_not_made_to_be_counted() -> None:
+    """Two to the number of events in a window, however it is cut."""
+    patterns = patterns_of("NAME many PATTERN SEQ(A a, B+ b[]) WITHIN 90 seconds")
+    stream = [{"timestamp": at * SECOND, "kind": "A" if at % 100 == 0 else "B", "x": at} for at in range(500)]
+    events = events_table(stream)
+    expected = cep.detect(patterns, events, output="count")
+    assert int(expected["many"]["count"][0].as_py()) == 5 * (2**90 - 1)
+    for output in ("count", "compressed"):
+        tables, _ = detect_adaptively(patterns, events, output=output, every_events=100, detect_events=50)
+        counts = tables["many"]["count"].to_pylist()
+        assert sum(map(int, counts)) == 5 * (2**90 - 1)
+
+
+def test_options_are_those_of_the_mechanism() -> None:
+    patterns, events = patterns_of(ORDERED), drifting(300)
+    tables, report = detect_adaptively(patterns, events, mechanism="nfab", options=("merge",))
+    assert tables == cep.detect(patterns, events) and report.metrics.runs
+    with pytest.raises(InputError, match="no option 'merge'"):
+        detect_adaptively(patterns_of(ABC), events, options=("merge",))
+    with pytest.raises(InputError, match="no output 'rows'"):
+        detect_adaptively(patterns, events, output="rows")
+    with pytest.raises(UnsupportedPattern, match="NON_OVERLAP"):
+        detect_adaptively(patterns_of(ABC + " OUTPUT NON_OVERLAP"), events, output="count")
+    with pytest.raises(InputError, match="the limit is -1"):
+        detect_adaptively(patterns, events, limit=-1)
 
 
 def test_no_events() -> None:
