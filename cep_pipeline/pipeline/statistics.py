@@ -1,9 +1,9 @@
 """The statistics of a day: one pass over its events for all pattern sets, going on from where the day before ended.
 
-What is published with each pattern set: the snapshot of the business day, which plans are made from; snapshots of the
-windows of the day, which show how it went; and the state of the sliding window, which the next day goes on from. The
-state is no part of what matches follow from: a plan changes how they are found, never which. So no day becomes stale
-by it; what a row was made from is recorded in its basis, and compared when it is read.
+What is published with each pattern set, all of them in one commit: the snapshot of the business day, which plans are
+made from; and the state of the sliding window, which the next day goes on from, and which the windows of the day are
+shown from. The state is no part of what matches follow from: a plan changes how they are found, never which. So no day
+becomes stale by it; what a row was made from is recorded in its basis, and compared when it is read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -30,7 +31,7 @@ from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_proces
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.warehouse.fingerprints import canonical_json
-from cep_pipeline.warehouse.records import EventsSnapshot, PublishedDay, StatisticsRecord
+from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.prepared import Boundary
@@ -43,12 +44,13 @@ logger = logging.getLogger(__name__)
 
 EVENTS_A_SLICE = 250_000
 """Fewer events than this are not worth a slice of their own."""
+_MOST_THREADS = 8
 EVENTS_ON_THE_DRIVER = 1_000_000
 """So many are counted on the driver in less time than it takes to begin tasks; more are counted in Spark."""
 
 
 WINDOWS_SHOWN = 48
-"""Windows of a day that are recorded, to show how it went."""
+"""Windows of a day that show how it went."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +59,14 @@ class CarriedState:
 
     Attributes
     ----------
-    state
-        The state at the end of the latest published earlier day; None where there is none that fits.
+    state, digest
+        The state at the end of the latest published earlier day, and its digest; None where there is none that fits.
     note
         Why not, for a person; "" where there is nothing to say.
     """
 
     state: WindowedStatistics | None = None
+    digest: str | None = None
     note: str = ""
 
 
@@ -80,7 +83,7 @@ def estimate_day(
     patterns = patterns_of(pattern_sets)
     with work.timed("statistics") as counts:
         events = PublishedEvents.pin(work.tables, work.stream.schema.timezone)
-        known = work.tables.pin_statistics(work.day)
+        known = work.tables.pin_statistics(work.day, _day_before(work.day, events.snapshot) or work.day)
         carried = carried_state(work, pattern_sets, events.snapshot, known)
         start = work.start
         if carried.state is None and _day_before(work.day, events.snapshot) is not None:
@@ -95,25 +98,22 @@ def estimate_day(
             window=settings.length,
             epsilon=settings.epsilon,
             run=in_this_process(progress) if few else in_spark(spark, work.stream.name, progress),
+            threads=min(os.cpu_count() or 1, _MOST_THREADS) if few else 1,
             carried=carried.state,
         )
         state.dependent_factor = settings.dependent_factor
         snapshot = state.business_day(work.start[0], work.end[0])
-        windows = [window.to_json() for window in state.windows(work.start[0], work.end[0], WINDOWS_SHOWN)]
         text = canonical_json(state.to_json())
         published = events.snapshot.days.get(work.day)
-        for pattern_set in pattern_sets:
-            own = with_observed(work, pattern_set, snapshot, known)
-            work.tables.publish_statistics(
-                pattern_set.name,
-                work.day,
-                own.to_json(),
-                lease=work.lease,
-                state=text,
-                basis=_basis(pattern_set, settings, published, carried),
-                windows=windows,
-                known=known,
+        made = {
+            pattern_set.name: DayStatistics(
+                with_observed(work, pattern_set, snapshot, known).to_json(),
+                text,
+                _basis(pattern_set, settings, published, carried),
             )
+            for pattern_set in pattern_sets
+        }
+        work.tables.publish_day_statistics(work.day, made, lease=work.lease, known=known)
         counts.update(events=published.events if published else 0, slices=len(slices))
     return snapshot
 
@@ -132,6 +132,25 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
         logger.warning("%s", error)
         return None
     return snapshot if snapshot.covers(pattern_set.patterns) else None
+
+
+def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[StatisticsSnapshot, ...]:
+    """Snapshots of windows of a day, in order of time, from the state at its end.
+
+    Raises
+    ------
+    InputError
+        The state cannot be read.
+    """
+    if record.windows:
+        what = f"windows of the statistics of {record.day}"
+        return tuple(StatisticsSnapshot.from_json(content, what) for content in record.windows)
+    if record.state is None:
+        return ()
+    what = f"the statistics of {record.day} of pattern set {record.pattern_set!r}"
+    state = WindowedStatistics.from_json(_parsed(record.state, what), what)
+    state.dependent_factor = stream.statistics.dependent_factor
+    return tuple(state.windows(*day_bounds(record.day, stream.schema.timezone), WINDOWS_SHOWN))
 
 
 def carried_state(
@@ -157,7 +176,8 @@ def carried_state(
             if reason := out_of_date(record, events.days[before], settings):
                 notes.append(f"{what} cannot be gone on from: {reason}")
                 continue
-            state = WindowedStatistics.from_json(_parsed(record.state, what), what)
+            content = _parsed(record.state, what)
+            state = WindowedStatistics.from_json(content, what)
         except (CepError, pa.ArrowException) as error:
             notes.append(f"{what} cannot be read: {error}")
             continue
@@ -166,8 +186,8 @@ def carried_state(
         except InputError:  # it measures other things
             notes.append(f"{what} are of other patterns")
             continue
-        return CarriedState(state)
-    return CarriedState(None, notes[0] if notes else "")
+        return CarriedState(state, content["checksum"])
+    return CarriedState(note=notes[0] if notes else "")
 
 
 def out_of_date(record: StatisticsRecord, day: PublishedDay | None, settings: StatisticsSettings) -> str:
@@ -198,7 +218,7 @@ def _basis(
         "window": settings.window,
         "epsilon": settings.epsilon,
         "pattern_set_version": pattern_set.version,
-        "carried": carried.state.digest if carried.state is not None else None,
+        "carried": carried.digest,
         **({"note": carried.note} if carried.note else {}),
     }
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
-from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
+from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day, windows_of_day
 from cep_pipeline.planning import Plan
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -103,12 +103,10 @@ class StatisticsHistory:
         chosen = records[-1].day if day is None else day
         (whole,) = self.tables.statistics(self.pattern_set.name, chosen, chosen)
         shown = Labelled(f"business day {chosen}", self._snapshot(whole))
-        windows = tuple(
-            StatisticsSnapshot.from_json(content, f"windows of the statistics of {chosen}") for content in whole.windows
-        )
+        windows, unread = self._windows([whole])
         notes = self._notes([whole])
         compared, said = self._compared(chosen, records)
-        return ShownStatistics(shown, self.timezone, compared, (), windows, (*notes, *said))
+        return ShownStatistics(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
     def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> ShownStatistics:
         """Days one after another, the last of them in full.
@@ -126,14 +124,10 @@ class StatisticsHistory:
             between = f"from {first} to {last}" if first or last else "of any day"
             raise InputError(f"{self._none(between)}")
         days = tuple(Labelled(str(record.day), self._snapshot(record)) for record in known)
-        windows = tuple(
-            StatisticsSnapshot.from_json(content, f"windows of the statistics of {record.day}")
-            for record in known
-            for content in record.windows
-        )
+        windows, unread = self._windows(known)
         compared, said = self._compared(known[-1].day, self._records())
         shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
-        return ShownStatistics(shown, self.timezone, compared, days, windows, (*self._notes(known), *said))
+        return ShownStatistics(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
 
     def at_moment(
         self, as_of_us: int, window: Window | None = None, progress: Progress | None = None
@@ -165,6 +159,22 @@ class StatisticsHistory:
         if required and (not known or (day is not None and known[-1].day != day)):
             raise InputError(self._none(f"of {day}" if day else "of any day"))
         return known
+
+    def _windows(
+        self, records: Sequence[StatisticsRecord]
+    ) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
+        """The windows of days, and of which days they cannot be shown."""
+        windows: list[StatisticsSnapshot] = []
+        notes = []
+        for record in records:
+            try:
+                windows += windows_of_day(record, self.stream)
+            except InputError as error:
+                notes.append(f"the windows of {record.day} cannot be shown: {error}; {self._again(record.day)}")
+        return tuple(windows), tuple(notes)
+
+    def _again(self, day: date) -> str:
+        return f"make them again: cep run --stream {self.stream.name} --steps statistics --redo --day {day}"
 
     def _none(self, when: str) -> str:
         name = self.stream.name
@@ -214,8 +224,7 @@ class StatisticsHistory:
         notes = []
         for record in records:
             if reason := out_of_date(record, events.get(record.day), self.stream.statistics):
-                command = f"cep run --stream {self.stream.name} --steps statistics --redo --day {record.day}"
-                notes.append(f"statistics of {record.day}: {reason}; make them again: {command}")
+                notes.append(f"statistics of {record.day}: {reason}; {self._again(record.day)}")
             elif record.basis.get("note"):
                 notes.append(f"statistics of {record.day} began anew: {record.basis['note']}")
         return tuple(notes)

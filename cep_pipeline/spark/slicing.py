@@ -13,7 +13,6 @@ from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from cep_pipeline.detection.columns import Array
@@ -57,24 +56,18 @@ class Slice:
         for name in wanted:  # an attribute that is newer than all of these files
             if name not in table.column_names:
                 table = table.append_column(name, pa.nulls(table.num_rows))
-        timestamps = table["timestamp"].cast(pa.int64())
-        by_time = pc.greater_equal(timestamps, self.start[0] - self.look_back.time_us)
-        keep = pc.or_(by_time, pa.array(_within(timestamps.to_numpy(), self.start[0], self.look_back.positions)))
-        if self.end is not None:
-            keep = pc.and_(
-                keep,
-                pc.or_(
-                    pc.less(timestamps, self.end[0]),
-                    pc.and_(pc.equal(timestamps, self.end[0]), pc.less(table["seq"], self.end[1])),
-                ),
-            )
-        return table.filter(keep).combine_chunks()
+        timestamps = table["timestamp"].cast(pa.int64()).to_numpy()
+        by_time = int(np.searchsorted(timestamps, self.start[0] - self.look_back.time_us))
+        by_positions = int(np.searchsorted(timestamps, self.start[0])) - self.look_back.positions
+        first = max(min(by_time, by_positions), 0)
+        last = len(timestamps) if self.end is None else _rows_before(timestamps, table["seq"], self.end)
+        return table.slice(first, max(last - first, 0)).combine_chunks()
 
 
-def _within(timestamps: Array, start_us: int, positions: int) -> Array:
-    """Which events are less than so many positions before those of a time, or after it."""
-    first = int(np.searchsorted(timestamps, start_us)) - positions
-    return np.asarray(np.arange(len(timestamps)) >= first)
+def _rows_before(timestamps: Array, seqs: pa.ChunkedArray, point: Boundary) -> int:
+    """How many sorted events come before a point."""
+    first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
+    return first + int(np.searchsorted(seqs.slice(first, last - first).to_numpy(), point[1]))
 
 
 def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]:
@@ -87,9 +80,9 @@ def _by_file(row_groups: Iterable[RowGroup]) -> list[tuple[str, list[RowGroup]]]
 def open_events(path: str) -> pq.ParquetFile:
     """Open a file of events so that its text columns are read as dictionaries: the split by type needs their codes."""
     filesystem, name = open_filesystem(path)
-    schema = pq.read_schema(filesystem.open_input_file(name))
-    texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    return pq.ParquetFile(filesystem.open_input_file(name), read_dictionary=texts)
+    metadata = pq.read_metadata(filesystem.open_input_file(name))
+    texts = [field.name for field in metadata.schema.to_arrow_schema() if pa.types.is_string(field.type)]
+    return pq.ParquetFile(filesystem.open_input_file(name), metadata=metadata, read_dictionary=texts)
 
 
 def read_row_groups(paths: Iterable[str]) -> list[RowGroup]:

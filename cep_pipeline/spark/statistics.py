@@ -58,7 +58,8 @@ class _Counting:
     patterns: tuple[Pattern, ...]
     window: Window
     epsilon: float
-    seed: int
+    seed: int = 0
+    threads: int = 1
 
 
 def count_slices(
@@ -71,6 +72,7 @@ def count_slices(
     carried: WindowedStatistics | None = None,
     since_us: int | None = None,
     seed: int = 0,
+    threads: int = 1,
 ) -> WindowedStatistics:
     """Count the events of slices for all patterns, in one pass over them.
 
@@ -90,8 +92,10 @@ def count_slices(
         Where the slices begin, if the stream began before: that no event came since then is known too.
     seed
         Decides which pairs are drawn.
+    threads
+        That each slice is counted by.
     """
-    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, seed))
+    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, seed, threads))
     state = WindowedStatistics.of(patterns, window, epsilon)
     for part in ([carried] if carried is not None else []) + run(counting, slices):
         state.merge(part)
@@ -104,7 +108,7 @@ def count_table(
     patterns: Sequence[Pattern], events: pa.Table, *, window: Window, epsilon: float, end: Boundary | None = None
 ) -> WindowedStatistics:
     """Count events in memory up to a point (None: all of them), as `count_slices` counts those of slices."""
-    return _counted(_Counting(tuple(patterns), window, epsilon, seed=0), events, None, end)
+    return _counted(_Counting(tuple(patterns), window, epsilon), events, None, end)
 
 
 def _count(counting: _Counting, task: Slice, _: int) -> WindowedStatistics:
@@ -113,7 +117,14 @@ def _count(counting: _Counting, task: Slice, _: int) -> WindowedStatistics:
 
 def _counted(counting: _Counting, events: pa.Table, start: Boundary | None, end: Boundary | None) -> WindowedStatistics:
     return windowed_statistics(
-        counting.patterns, events, counting.window, counting.epsilon, start=start, end=end, seed=counting.seed
+        counting.patterns,
+        events,
+        counting.window,
+        counting.epsilon,
+        start=start,
+        end=end,
+        seed=counting.seed,
+        threads=counting.threads,
     )
 
 

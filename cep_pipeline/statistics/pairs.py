@@ -18,7 +18,7 @@ Array = np.ndarray[Any, Any]
 _find_ranges = NativeKernel(
     "cep_pipeline.statistics.pairs_kernel",
     "find_ranges",
-    (*("int64",) * 7, *("int64*",) * 6),
+    (*("int64",) * 7, "int64*", "int32*", "int32*", "int64*", "int32*", "int32*"),
 )
 _ORDERS = {Ties.ARRIVAL: 1, Ties.STRICT: 2, Ties.ANY: 3}
 """What the kernel calls them."""
@@ -29,28 +29,30 @@ LONGEST_US = 2**61
 
 @dataclass(frozen=True, slots=True)
 class PairRanges:
-    """For each first event i the range `[low[i], high[i])` of indices into the second events.
+    """For each first event the range of indices into the second events that it makes pairs with.
 
     Attributes
     ----------
     first, second
-        int64, ascending: rows of the events of the two leaves.
-    low, high
-        int64, shape of `first`.
+        int32, ascending: rows of the events of the two leaves.
+    ends
+        int64, shape of `first`: how many there are in the ranges up to that of each, its own included.
+    high
+        int32, shape of `first`: where the range of each ends.
     itself
-        int64: indices into `first` of events whose range holds the same event, which is no pair.
+        int32: indices into `first` of events whose range holds the same event, which is no pair.
     """
 
     first: Array
     second: Array
-    low: Array
+    ends: Array
     high: Array
     itself: Array
 
     @property
     def count(self) -> int:
         """The exact number of pairs."""
-        return int(np.sum(self.high - self.low)) - len(self.itself)
+        return (int(self.ends[-1]) if len(self.ends) else 0) - len(self.itself)
 
 
 def pair_ranges(
@@ -79,11 +81,12 @@ def pair_ranges(
         Rows `[start, end)`: only pairs whose later event lies there. None: all rows.
     """
     start, end = owned if owned is not None else (0, len(timestamps))
-    first = np.ascontiguousarray(first[: np.searchsorted(first, end)], np.int64)
-    second = np.ascontiguousarray(second[: np.searchsorted(second, end)], np.int64)
+    first = np.ascontiguousarray(first[: np.searchsorted(first, end)], np.int32)
+    second = np.ascontiguousarray(second[: np.searchsorted(second, end)], np.int32)
     by_time = window.time_us is not None
     size = window.time_us if window.time_us is not None else (window.events or 1) - 1
-    low, high, itself = (np.empty(len(first), np.int64) for _ in range(3))
+    ends = np.empty(len(first), np.int64)
+    high, itself = (np.empty(len(first), np.int32) for _ in range(2))
     found = _find_ranges(
         len(first),
         len(second),
@@ -95,11 +98,11 @@ def pair_ranges(
         np.ascontiguousarray(timestamps),
         first,
         second,
-        low,
+        ends,
         high,
         itself,
     )
-    return PairRanges(first, second, low, high, itself[:found])
+    return PairRanges(first, second, ends, high, itself[:found])
 
 
 def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> tuple[Array, Array]:
@@ -108,19 +111,18 @@ def draw_pairs(ranges: PairRanges, most: int, seed: np.random.SeedSequence) -> t
     The pairs, in the order of their first and then their second event, are cut into `most` equal strata, and one is
     drawn from each: unbiased, and spread over the whole span of the data.
     """
-    widths = ranges.high - ranges.low
-    ends = np.cumsum(widths)
+    ends = ranges.ends
     total = int(ends[-1]) if len(ends) else 0
     if total - len(ranges.itself) <= most:
-        index = np.repeat(np.arange(len(widths)), widths)
+        index = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         picks = np.arange(total)
     else:
         random = np.random.default_rng(seed)
         picks = ((np.arange(most) + random.random(most)) * (total / most)).astype(np.int64)
         picks = np.minimum(picks, total - 1)
         index = np.searchsorted(ends, picks, "right")
-    second = ranges.second[picks - (ends - widths)[index] + ranges.low[index]] if total else ranges.second[:0]
-    first = ranges.first[index]
+    second = ranges.second[ranges.high[index] - (ends[index] - picks)].astype(np.int64)
+    first = ranges.first[index].astype(np.int64)
     if not len(ranges.itself):
         return first, second
     distinct = first != second

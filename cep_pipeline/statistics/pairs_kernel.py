@@ -20,19 +20,19 @@ def find_ranges(
     timestamps_at: Any,
     first_at: Any,
     second_at: Any,
-    low_at: Any,
+    ends_at: Any,
     high_at: Any,
     itself_at: Any,
 ) -> int:
-    """For each first row the range of places in the second rows that it makes pairs with; returns how many hold itself.
+    """For each first row where the places end in the second rows that it makes pairs with, and how many pairs there are
+    up to it; returns how many ranges hold the row itself.
 
     All bounds only grow from one first row to the next, so that each is moved over the second rows once.
     """
     timestamps = carray(timestamps_at, events)
     first, second = carray(first_at, firsts), carray(second_at, seconds)
-    low, high = carray(low_at, firsts), carray(high_at, firsts)
-    itself = carray(itself_at, firsts)
-    reached, beyond, after, own, place, found = 0, 0, 0, 0, 0, 0
+    ends, high, itself = carray(ends_at, firsts), carray(high_at, firsts), carray(itself_at, firsts)
+    reached, beyond, after, own, place, found, pairs = 0, 0, 0, 0, 0, 0, 0
     while own < seconds and second[own] < start:
         own += 1
     for index in range(firsts):
@@ -62,7 +62,8 @@ def find_ranges(
         if row < start:
             begin = max(begin, own)
         end = max(begin, beyond)
-        low[index], high[index] = begin, end
+        pairs += end - begin
+        ends[index], high[index] = pairs, end
         while place < seconds and second[place] < row:
             place += 1
         if begin <= place < end and second[place] == row:

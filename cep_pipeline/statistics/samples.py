@@ -6,9 +6,10 @@ events and with the number of different questions, not with patterns times types
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 import numpy as np
@@ -26,7 +27,9 @@ from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleCondition, 
 from cep_pipeline.statistics.tuples import find_tuples
 
 Array = np.ndarray[Any, Any]
-
+Scope, Drawn = TypeVar("Scope"), TypeVar("Drawn")
+_AT_ONCE = 32
+"""Scopes whose pairs are found by several threads before the first of them is asked for."""
 
 Condition = PairCondition | JointPairs | TupleCondition | OrderCondition
 """What is asked of the tuples of a scope."""
@@ -41,8 +44,19 @@ class Terms:
 
     @classmethod
     def of(cls, patterns: Iterable[Pattern]) -> Terms:
-        """The leaves and conditions of patterns of one stream."""
+        """The leaves and conditions of patterns of one stream; those of the same patterns are found once."""
         patterns = tuple(patterns)
+        # By the patterns themselves: those that are equal may differ in what keys say, as 1 and 1.0 do.
+        asked = tuple(map(id, patterns))
+        found = _known.get(asked)
+        if found is None:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            found = _known[asked] = patterns, cls._of(patterns)
+        return found[1]
+
+    @classmethod
+    def _of(cls, patterns: tuple[Pattern, ...]) -> Terms:
         leaves, pairs = terms_of(patterns)
         tuples, orders = tuples_and_orders(patterns)
         scopes: dict[PairScope | TupleScope, list[Condition]] = {}
@@ -53,6 +67,11 @@ class Terms:
         for scope in scopes:
             known.update(dict.fromkeys(leaves_of(scope)))
         return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
+
+
+_MOST_KNOWN = 32
+_known: dict[tuple[int, ...], tuple[tuple[Pattern, ...], Terms]] = {}
+"""Ids of patterns, which are held so that no others get these ids, -> the patterns and their terms."""
 
 
 def leaves_of(scope: PairScope | TupleScope) -> tuple[Leaf, ...]:
@@ -131,6 +150,7 @@ def sample_scopes(
     seed: int,
     max_pairs: int,
     count_orders: bool,
+    threads: int = 1,
 ) -> Iterator[tuple[PairScope | TupleScope, Sample]]:
     """Test the conditions of each scope, all on the same tuples.
 
@@ -140,38 +160,66 @@ def sample_scopes(
         Rows `[start, end)`: only tuples whose last event lies there.
     count_orders
         Count the pairs in temporal order exactly, beside those that are tested.
+    threads
+        Pairs are found and drawn, which takes most of the time, for so many scopes at once.
     """
-    for scope, asked in terms.scopes.items():
+    timestamps = prepared.timestamps
+
+    def tested(scope: PairScope | TupleScope) -> list[Condition]:
+        return [one for one in terms.scopes[scope] if not (count_orders and isinstance(one, OrderCondition))]
+
+    def entropy(scope: PairScope | TupleScope) -> np.random.SeedSequence:
         # A seed of its own for each scope and slice: what else is estimated must not change a scope's sample.
-        entropy = np.random.SeedSequence([seed & (2**63 - 1), crc32(scope.key.encode()), owned[1] - owned[0]])
-        if isinstance(scope, PairScope):
-            yield scope, _sample_pairs(scope, asked, prepared, rows, owned, entropy, max_pairs, count_orders)
-        else:
-            yield scope, _sample_tuples(scope, asked, prepared, rows, owned, entropy, max_pairs)
+        return np.random.SeedSequence([seed & (2**63 - 1), crc32(scope.key.encode()), owned[1] - owned[0]])
+
+    def drawn(scope: PairScope | TupleScope) -> _Drawn | None:
+        if not isinstance(scope, PairScope):
+            return None
+        found = _ranges(scope, timestamps, rows, owned, ordered=scope.ordered, ties=scope.ties)
+        nothing = np.empty(0, np.int64)
+        pairs = draw_pairs(found, max_pairs, entropy(scope)) if tested(scope) else (nothing, nothing)
+        return _Drawn(found.count, *pairs)
+
+    for scope, pairs in zip(terms.scopes, _mapped(drawn, tuple(terms.scopes), threads), strict=True):
+        if pairs is None:
+            assert isinstance(scope, TupleScope)
+            asked = terms.scopes[scope]
+            yield scope, _sample_tuples(scope, asked, prepared, rows, owned, entropy(scope), max_pairs)
+            continue
+        assert isinstance(scope, PairScope)
+        exact = {
+            one.key: _ranges(scope, timestamps, rows, owned, ordered=True, ties=one.ties).count
+            for one in terms.scopes[scope]
+            if count_orders and isinstance(one, OrderCondition)
+        }
+        yield scope, _sample_pairs(tested(scope), prepared, pairs, exact)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """How many pairs there are, and the rows of those that are tested."""
+
+    count: int
+    first: Array
+    second: Array
+
+
+def _mapped(function: Callable[[Scope], Drawn], scopes: Sequence[Scope], threads: int) -> Iterator[Drawn]:
+    """The function of each scope, in order; at most a few are held that have not been asked for."""
+    if threads == 1 or len(scopes) < 2:
+        yield from map(function, scopes)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for begin in range(0, len(scopes), _AT_ONCE):
+            yield from pool.map(function, scopes[begin : begin + _AT_ONCE])
 
 
 def _sample_pairs(
-    scope: PairScope,
-    asked: Sequence[Condition],
-    prepared: PreparedEvents,
-    rows: Mapping[Leaf, Array],
-    owned: tuple[int, int],
-    entropy: np.random.SeedSequence,
-    max_pairs: int,
-    count_orders: bool,
+    tested: Sequence[Condition], prepared: PreparedEvents, drawn: _Drawn, exact: Mapping[str, int]
 ) -> Sample:
-    found = _ranges(scope, prepared, rows, owned, ordered=scope.ordered, ties=scope.ties)
-    count = found.count
-    tested = [one for one in asked if not (count_orders and isinstance(one, OrderCondition))]
-    exact = {
-        one.key: _ranges(scope, prepared, rows, owned, ordered=True, ties=one.ties).count
-        for one in asked
-        if count_orders and isinstance(one, OrderCondition)
-    }
+    count, first, second = drawn.count, drawn.first, drawn.second
     if not tested:
-        empty = np.empty(0, np.int64)
-        return Sample(count, empty, np.empty(0), False, {}, exact)
-    first, second = draw_pairs(found, max_pairs, entropy)
+        return Sample(count, first, np.empty(0), False, {}, exact)
     holds = {}
     for condition in tested:
         if isinstance(condition, OrderCondition):
@@ -188,7 +236,7 @@ def _sample_pairs(
 
 def _ranges(
     scope: PairScope,
-    prepared: PreparedEvents,
+    timestamps: Array,
     rows: Mapping[Leaf, Array],
     owned: tuple[int, int],
     *,
@@ -196,7 +244,7 @@ def _ranges(
     ties: Ties,
 ) -> PairRanges:
     return pair_ranges(
-        prepared.timestamps,
+        timestamps,
         rows[scope.first],
         rows[scope.second],
         window=scope.window,

@@ -34,6 +34,7 @@ def windowed_statistics(
     end: Boundary | None = None,
     seed: int = 0,
     max_pairs: int = PAIRS_A_SLICE,
+    threads: int = 1,
 ) -> WindowedStatistics:
     """Count one slice of a stream, as a state to merge with those of the slices before and after it.
 
@@ -49,6 +50,8 @@ def windowed_statistics(
         Decides which pairs are drawn.
     max_pairs
         At most this many pairs are tested a scope; where there are fewer, all are.
+    threads
+        Scopes whose pairs are found at once; what is found does not depend on it.
 
     Raises
     ------
@@ -79,7 +82,7 @@ def windowed_statistics(
     cells = {
         scope.key: _cells(sample, conditions[scope.key], times, edges)
         for scope, sample in sample_scopes(
-            terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False
+            terms, prepared, rows, owned, seed=seed, max_pairs=max_pairs, count_orders=False, threads=threads
         )
     }
     state.take_in(own, arrivals, cells)

@@ -1,4 +1,4 @@
-"""Iceberg commits: one that replaces a unit by exactly the given files, one that appends rows.
+"""Iceberg commits: one that replaces units by exactly the given files, one that appends rows.
 
 Both are retried when another commit came first, planned anew on what that one left, so that any number of writers of
 different units all land. This module, `iceberg_tables.py` and `catalog.py` import pyiceberg (1-2 s), and are
@@ -22,7 +22,16 @@ from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchTableError,
 )
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThanOrEqual
+from pyiceberg.expressions import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    BooleanExpression,
+    EqualTo,
+    GreaterThanOrEqual,
+    LessThanOrEqual,
+    Or,
+)
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
@@ -44,6 +53,9 @@ _EPOCH = date(1970, 1, 1)
 _equal = cast(Callable[[str, str], BooleanExpression], EqualTo)
 _at_least = cast(Callable[[str, str], BooleanExpression], GreaterThanOrEqual)
 _at_most = cast(Callable[[str, str], BooleanExpression], LessThanOrEqual)
+
+Unit = Mapping[str, str | date]
+"""Partition column -> value, all of a table's: what is replaced at once."""
 
 Change = Callable[[Table, Transaction], int]
 """Puts a change into a transaction on the table and returns the id of the snapshot that it makes."""
@@ -70,24 +82,21 @@ class UnitTransaction(Transaction):
         return self._seen[2]
 
 
-def replace_unit(
+def replace_units(
     catalog: WarehouseCatalog,
     stream: str,
     table_name: str,
-    unit: Mapping[str, str | date],
-    files: Sequence[str],
+    units: Sequence[tuple[Unit, Sequence[str]]],
     *,
     summary: Mapping[str, str],
     beside: Callable[[int, int], Sequence[Beside]],
 ) -> tuple[int, int]:
-    """Replace everything of a unit by exactly these files, as one snapshot.
+    """Replace everything of some units by exactly these files, all of them as one snapshot.
 
     Parameters
     ----------
-    unit
-        Partition column -> value, all of the table's.
-    files
-        Parquet files whose every row is of the unit; those without rows are left out.
+    units
+        Different ones, each with Parquet files whose every row is of it; those without rows are left out.
     summary
         Further entries of the snapshot's summary, for readers of the table's history.
     beside
@@ -96,7 +105,7 @@ def replace_unit(
     Returns
     -------
     tuple[int, int]
-        The snapshot's id and the number of rows in the unit.
+        The snapshot's id and the number of rows in the units.
 
     Raises
     ------
@@ -104,12 +113,15 @@ def replace_unit(
         A file is missing, is not under the table's location, does not fit its columns, or has rows of another unit.
     """
     table = catalog.load_table((stream, table_name))
-    data_files = [found for path in files if (found := _data_file(table, path, unit)) is not None]
+    data_files = [
+        found for unit, files in units for path in files if (found := _data_file(table, path, unit)) is not None
+    ]
     if len({file.file_path for file in data_files}) < len(data_files):
-        raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(files)}")
+        paths = [path for _, files in units for path in files]
+        raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(paths)}")
     make_durable(file.file_path for file in data_files)
     rows = sum(file.record_count for file in data_files)
-    condition = _all_of([_equal(column, _literal(value)) for column, value in unit.items()])
+    condition = _any_of([_all_of([_equal(column, _literal(value)) for column, value in unit.items()]) for unit, _ in units])
 
     def change(table: Table, transaction: Transaction) -> int:
         old = [task.file for task in table.scan(row_filter=condition).plan_files()]
@@ -190,7 +202,7 @@ def patient_attempts(what: str) -> Iterator[int]:
     )
 
 
-def _data_file(table: Table, path: str, unit: Mapping[str, str | date]) -> DataFile | None:
+def _data_file(table: Table, path: str, unit: Unit) -> DataFile | None:
     name = ".".join(table.name())
     if not path.startswith(f"{table.location()}/"):
         raise CepError(f"{path}: not under the location of {name}, {table.location()}; write where its directory says")
@@ -286,11 +298,18 @@ def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
     return result
 
 
+def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
+    result: BooleanExpression = AlwaysFalse()
+    for condition in conditions:
+        result = Or(result, condition)
+    return result
+
+
 def _literal(value: str | date) -> str:
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _unit_text(unit: Mapping[str, str | date]) -> str:
+def _unit_text(unit: Unit) -> str:
     return ", ".join(f"{column} {value}" for column, value in unit.items())
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from typing import Any
 
 from cep_pipeline.warehouse.records import StatisticsRecord
@@ -17,14 +18,17 @@ class PinnedStatistics:
 
     Attributes
     ----------
-    files
-        (pattern set, day) -> the file of its row.
+    listed
+        From a day on (None: all): (pattern set, day) -> the file of its row. Of one snapshot of the table.
     read
         The row in a file.
+    first
+        The day from which on rows are listed before others are needed.
     """
 
-    files: Mapping[tuple[str, date], str]
+    listed: Callable[[date | None], Mapping[tuple[str, date], str]]
     read: Callable[[str], Mapping[str, Any]]
+    first: date | None = None
 
     def of(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of a day; None where there are none.
@@ -34,13 +38,13 @@ class PinnedStatistics:
         InputError
             The row does not hold what it should.
         """
-        path = self.files.get((pattern_set, day))
+        files = self._recent if self.first is None or day >= self.first else self._all
+        path = files.get((pattern_set, day))
         return None if path is None else statistics_record(self.read(path))
 
     def before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
         """The statistics of the latest earlier day that has any, over gaps; None where there are none."""
-        days = self._days_before(pattern_set, day)
-        return self.of(pattern_set, days[0]) if days else None
+        return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
         """What detection counted on the latest earlier day on which it counted anything, and that day.
@@ -56,5 +60,18 @@ class PinnedStatistics:
                 return record.day, record.observed
         return None
 
-    def _days_before(self, pattern_set: str, day: date) -> list[date]:
-        return sorted((other for name, other in self.files if name == pattern_set and other < day), reverse=True)
+    def _days_before(self, pattern_set: str, day: date) -> Iterator[date]:
+        """The earlier days that have a row, the latest first."""
+        found: set[date] = set()
+        for files in (lambda: self._recent, lambda: self._all):
+            days = {other for name, other in files() if name == pattern_set and other < day} - found
+            yield from sorted(days, reverse=True)
+            found |= days
+
+    @cached_property
+    def _recent(self) -> Mapping[tuple[str, date], str]:
+        return self.listed(self.first)
+
+    @cached_property
+    def _all(self) -> Mapping[tuple[str, date], str]:
+        return self._recent if self.first is None else self.listed(None)

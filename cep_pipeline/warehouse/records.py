@@ -239,6 +239,16 @@ class PlanRecord:
 
 
 @dataclass(frozen=True)
+class DayStatistics:
+    """What the statistics step makes of a day for a pattern set; the fields are those of `StatisticsRecord`."""
+
+    snapshot: Mapping[str, Any]
+    state: str | None = None
+    basis: Mapping[str, Any] = field(default_factory=dict)
+    windows: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class StatisticsRecord:
     """The statistics of (pattern set, day).
 
@@ -255,7 +265,7 @@ class StatisticsRecord:
     basis
         What snapshot and state were made from, {} in rows of older versions.
     windows
-        Snapshots of windows of the day, in order of time.
+        Snapshots of windows of the day, in order of time, in rows of older versions; now they are made from the state.
     observed
         What detection counted on the day.
     """

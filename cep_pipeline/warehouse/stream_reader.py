@@ -54,6 +54,7 @@ class StreamReader:
         self.warehouse = warehouse
         self.name = name
         self._layouts = dict(layouts)
+        self._complete: set[str] = set()
 
     @property
     def events_schema(self) -> pa.Schema:
@@ -159,8 +160,12 @@ class StreamReader:
         table = self._read_days("statistics", DAY, first, last, {"pattern_set": pattern_set}, columns=columns)
         return [statistics_record({**dict.fromkeys(without), **row}) for row in table.to_pylist()]
 
-    def pin_statistics(self, last: date) -> PinnedStatistics:
-        """Return the statistics of all pattern sets up to a day (in) as they are now, listed once."""
+    def pin_statistics(self, last: date, first: date | None = None) -> PinnedStatistics:
+        """Return the statistics of all pattern sets up to a day (in) as they are now.
+
+        Those from `first` on are listed at once, earlier ones where they are asked for: the list of a day is as long
+        as the table is old.
+        """
         from cep_pipeline.warehouse import commits
 
         partitions = self._layouts["statistics"].partitions
@@ -171,10 +176,13 @@ class StreamReader:
             row: dict[str, Any] = self._read("statistics", path).to_pylist()[0]
             return row
 
-        files = commits.files_between(self._table("statistics"), DAY, None, last)
-        return PinnedStatistics(
-            {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}, read
-        )
+        table = self._table("statistics")
+
+        def listed(since: date | None) -> Mapping[tuple[str, date], str]:
+            files = commits.files_between(table, DAY, since, last)
+            return {(file.partition[name], commits.day_of(file.partition[day])): file.file_path for file in files}
+
+        return PinnedStatistics(listed, read, first)
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""

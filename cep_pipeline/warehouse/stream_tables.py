@@ -21,6 +21,7 @@ from cep_pipeline.warehouse.layout import DAY, folder_name
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (
+    DayStatistics,
     Decision,
     PlanRecord,
     PublishedDay,
@@ -72,7 +73,7 @@ class StreamTables(StreamReader):
         """Replace the rejected rows of a day by those of exactly these files; returns how many. Before the events."""
         self._check_lease(lease, day_unit(day))
         record = self._record("quarantine", "", day, lease, fingerprint, {}, {})
-        return self._replace("quarantine", {DAY: day}, files, lease, record)[1]
+        return self._replace("quarantine", [({DAY: day}, files)], lease, record)[1]
 
     def publish_events(
         self,
@@ -108,13 +109,10 @@ class StreamTables(StreamReader):
         CepError
             A file is missing, does not fit the table or has rows of another day; nothing has changed.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
         self._check_lease(lease, day_unit(day))
         record = self._record("events", "", day, lease, fingerprint, counts or {}, carry_out)
-        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the events of {self.name}"):
-            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["events"])
-        self._replace("events", {DAY: day}, files, lease, record)
+        self._add_columns("events")
+        self._replace("events", [({DAY: day}, files)], lease, record)
         return next(entry for entry in self.days() if entry.day == day)
 
     def publish_matches(
@@ -138,7 +136,8 @@ class StreamTables(StreamReader):
         self._check_lease(lease, day_unit(final_day))
         counted = published.counts_with_pending(counts or {}, pending or {})
         record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
-        self._replace("matches", {"pattern_set": pattern_set, "final_day": final_day}, files, lease, record)
+        unit = {"pattern_set": pattern_set, "final_day": final_day}
+        self._replace("matches", [(unit, files)], lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
     def publish_statistics(
@@ -153,42 +152,52 @@ class StreamTables(StreamReader):
         windows: Sequence[Mapping[str, Any]] = (),
         known: PinnedStatistics | None = None,
     ) -> None:
-        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays.
+        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays."""
+        made = DayStatistics(snapshot, state, basis or {}, tuple(windows))
+        self.publish_day_statistics(day, {pattern_set: made}, lease=lease, known=known)
+
+    def publish_day_statistics(
+        self, day: date, made: Mapping[str, DayStatistics], *, lease: Lease, known: PinnedStatistics | None = None
+    ) -> None:
+        """Replace the statistics of a day of some pattern sets, in one commit; what was observed stays.
 
         Parameters
         ----------
+        made
+            Pattern set -> its statistics.
         known
             The statistics up to the day, pinned under the same lease; None: they are listed here.
         """
-        try:
-            before = (known or self.pin_statistics(day)).of(pattern_set, day)
-        except InputError as error:
-            logger.warning("%s; the row is replaced, and what detection counted is lost", error)
-            before = None
-        observed = before.observed if before else None
-        basis, now = basis or {}, self._now()
-        self._publish_statistics(
-            lease,
-            StatisticsRecord(pattern_set, day, lease.run_id, now, snapshot, state, basis, tuple(windows), observed),
-        )
+        known = known or self.pin_statistics(day, day)
+        records = []
+        for pattern_set, own in made.items():
+            try:
+                before = known.of(pattern_set, day)
+            except InputError as error:
+                logger.warning("%s; the row is replaced, and what detection counted is lost", error)
+                before = None
+            observed = before.observed if before else None
+            content = (own.snapshot, own.state, own.basis, own.windows, observed)
+            records.append(StatisticsRecord(pattern_set, day, lease.run_id, self._now(), *content))
+        self._publish_statistics(day, records, lease)
 
     def publish_observed(
         self, pattern_set: str, day: date, observed: Mapping[str, Any] | None, *, lease: Lease
     ) -> None:
         """Replace what detection counted for (pattern set, day); the statistics themselves stay as they are."""
-        before = self.pin_statistics(day).of(pattern_set, day)
+        before = self.pin_statistics(day, day).of(pattern_set, day)
         kept = before or StatisticsRecord(pattern_set, day, lease.run_id, self._now())
-        self._publish_statistics(lease, replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed))
+        record = replace(kept, run_id=lease.run_id, recorded_at=self._now(), observed=observed)
+        self._publish_statistics(day, [record], lease)
 
-    def _publish_statistics(self, lease: Lease, record: StatisticsRecord) -> None:
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
-        self._check_lease(lease, day_unit(record.day))
-        unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
-        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the statistics of {self.name}"):
-            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["statistics"])
-        path = self._write_rows("statistics", [statistics_row(record)], unit)
-        self._replace("statistics", unit, [path], lease, None)
+    def _publish_statistics(self, day: date, records: Sequence[StatisticsRecord], lease: Lease) -> None:
+        self._check_lease(lease, day_unit(day))
+        self._add_columns("statistics")
+        units: list[tuple[Mapping[str, str | date], list[str]]] = []
+        for record in records:
+            unit = {"pattern_set": record.pattern_set, DAY: record.day}
+            units.append((unit, [self._write_rows("statistics", [statistics_row(record)], unit)]))
+        self._replace("statistics", units, lease, None)
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""
@@ -221,8 +230,6 @@ class StreamTables(StreamReader):
         BusyError
             The lease was lost, or another plan has become current in the meantime; nothing has changed.
         """
-        from cep_pipeline.warehouse import commits, iceberg_tables
-
         self._check_lease(lease, plan_unit(pattern_set))
         version = 1 + max((record.version for record in self.plans(pattern_set)), default=0)
         record = PlanRecord(
@@ -233,8 +240,7 @@ class StreamTables(StreamReader):
             beside.append(lambda connection: self._write_current(connection, pattern_set, version))
         elif make_current:
             beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
-        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the plans of {self.name}"):
-            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts["plans"])
+        self._add_columns("plans")
         self._append("plans", history.plan_row(record), beside)
         return record
 
@@ -297,8 +303,7 @@ class StreamTables(StreamReader):
     def _replace(
         self,
         table: str,
-        unit: Mapping[str, str | date],
-        files: Sequence[str],
+        units: Sequence[tuple[Mapping[str, str | date], Sequence[str]]],
         lease: Lease,
         record: published.UnitRecord | None,
     ) -> tuple[int, int]:
@@ -311,16 +316,27 @@ class StreamTables(StreamReader):
                 writes.append(lambda connection: record.write(connection, snapshot_id, rows))
             return writes
 
-        summary = {"cep.run": lease.run_id, "cep.unit": " ".join(str(value) for value in unit.values())}
+        named = ", ".join(" ".join(str(value) for value in unit.values()) for unit, _ in units)
+        summary = {"cep.run": lease.run_id, "cep.unit": named}
         if record is not None:
             summary["cep.fingerprint"] = record.fingerprint.digest
         lease.check()
         with commits.catalog_errors(
             self.warehouse.catalog, f"publishing {table} of {self.name}, {summary['cep.unit']}"
         ):
-            return commits.replace_unit(
-                self.warehouse.catalog, self.name, table, unit, files, summary=summary, beside=beside
+            return commits.replace_units(
+                self.warehouse.catalog, self.name, table, units, summary=summary, beside=beside
             )
+
+    def _add_columns(self, table: str) -> None:
+        """Give a published table the columns that it lacks; once, since a table keeps them."""
+        from cep_pipeline.warehouse import commits, iceberg_tables
+
+        if table in self._complete:
+            return
+        with commits.catalog_errors(self.warehouse.catalog, f"adding columns to the {table} of {self.name}"):
+            iceberg_tables.add_columns(self.warehouse.catalog, self.name, self._layouts[table])
+        self._complete.add(table)
 
     def _write_rows(self, table: str, rows: list[dict[str, Any]], unit: Mapping[str, str | date]) -> str:
         schema = self._layouts[table].schema
