@@ -161,6 +161,11 @@ def detect_day(
 def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
     """Publish the matches of (pattern set, day), and what detecting them has shown for the next day's statistics."""
     with work.timed(f"publish {detected.pattern_set}") as counts:
+        # Not with the matches in one commit: what is observed neither follows from the fingerprint nor changes it. But
+        # before them, so that a run that dies in between leaves a day that is detected again.
+        work.tables.publish_observed(
+            detected.pattern_set, work.day, detected.observed.to_json() if detected.observed else None, lease=work.lease
+        )
         published = work.tables.publish_matches(
             detected.pattern_set,
             work.day,
@@ -170,10 +175,6 @@ def publish_detected(work: DayWork, detected: DetectedDay) -> PublishedMatches:
             carry_out=detected.carry_out,
             counts=detected.matches,
             pending=detected.pending,
-        )
-        # Not with the matches in one commit: what is observed neither follows from the fingerprint nor changes it.
-        work.tables.publish_observed(
-            detected.pattern_set, work.day, detected.observed.to_json() if detected.observed else None, lease=work.lease
         )
         counts.update(matches=published.matches)
     return published

@@ -160,9 +160,7 @@ class StatisticsHistory:
             raise InputError(self._none(f"of {day}" if day else "of any day"))
         return known
 
-    def _windows(
-        self, records: Sequence[StatisticsRecord]
-    ) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
+    def _windows(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
         """The windows of days, and of which days they cannot be shown."""
         windows: list[StatisticsSnapshot] = []
         notes = []

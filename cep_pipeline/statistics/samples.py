@@ -27,7 +27,8 @@ from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleCondition, 
 from cep_pipeline.statistics.tuples import find_tuples
 
 Array = np.ndarray[Any, Any]
-Scope, Drawn = TypeVar("Scope"), TypeVar("Drawn")
+Scope = TypeVar("Scope")
+Result = TypeVar("Result")
 _AT_ONCE = 32
 """Scopes whose pairs are found by several threads before the first of them is asked for."""
 
@@ -204,7 +205,7 @@ class _Drawn:
     second: Array
 
 
-def _mapped(function: Callable[[Scope], Drawn], scopes: Sequence[Scope], threads: int) -> Iterator[Drawn]:
+def _mapped(function: Callable[[Scope], Result], scopes: Sequence[Scope], threads: int) -> Iterator[Result]:
     """The function of each scope, in order; at most a few are held that have not been asked for."""
     if threads == 1 or len(scopes) < 2:
         yield from map(function, scopes)

@@ -121,7 +121,7 @@ def replace_units(
         raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(paths)}")
     make_durable(file.file_path for file in data_files)
     rows = sum(file.record_count for file in data_files)
-    condition = _any_of([_all_of([_equal(column, _literal(value)) for column, value in unit.items()]) for unit, _ in units])
+    condition = _any_of([_condition(unit) for unit, _ in units])
 
     def change(table: Table, transaction: Transaction) -> int:
         old = [task.file for task in table.scan(row_filter=condition).plan_files()]
@@ -296,6 +296,10 @@ def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
     for condition in conditions:
         result = And(result, condition)
     return result
+
+
+def _condition(unit: Unit) -> BooleanExpression:
+    return _all_of([_equal(column, _literal(value)) for column, value in unit.items()])
 
 
 def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:

@@ -62,11 +62,13 @@ class PinnedStatistics:
 
     def _days_before(self, pattern_set: str, day: date) -> Iterator[date]:
         """The earlier days that have a row, the latest first."""
-        found: set[date] = set()
-        for files in (lambda: self._recent, lambda: self._all):
-            days = {other for name, other in files() if name == pattern_set and other < day} - found
-            yield from sorted(days, reverse=True)
-            found |= days
+
+        def earlier(files: Mapping[tuple[str, date], str]) -> set[date]:
+            return {other for name, other in files if name == pattern_set and other < day}
+
+        recent = earlier(self._recent)
+        yield from sorted(recent, reverse=True)
+        yield from sorted(earlier(self._all) - recent, reverse=True)
 
     @cached_property
     def _recent(self) -> Mapping[tuple[str, date], str]:

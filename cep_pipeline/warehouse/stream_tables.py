@@ -136,7 +136,7 @@ class StreamTables(StreamReader):
         self._check_lease(lease, day_unit(final_day))
         counted = published.counts_with_pending(counts or {}, pending or {})
         record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
-        unit = {"pattern_set": pattern_set, "final_day": final_day}
+        unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
         self._replace("matches", [(unit, files)], lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
@@ -195,7 +195,7 @@ class StreamTables(StreamReader):
         self._add_columns("statistics")
         units: list[tuple[Mapping[str, str | date], list[str]]] = []
         for record in records:
-            unit = {"pattern_set": record.pattern_set, DAY: record.day}
+            unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
             units.append((unit, [self._write_rows("statistics", [statistics_row(record)], unit)]))
         self._replace("statistics", units, lease, None)
 

@@ -9,9 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from cep_pipeline.cli.statistics_view import sparkline
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.statistics import WindowedStatistics
 from tests.cli.command_line import cep
 from tests.pipeline.project import DAYS, Project
 
+NEW_YORK = "America/New_York"
 FILES = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events", "raw/2024-03-04.csv")
 
 
@@ -35,7 +38,10 @@ def test_json_has_the_snapshot_its_windows_and_its_drift(project: Project) -> No
     assert content["snapshot"] == project.tables().read_statistics("all", DAYS[1])
     assert content["label"] == "business day 2024-03-05"
     (record,) = project.tables().statistics("all", DAYS[1], DAYS[1])
-    assert content["windows"] == list(record.windows)
+    assert record.windows == () and record.state is not None, "windows are shown from the state"
+    state = WindowedStatistics.from_json(json.loads(record.state))
+    assert content["windows"] == [window.to_json() for window in state.windows(*day_bounds(DAYS[1], NEW_YORK), 48)]
+    assert len(content["windows"]) > 1
     monday = {r["leaf"]: r["per_s"] for r in project.tables().read_statistics("all", DAYS[0])["rates"]}  # type: ignore[index]
     tuesday = {r["leaf"]: r["per_s"] for r in content["snapshot"]["rates"]}
     since = {entry["key"]: entry for entry in content["drift"] if entry["since"] == "2024-03-04"}

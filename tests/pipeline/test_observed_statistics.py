@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
@@ -14,6 +15,7 @@ from cep_pipeline.pipeline.observed import with_observed
 from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
+from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.project import DAYS, MONDAY, TUESDAY, WEDNESDAY, Project, published
 
 PATTERNS = """\
@@ -76,7 +78,7 @@ class Recorded(PinnedStatistics):
     """What detection observed on Monday."""
 
     def __init__(self, content: object) -> None:
-        super().__init__({("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
+        super().__init__(lambda _: {("all", MONDAY): "file"}, lambda path: ROW | {"observed": json.dumps(content)})
 
 
 ROW = dict.fromkeys(("recorded_at", "snapshot", "state", "basis", "windows")) | {
@@ -99,3 +101,19 @@ def test_what_cannot_be_read_is_said_and_left_out(content: object, caplog: pytes
         assert with_observed(work, pattern_set, snapshot, Recorded(content)) == snapshot  # type: ignore[arg-type]
     assert f"the statistics of {TUESDAY} are made without it" in caplog.text
     assert f"observed on {MONDAY}: " in caplog.text
+
+
+def test_a_run_that_dies_while_it_publishes_what_was_observed_detects_the_day_again(project: Project) -> None:
+    project.run().run_days([MONDAY])
+    rows = [f"{minute // 60:02}:{minute % 60:02}:00,{'AB'[minute % 2]},{minute % 89}" for minute in range(0, 1440, 3)]
+    project.write_day(MONDAY, rows)
+    project.run(warehouse="undisturbed").run_days([MONDAY])
+
+    class Killed(Exception):
+        """What a kill is to the test."""
+
+    with mock.patch.object(StreamTables, "publish_observed", side_effect=Killed), pytest.raises(Killed):
+        project.run().run_days([MONDAY])
+    project.run().run_days([MONDAY])
+    (observed,), (undisturbed,) = (project.tables(name).statistics("all") for name in ("warehouse", "undisturbed"))
+    assert observed.observed == undisturbed.observed is not None

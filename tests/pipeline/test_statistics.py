@@ -11,7 +11,8 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 
-from cep_pipeline.pipeline.statistics import snapshot_at
+from cep_pipeline.pipeline.statistics import snapshot_at, state_of_day, windows_of_day
+from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.fingerprints import canonical_json
@@ -148,6 +149,31 @@ def test_a_state_that_cannot_be_gone_on_from_is_said_and_begun_anew(
         # The window before the day was read again, so the day is as if its state had been carried.
         assert anew.snapshot is not None and good.snapshot is not None
         assert StatisticsSnapshot.from_json(anew.snapshot).events == StatisticsSnapshot.from_json(good.snapshot).events
+
+
+def test_the_windows_of_a_day_are_shown_from_its_state_or_as_an_older_row_holds_them(
+    windowed: Project, three_days: Project
+) -> None:
+    stream = three_days.configuration.stream("ticks")
+    for day, record in rows(three_days).items():
+        shown = windows_of_day(record, stream)
+        state, (start, end) = state_of_day(three_days.tables(), stream, stream.pattern_set("all").patterns, day)
+        anew = list(state.windows(start, end, 48))
+        assert [window.as_of_us for window in shown] == [window.as_of_us for window in anew]
+        assert [window.events for window in shown] == [window.events for window in anew]
+        assert all(window.as_of_us is not None and start <= window.as_of_us < end + 3_600_000_000 for window in shown)
+    windowed.run(steps=STATISTICS).run_days([MONDAY])
+    record = rows(windowed)[MONDAY]
+    history = StatisticsHistory(windowed.tables(), stream, stream.pattern_set("all"))
+    held = [window.to_json() for window in windows_of_day(record, stream)][-2:]
+    write_row(windowed, record, {"windows": held, "state": None})
+    assert [window.to_json() for window in history.of_day(MONDAY).windows] == held
+    write_row(windowed, record, {"windows": (), "state": str(record.state).replace("Tick", "Tock", 1)})
+    broken = history.of_day(MONDAY)
+    assert broken.windows == ()
+    (note,) = broken.notes
+    assert "the windows of 2024-03-04 cannot be shown" in note and "--steps statistics --redo --day 2024-03-04" in note
+    assert history.of_days(None, None).notes[:1] == (note,)
 
 
 def test_a_day_that_was_left_out_begins_anew(windowed: Project, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.warehouse import Warehouse, commits, iceberg_tables, write_data_file
 from cep_pipeline.warehouse.layout import STATISTICS_SCHEMA, TableLayout
+from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades
 
@@ -28,6 +29,49 @@ def test_a_row_is_read_back_as_it_was_written(tables: StreamTables) -> None:
     assert record.observed is None
     assert tables.read_statistics("demo", MONDAY) == {"rate": 1.0}
     assert tables.statistics("another") == []
+
+
+def test_pattern_sets_of_a_day_are_replaced_in_one_commit_and_others_stay(tables: StreamTables) -> None:
+    def commits_so_far() -> int:
+        return len(tables.warehouse.catalog.load_table((tables.name, "statistics")).history())
+
+    with tables.day_lease(MONDAY, run_id="run") as lease:
+        tables.publish_statistics("third", MONDAY, {"rate": 7.0}, lease=lease)
+        tables.publish_observed("second", MONDAY, {"passes": 3}, lease=lease)
+        before = commits_so_far()
+        made = {"demo": DayStatistics({"rate": 1.0}, "{}"), "second": DayStatistics({"rate": 2.0})}
+        tables.publish_day_statistics(MONDAY, made, lease=lease)
+    assert commits_so_far() == before + 1
+    assert [tables.read_statistics(name, MONDAY) for name in ("demo", "second", "third")] == [
+        {"rate": 1.0},
+        {"rate": 2.0},
+        {"rate": 7.0},
+    ]
+    assert [record.observed for record in tables.statistics("second")] == [{"passes": 3}]
+
+
+def test_nothing_of_a_day_is_replaced_where_the_lease_is_lost(tables: StreamTables) -> None:
+    publish(tables)
+    with tables.day_lease(MONDAY, run_id="run") as lease:
+        lease.release()
+        with pytest.raises(BusyError, match="no longer holds its lease"):
+            made = {name: DayStatistics({"rate": 9.0}) for name in ("demo", "second")}
+            tables.publish_day_statistics(MONDAY, made, lease=lease)
+    assert tables.read_statistics("demo", MONDAY) == {"rate": 1.0}
+    assert tables.read_statistics("second", MONDAY) is None
+
+
+def test_earlier_rows_are_found_behind_the_day_from_which_on_they_are_listed(tables: StreamTables) -> None:
+    publish(tables, MONDAY, 1.0)
+    publish(tables, TUESDAY, 2.0)
+    known = tables.pin_statistics(WEDNESDAY, TUESDAY)
+    publish(tables, MONDAY, 5.0)
+    for day, rate in ((MONDAY, 1.0), (TUESDAY, 2.0)):
+        found = known.of("demo", day)
+        assert found is not None and found.snapshot == {"rate": rate}, "all of one snapshot of the table"
+    latest = known.before("demo", TUESDAY)
+    assert latest is not None and latest.day == MONDAY
+    assert known.before("another", WEDNESDAY) is None
 
 
 def test_what_detection_counted_outlives_new_statistics_and_the_other_way_round(tables: StreamTables) -> None:
