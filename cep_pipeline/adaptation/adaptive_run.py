@@ -204,6 +204,7 @@ class AdaptiveRun:
             len(self._stream),
             tuple(checks),
             tuple(switches),
+            tuple(loop.pattern.name for loop in self._adapting),
             {loop.pattern.name: loop.seconds for loop in self._loops},
             self._seconds["reading"],
             self._seconds["estimating"],

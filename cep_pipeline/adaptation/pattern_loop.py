@@ -134,7 +134,9 @@ class PatternLoop:
         assert t0 is not None, "plans are switched where events follow"
         self._cut(check.row)
         self.switches.append(
-            PlanSwitch(self.pattern.name, check.row, t0, self.plan.plan_id, new.plan_id, check.reason, saved)
+            PlanSwitch(
+                self.pattern.name, check.row, t0, self.plan.plan_id, new.plan_id, _orders(new), check.reason, saved
+            )
         )
         self.plan = new
         return replace(check, gain=saved, deployed=True)
@@ -182,3 +184,8 @@ class PatternLoop:
             orders = [clause.order_or_tree for clause in self.plan.for_pattern(self.pattern.name).clauses]
             self._waiting.append(Stretch(self._begin, row, orders))
             self._begin = row
+
+
+def _orders(plan: Plan) -> str:
+    clauses = (clause for of in plan.patterns for clause in of.clauses)
+    return "; ".join(", ".join(clause.order) if clause.tree is None else str(clause.tree) for clause in clauses)

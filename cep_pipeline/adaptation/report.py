@@ -54,6 +54,8 @@ class PlanSwitch:
         The point `(timestamp in microseconds, seq)` of that event.
     old_plan, new_plan
         Ids of the plans, each of this pattern alone.
+    orders
+        The orders or trees of the new plan, clause by clause, as people read them.
     reason
         Why another plan was asked for.
     gain
@@ -65,6 +67,7 @@ class PlanSwitch:
     t0: tuple[int, int]
     old_plan: str
     new_plan: str
+    orders: str
     reason: str
     gain: float
 
@@ -101,6 +104,8 @@ class AdaptationReport:
         All decisions, in the order of the stream.
     switches
         Those that put another plan in use.
+    decided
+        The patterns that were decided about; the others have one plan, or a static one.
     seconds
         Pattern name -> where the time went.
     seconds_reading, seconds_estimating, seconds_writing
@@ -112,6 +117,7 @@ class AdaptationReport:
     events: int
     checks: tuple[Check, ...]
     switches: tuple[PlanSwitch, ...]
+    decided: tuple[str, ...]
     seconds: Mapping[str, Seconds]
     seconds_reading: float
     seconds_estimating: float

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import note_unused_parameters, parse_parameters, pattern_file_options
+from cep_pipeline.cli.adaptive import adaptation_options, decision_settings, find_adaptively, print_report
+from cep_pipeline.cli.options import note_unused_parameters, output_console, parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.errors import InputError
 
@@ -42,6 +43,7 @@ from cep_pipeline.errors import InputError
     metavar="N",
     help="Most matches of a pattern to list; with more nothing is written, and their number is told.",
 )
+@adaptation_options
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .json.")
 def detect(
     patterns: Path,
@@ -57,8 +59,13 @@ def detect(
     output: str,
     limit: int | None,
     out: Path,
+    **adapting: Any,
 ) -> None:
     """Find all matches of patterns in files of events, and write them to one file.
+
+    With --adapt the plan follows the stream: every so many events, or so much time, a decision function looks at the
+    statistics of the latest events, and where it asks for another plan, and that one is cheaper on them, matches that
+    begin from there on are found by it. The file is the same as without; a summary says what was decided and why.
 
     \b
     Examples:
@@ -67,7 +74,10 @@ def detect(
       cep detect … --limit 1000000                    stop before listing more than that, and say how many there are
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
+      cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
+      cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
+    from cep_pipeline.adaptation import AdaptiveDetection
     from cep_pipeline.cli.tables import check_output_file, write_table
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
     from cep_pipeline.detection.detect import check_output, choose_mechanisms
@@ -83,6 +93,7 @@ def detect(
     from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
+    decisive = decision_settings(adapting)
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     stream = StreamSchema.load(schema)
@@ -97,26 +108,31 @@ def detect(
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
-    console = Console(stderr=True)
+    console = output_console(stderr=True)
     with console.status("reading events"):
         begin = time.perf_counter()
         loaded = load_events(stream, events)
         read_s = time.perf_counter() - begin
     for note in loaded.notes:
         console.print(f"note: {note}", highlight=False)
-    with console.status("planning"):
-        begin = time.perf_counter()
-        plan = given
-        if plan is None:
-            snapshot = estimate_statistics(parsed, loaded.events)
-            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False)
-        plan_s = time.perf_counter() - begin
-    with console.status("detecting"):
-        begin = time.perf_counter()
-        tables = find(
-            parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
-        )
-        detect_s = time.perf_counter() - begin
+    report = None
+    begin = time.perf_counter()
+    if decisive:
+        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, **decisive)
+        tables, report = find_adaptively(loop, parsed, loaded.events, given, output, limit, console)
+        took = f"detect with all decisions {time.perf_counter() - begin:.2f} s"
+    else:
+        with console.status("planning"):
+            plan = given
+            if plan is None:
+                snapshot = estimate_statistics(parsed, loaded.events)
+                plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False)
+        planned = time.perf_counter()
+        with console.status("detecting"):
+            tables = find(
+                parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
+            )
+        took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
     if output == "verbose" and len(tables) > 1:
         written = pa.concat_tables([_with_json_returns(table) for table in tables.values()])
     elif output == "compressed":
@@ -131,7 +147,9 @@ def detect(
         counts = [str(table.num_rows)] if output == "verbose" else table.column("count").to_pylist()
         shown.add_row(name, grouped(to_text(sum(map(from_text, counts)))))
     console.print(shown)
-    console.print(f"read {read_s:.2f} s, plan {plan_s:.2f} s, detect {detect_s:.2f} s; written to {out}")
+    if report is not None:
+        print_report(console, report)
+    console.print(f"read {read_s:.2f} s, {took}; written to {out}")
 
 
 def _with_json_returns(table: pa.Table) -> pa.Table:

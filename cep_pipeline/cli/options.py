@@ -32,10 +32,10 @@ class Day(click.ParamType[date]):
             self.fail(f"{value!r} is no day; write it as 2013-10-07", param, ctx)
 
 
-def output_console() -> Console:
+def output_console(*, stderr: bool = False) -> Console:
     """Where a command prints its tables: as wide as the terminal, or wide enough for a file or a pipe."""
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPE_WIDTH)
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=PIPE_WIDTH)
 
 
 PIPE_WIDTH = 160

@@ -1,0 +1,183 @@
+"""`cep detect --adapt`: its options, its progress, and the summary of decisions and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from cep_pipeline.cli.options import Command, counted
+from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.planning.plans import Plan
+
+READ_AT_ONCE = 1 << 16
+"""Events after which progress is told."""
+SWITCHES_SHOWN = 20
+
+
+def adaptation_options(command: Command) -> Command:
+    """`--adapt`, and what decides about plans then: handed on by these names."""
+    for option in (
+        click.option(
+            "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
+        ),
+        click.option(
+            "--every",
+            metavar="LENGTH",
+            help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
+        ),
+        click.option(
+            "--threshold",
+            type=float,
+            metavar="T",
+            help="Of constant_threshold: the share by which a number moves.  [default: 0.5]",
+        ),
+        click.option("--k", metavar="N", help="Of invariant: so many a block, the tightest, or 'all'.  [default: 1]"),
+        click.option(
+            "--distance",
+            metavar="D",
+            help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant.  "
+            "[default: 0]",
+        ),
+        click.option(
+            "--decision",
+            metavar="NAME",
+            help="When to plan again: static, unconditional, constant_threshold, invariant.  [default: invariant]",
+        ),
+        click.option(
+            "--adapt", is_flag=True, help="Let the plan follow the statistics of the stream; the matches are the same."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the loop that the options ask for, checked; none where there is no `--adapt`.
+
+    Raises
+    ------
+    InputError
+        Options without `--adapt`, or of another decision function, or with values that there are not.
+    """
+    asked = {name: value for name, value in given.items() if name != "adapt" and value is not None}
+    if not given["adapt"]:
+        if asked:
+            raise InputError(f"--{next(iter(asked))} says how plans follow the stream: it goes with --adapt")
+        return {}
+    from cep_pipeline.adaptation import decision_function
+
+    name = asked.pop("decision", "invariant")
+    settings: dict[str, Any] = {}
+    if "every" in asked:
+        every = _length("every", asked.pop("every"))
+        settings["every" if isinstance(every, str) else "every_events"] = every
+    if "window" in asked:
+        settings["window"] = _length("window", asked.pop("window"))
+    if "k" in asked:
+        asked["k"] = _k(asked["k"])
+    if "distance" in asked:
+        asked["distance"] = _number_or_name(asked["distance"])
+    return {**settings, "decision": decision_function(name, **asked)}
+
+
+def _length(option: str, text: str) -> str | int:
+    """A length of time, as it is written, or a number of events."""
+    from cep_pipeline.pipeline.configuration import parse_window
+
+    try:
+        events = parse_window(text).events
+    except InputError as error:
+        raise InputError(f"--{option}: {error}") from error
+    return text if events is None else events
+
+
+def _k(text: str) -> int | None:
+    from cep_pipeline.pipeline.adaptation_settings import ALL
+
+    if text == ALL:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--k {text!r}: a block has one invariant or more: write 1, 2, … or {ALL}")
+    return int(text)
+
+
+def _number_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def find_adaptively(
+    loop: AdaptiveDetection,
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    plan: Plan | None,
+    output: str,
+    limit: int | None,
+    console: Console,
+) -> tuple[dict[str, pa.Table], AdaptationReport]:
+    """Run the loop over a table, and tell how far it is."""
+    with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
+
+        def parts() -> Iterator[pa.Table]:
+            for first in range(0, events.num_rows, READ_AT_ONCE):
+                progress(first, events.num_rows)
+                yield events.slice(first, READ_AT_ONCE)
+
+        return loop.detect(patterns, parts(), plan, output=output, limit=limit)
+
+
+def print_report(console: Console, report: AdaptationReport) -> None:
+    """The decisions by pattern, the switches with their reasons, and what deciding took."""
+    if report.decided:
+        shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
+        for column in shown.columns[1:]:
+            column.justify = "right"
+        for name in report.seconds:
+            checks = [check for check in report.checks if check.pattern == name]
+            replanned, deployed = sum(check.replanned for check in checks), sum(check.deployed for check in checks)
+            made = (f"{len(checks):,}", f"{replanned:,}", f"{deployed:,}")
+            shown.add_row(name, *(made if name in report.decided else ("it has one plan", "", "")))
+        console.print(shown)
+    else:
+        console.print("nothing was decided: the plans are static, or each pattern has one only")
+    if report.switches:
+        _print_switches(console, report)
+    elif report.decided and not report.checks:
+        console.print("no decision was due: --every 'N events', or a length of time, asks for more of them")
+    total = report.total
+    console.print(
+        f"statistics {report.seconds_estimating:.2f} s, decisions {total.deciding:.2f} s, plans {total.planning:.2f} s"
+        f" (deciding and planning: {report.overhead:.1%} of all), detection {total.detecting:.2f} s"
+    )
+
+
+def _print_switches(console: Console, report: AdaptationReport) -> None:
+    shown = Table("pattern", "from (UTC)", "event", "to the plan", "saves", "because", title="switches")
+    shown.columns[2].justify = shown.columns[4].justify = "right"
+    for switch in report.switches[:SWITCHES_SHOWN]:
+        at = datetime.fromtimestamp(switch.t0[0] / 1e6, UTC)
+        shown.add_row(
+            switch.pattern,
+            f"{at:%Y-%m-%d %H:%M:%S}",
+            f"{switch.row:,}",
+            escape(switch.orders),
+            f"{switch.gain:.1%}",
+            escape(switch.reason),
+        )
+    console.print(shown)
+    if len(report.switches) > SWITCHES_SHOWN:
+        console.print(f"the first {SWITCHES_SHOWN} of {counted(len(report.switches), 'switch')}")

@@ -1,0 +1,116 @@
+"""`cep detect --adapt`: the same file as without, and what was decided."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import Done, cep
+
+SCHEMA = (
+    "{name: ticks, type_attribute: kind, timestamp: {column: time, format: epoch_us}, "
+    "attributes: {kind: string, x: int64}, source: {format: csv, path: x.csv}}"
+)
+PATTERNS = (
+    "NAME rising PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 3 seconds; "
+    "NAME follows PATTERN SEQ(A a, C c) WHERE strict_contiguity(a, c) { a.x <= c.x } WITHIN 3 seconds"
+)
+OVER = ("--patterns", "p.sase", "--schema", "s.yaml", "--events", "x.csv")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two events a second for ten minutes; which kind is rare changes three times."""
+    folder, chance = tmp_path_factory.mktemp("adapt"), random.Random(5)
+    lines = ["time,kind,x"]
+    for at in range(1200):
+        weights = [6, 6, 6]
+        weights[at // 300 % 3] = 1
+        lines.append(f"{at * 500_000},{chance.choices('ABC', weights)[0]},{chance.randrange(9)}")
+    (folder / "x.csv").write_text("\n".join(lines))
+    (folder / "s.yaml").write_text(SCHEMA)
+    (folder / "p.sase").write_text(PATTERNS)
+    return folder
+
+
+def detect(folder: Path, *arguments: str) -> Done:
+    return cep("detect", *OVER, *arguments, folder=folder)
+
+
+@pytest.mark.parametrize("output", ["verbose", "count", "compressed"])
+def test_the_matches_are_the_same_and_the_switches_are_told(folder: Path, output: str) -> None:
+    ending = "csv" if output == "verbose" else "parquet"
+    assert detect(folder, "--output", output, "--out", f"one.{ending}").code == 0
+    done = detect(folder, "--output", output, "--out", f"other.{ending}", "--adapt", "--every", "100 events")
+    assert done.code == 0, done.errors
+    written = []
+    for name in ("one", "other"):
+        if output == "compressed":
+            assert cep("expand", f"{name}.parquet", "--out", f"{name}.csv", folder=folder).code == 0
+        written.append((folder / f"{name}.{'csv' if output == 'compressed' else ending}").read_bytes())
+    assert written[0] == written[1] and len(written[0]) > 500
+    if output == "compressed":  # by merged runs, which no plan is asked for
+        assert "nothing was decided" in done.errors
+        return
+    rows = [line.split("│")[1:-1] for line in done.errors.splitlines() if line.startswith("│ rising")]
+    counts, decisions, first, *_ = ([cell.strip() for cell in row] for row in rows)
+    assert int(counts[1].replace(",", "")) > 50
+    assert int(decisions[1]) == 10 and 10 >= int(decisions[2]) >= int(decisions[3]) >= 2
+    seconds, row = divmod(int(first[2]), 2)
+    assert row == 0 and first[1] == f"1970-01-01 00:{seconds // 60:02}:{seconds % 60:02}"
+    assert "rather than" in first[5] and "exceeds" in first[5]
+    assert "it has one plan" in done.errors
+    assert "deciding and planning: " in done.errors
+
+
+def test_a_decision_function_with_its_settings(folder: Path) -> None:
+    for settings, said in (
+        (("--decision", "static"), "nothing was decided"),
+        (("--decision", "unconditional", "--every", "1 minute"), "planning again is unconditional"),
+        (("--decision", "constant_threshold", "--threshold", "0.4", "--every", "1 minute"), "40.0% or more"),
+        (("--distance", "meta_adaptive", "--k", "all", "--every", "1 minute", "--window", "200 events"), "exceeds"),
+        (("--distance", "5", "--every", "1 minute"), "decisions about plans"),
+        ((), "no decision was due: --every 'N events'"),
+    ):
+        done = detect(folder, "--adapt", *settings, "--out", "found.parquet")
+        assert done.code == 0, done.errors
+        assert said in done.errors
+
+
+def test_the_first_plan_may_be_a_file(folder: Path) -> None:
+    """One that never fits: without a decision it stays, by decisions it is left."""
+    assert cep("plan", *OVER, "--planner", "trivial", "--out", "plan.json", folder=folder).code == 0
+    given = ("--adapt", "--plan", "plan.json", "--every", "100 events", "--out", "found.parquet")
+    stays = detect(folder, *given, "--decision", "constant_threshold", "--threshold", "1000000")
+    left = detect(folder, *given, "--decision", "unconditional")
+    for done, switches in ((stays, False), (left, True)):
+        assert done.code == 0, done.errors
+        assert ("to the plan" in done.errors) is switches
+    (folder / "q.sase").write_text(PATTERNS.replace("rising", "falling"))
+    other = detect(folder, *given[:3], "--patterns", "q.sase", "--out", "found.parquet")
+    assert other.code == 2 and "falling" in other.error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--every", "100 events"), "--every says how plans follow the stream: it goes with --adapt"),
+        (("--adapt", "--every", "often"), "--every: 'often' is no length of time"),
+        (("--adapt", "--window", "0 events"), "--window: '0 events' is no length of time"),
+        (("--adapt", "--decision", "never"), "there is no decision function 'never'; there are: static"),
+        (("--adapt", "--decision", "static", "--k", "2"), "the decision function 'static' has no 'k'"),
+        (("--adapt", "--k", "0"), "--k '0': a block has one invariant or more"),
+        (("--adapt", "--distance", "far"), "there is no distance 'far'; there are: a number"),
+        (("--adapt", "--distance", "-1"), "a minimal distance is a finite number"),
+        (("--adapt", "--decision", "constant_threshold", "--threshold", "0"), "a threshold is the share"),
+    ],
+)
+def test_wrong_settings_are_told_before_anything_is_read(
+    folder: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = detect(folder, *arguments, "--out", "refused.parquet")
+    assert done.code == 2
+    assert message in done.error
+    assert not (folder / "refused.parquet").exists()
