@@ -173,20 +173,12 @@ class ClauseForms:
         places = form.symmetries[0] if slots is None else slots
         below: list[int] = []
         if not isinstance(tree, int):
-            left, right = tree
-            cut = len(places) - len(self._tree(right).symmetries[0])
-            # Of two sides with equal keys, either may be the first: its slots tell which one it is.
-            if self._tree(left).key > self._tree(right).key or (
-                self._tree(left).key == self._tree(right).key and not self._holds(left, places[0])
-            ):
-                left, right = right, left
-                cut = len(self._tree(left).symmetries[0])
+            # Of two sides with equal keys it does not matter which one is the first: their nodes have equal keys, too.
+            left, right = sorted(tree, key=lambda side: self._tree(side).key)
+            cut = len(self._tree(left).symmetries[0])
             below = [self._add_nodes(left, places[:cut], found), self._add_nodes(right, places[cut:], found)]
         found.append(NodeForm(form.key, tuple(self.names[place] for place in places), *below))
         return len(found) - 1
-
-    def _holds(self, tree: PositionTree, place: int) -> bool:
-        return place in self._tree(tree).symmetries[0]
 
     def _tree(self, tree: PositionTree) -> _TreeForm:
         known = self._trees.get(tree)
