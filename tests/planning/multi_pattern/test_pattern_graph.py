@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from itertools import combinations, permutations
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep_pipeline.errors import PlanError
-from cep_pipeline.planning.multi_pattern import Member, PatternGraph, Subpattern, members_of, subpattern_of
+from cep_pipeline.planning.multi_pattern import (
+    Member,
+    MemberId,
+    PatternGraph,
+    Subpattern,
+    maximal_common,
+    members_of,
+    subpattern_of,
+)
+from tests.planning.multi_pattern.literal import common_subpatterns, content, maximal
+from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
 
 
@@ -65,3 +79,79 @@ def test_members_come_and_go() -> None:
         graph.neighbours(two.id)
     graph.add(two)
     assert [ids for _, ids in graph.common] == [(one.id, two.id)]
+
+
+# -- against all subsets and all mappings ------------------------------------------------------------------------------
+
+
+@settings(max_examples=120)
+@given(workloads())
+def test_the_graph_has_what_all_subsets_and_all_mappings_have(workload: list[Member]) -> None:
+    graph = PatternGraph(workload)
+    adjacent: dict[MemberId, set[MemberId]] = {member.id: set() for member in workload}
+    for one, other in permutations(workload, 2):
+        common = common_subpatterns(one, other)
+        wanted = {subpattern_of(one, names).key for names in maximal(one, common)}
+        assert {part.key for part in graph.maximal_common(one.id, other.id)} == wanted
+        assert {part.key for part in maximal_common(one, other)} == wanted
+        if common:
+            adjacent[one.id].add(other.id)
+        for names in common:
+            part = subpattern_of(one, names)
+            slots = part.embeddings(one)[0]
+            found = part.embeddings(other)
+            assert found and all(content(one, slots) == content(other, others) for others in found)
+    for member in workload:
+        assert set(graph.neighbours(member.id)) == adjacent[member.id]
+        for size in range(1, len(member.names) + 1):
+            for names in combinations(member.names, size):
+                part = subpattern_of(member, names)
+                having = [m.id for m in workload if part.is_in(m)]
+                assert list(graph.members_with(part)) == having
+                assert having == [
+                    m.id for m in workload if m is member or frozenset(names) in common_subpatterns(member, m)
+                ]
+    assert graph.edges() == sum(map(len, adjacent.values())) // 2
+
+
+@settings(max_examples=80)
+@given(workloads(max_size=7), st.lists(st.integers(0, 6), max_size=12))
+def test_members_that_come_and_go_leave_the_graph_that_the_others_make(
+    workload: list[Member], moves: list[int]
+) -> None:
+    graph = PatternGraph(workload)
+    for move in moves:
+        member = workload[move % len(workload)]
+        if member.id in graph.members:
+            graph.remove(member.id)
+        else:
+            graph.add(member)
+    left = [member for member in workload if member.id in graph.members]
+    anew = PatternGraph(left)
+    assert tables(graph) == tables(anew)
+    for member in left:
+        assert {part.key for part in graph.common_of(member.id)} == {part.key for part in anew.common_of(member.id)}
+    for size in (1, 2):
+        assert set(map(frozenset, graph.components(size))) == set(map(frozenset, anew.components(size)))
+        assert graph.edges(size) == anew.edges(size)
+
+
+def tables(graph: PatternGraph) -> dict[str, set[MemberId]]:
+    return {part.key: set(members) for part, members in graph.common}
+
+
+@settings(max_examples=80)
+@given(workloads())
+def test_components_have_nothing_in_common(workload: list[Member]) -> None:
+    for size in (1, 2):
+        components = PatternGraph(workload).components(size)
+        place = {member: number for number, component in enumerate(components) for member in component}
+        assert sorted(place) == sorted(member.id for member in workload)
+        for one, other in combinations(workload, 2):
+            joined = any(len(names) >= size for names in common_subpatterns(one, other))
+            assert not joined or place[one.id] == place[other.id]
+        for component in components:  # each member but the first has something in common with one of the others
+            parts = [m for m in workload if m.id in component]
+            for one in parts:
+                shares = any(len(n) >= size for m in parts if m is not one for n in common_subpatterns(one, m))
+                assert shares or len(parts) == 1

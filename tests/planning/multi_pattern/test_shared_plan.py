@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cep_pipeline.errors import PlanError
-from cep_pipeline.planning.multi_pattern import Member, SharedPlan, members_of, share
+from cep_pipeline.planning.multi_pattern import SHARINGS, Member, SharedPlan, Sharing, members_of, share
 from cep_pipeline.planning.trees import Join
+from tests.planning.multi_pattern.literal import any_tree
+from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
 
 SECOND = 1_000_000
@@ -98,3 +104,75 @@ def test_what_is_no_plan_of_a_member_is_refused_and_changes_nothing() -> None:
     with pytest.raises(PlanError, match="no sharing 'all'"):
         SharedPlan("all")  # type: ignore[arg-type]
     assert [node.uses for node in plan] == [1, 1]
+
+
+Described = dict[str, object]
+
+
+def described(plan: SharedPlan) -> dict[str, Described]:
+    """The nodes of a plan by their keys, without their numbers."""
+    return {
+        node.key: {
+            "below": [plan[side].key for side in (node.left, node.right) if side is not None],
+            "sharers": {name: sorted(uses) for name, uses in node.sharers.items()},
+            "window": node.window,
+            "windows": dict(node.windows),
+            "members": sorted(node.members),
+        }
+        for node in plan
+    }
+
+
+def any_plan(member: Member, sharing: Sharing, random: Random) -> tuple[str, ...] | Join | str:
+    tree = any_tree(member.names, random)
+    return tuple(random.sample(member.names, len(member.names))) if sharing == "prefix" else tree
+
+
+@settings(max_examples=80)
+@given(workloads(), st.sampled_from(SHARINGS), st.lists(st.integers(0, 4), max_size=10), st.randoms())
+def test_members_that_come_and_go_leave_the_plan_that_the_others_make(
+    workload: list[Member], sharing: Sharing, moves: list[int], random: Random
+) -> None:
+    plans = {member.id: any_plan(member, sharing, random) for member in workload}
+    plan = share(workload, plans.values(), sharing)
+    for move in moves:
+        member = workload[move % len(workload)]
+        if member.id not in plan.members:
+            plan.add(member, plans[member.id])
+        elif random.random() < 0.5:
+            plan.remove(member.id)
+        else:
+            plans[member.id] = any_plan(member, sharing, random)
+            plan.replace(member.id, plans[member.id])
+    left = [member for member in workload if member.id in plan.members]
+    assert described(plan) == described(share(left, [plans[member.id] for member in left], sharing))
+    seen: set[int] = set()
+    for node in plan:
+        assert {side for side in (node.left, node.right) if side is not None} <= seen
+        seen.add(node.index)
+        assert plan.with_key(node.key) is node
+    for member in left:
+        nodes = plan.nodes_of(member.id)
+        assert nodes[-1].index == plan.roots[member.id] and member.id in nodes[-1].members
+        assert len(nodes) == len(member.names) * (1 if sharing == "prefix" else 2) - (sharing != "prefix")
+    if sharing == "none":
+        assert plan.shared == []
+
+
+@settings(max_examples=60)
+@given(workloads(), st.sampled_from(SHARINGS), st.randoms())
+def test_slots_are_those_of_the_nodes_below(workload: list[Member], sharing: Sharing, random: Random) -> None:
+    """Of each sharer: whichever of its uses, what is below it are uses of the same member."""
+    plan = share(workload, [any_plan(member, sharing, random) for member in workload], sharing)
+    for node in plan:
+        for name, uses in node.sharers.items():
+            for slots in uses:
+                if node.left is None:
+                    assert len(slots) == 1
+                    continue
+                cut = plan[node.left].size
+                assert slots[:cut] in plan[node.left].sharers[name]
+                if node.right is not None:
+                    assert slots[cut:] in plan[node.right].sharers[name]
+                else:
+                    assert len(slots) == cut + 1
