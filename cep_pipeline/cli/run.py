@@ -128,6 +128,8 @@ def _print_summary(
     tables: StreamTables,
     outcome: RunOutcome,
 ) -> None:
+    from cep_pipeline.pipeline.steps import CLOCK_BACK
+
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
     fresh = len(outcome.days) - len(done)
@@ -148,6 +150,12 @@ def _print_summary(
                 ", ".join(f"{step.name} {step.seconds:.1f}" for step in day.steps),
             )
         console.print(shown)
+        for day in done:
+            if back := sum(step.counts.get(CLOCK_BACK, 0) for step in day.steps):
+                console.print(
+                    f"{day.day}: the clock of the raw files goes back within an event type {counted(back, 'time')}; "
+                    "the events are in the order of time"
+                )
     for pattern_set in pattern_sets:
         plan = outcome.plans.get(pattern_set.name)
         if plan is not None:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.blocks import HashingReader, RawBlock
 from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.clock import ClockWatch, sum_of
 from cep_pipeline.events.csv_rows import CsvRows
 from cep_pipeline.events.parquet_rows import ParquetRows
 from cep_pipeline.events.parts import in_order
@@ -38,7 +39,8 @@ class LoadedEvents:
     rejected
         Number of rows that break a rule of the schema.
     notes
-        Sentences for a person: rejected rows by file with examples, columns that the schema does not list.
+        Sentences for a person: rejected rows by file with examples, clocks that go back, columns that the schema does
+        not list.
     """
 
     events: pa.Table
@@ -80,6 +82,7 @@ def _is_ready(path: Path) -> bool:
 def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     wanted = schema.arrow_schema
     parts = []
+    notes = []
     for path in paths:
         present = pq.read_schema(path).names
         missing = [name for name in wanted.names if name not in present]
@@ -89,8 +92,11 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
             parts.append(pq.read_table(path, columns=wanted.names, partitioning=None).cast(wanted))
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: the file does not fit the stream schema: {error}") from error
+        clock = ClockWatch(schema.type_attribute)
+        clock.take(parts[-1].append_column(LINE, pa.array(np.arange(1, parts[-1].num_rows + 1))))
+        notes += [back.said(str(path)) for back in clock.found]
     events = pa.concat_tables(parts).combine_chunks()
-    return LoadedEvents(events.sort_by([(TIMESTAMP, "ascending"), (SEQ, "ascending")]), 0, ())
+    return LoadedEvents(events.sort_by([(TIMESTAMP, "ascending"), (SEQ, "ascending")]), 0, tuple(notes))
 
 
 def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
@@ -101,10 +107,14 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     rejected = 0
     for number, path in enumerate(sorted(paths)):
         refused: list[Rejected] = []
+        clock = ClockWatch(schema.type_attribute)
         for block in _blocks(schema.source, path, notes):
             checked = check_rows(block, schema, UNBOUNDED, str(path))
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
+            clock.take(checked.events)
             refused += checked.rejected
+        if (back := sum_of(clock.found)) is not None:
+            notes.append(back.said(str(path)))
         if refused:
             examples = "; ".join(f"line {row.line}: {row.reason}" for row in refused[:_EXAMPLES])
             notes.append(f"{path}: {len(refused):,} rows rejected, such as {examples}")

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.events.blocks import HashingReader, RawBlock
 from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.clock import ClockBack, ClockWatch
 from cep_pipeline.events.csv_rows import CsvRows
 from cep_pipeline.events.parquet_rows import ParquetRows, RowGroup
 from cep_pipeline.events.paths import SourceFile, open_raw
@@ -102,6 +103,8 @@ class Parsed:
         Rows read, of any day, rejected ones too.
     raw_file
         The file's fingerprint; None for a task that read a part of it.
+    clock_back
+        Where the clock goes back within an event type, for each of the task's days.
     """
 
     file: SourceFile
@@ -111,6 +114,7 @@ class Parsed:
     rows: int
     dropped_columns: tuple[str, ...]
     raw_file: RawFile | None
+    clock_back: tuple[ClockBack, ...] = ()
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
@@ -140,7 +144,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
         raw_file = RawFile(task.file.name, reader.bytes_read, sha256)
     runs, rejected = sink.finish()
     first_day = None if sink.first_day is None else day_of(sink.first_day)
-    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file)
+    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.found)
 
 
 def fingerprint_file(file: SourceFile) -> RawFile:
@@ -157,6 +161,7 @@ class _Sink:
     def __init__(self, task: ParseTask, number: int, attempt: int) -> None:
         self.rows = 0
         self.first_day: int | None = None
+        self.clock = ClockWatch(task.schema.type_attribute)
         self._task = task
         self._number = number
         self._attempt = attempt
@@ -197,6 +202,7 @@ class _Sink:
             return
         events = pa.concat_tables(self._events).combine_chunks()
         self._events, self._held = [], 0
+        self.clock.take(events)
         for day, table in _by_day(events):
             for begin in range(0, table.num_rows, self._task.run_rows):
                 self._runs.append(self._write_run(day, table.slice(begin, self._task.run_rows)))

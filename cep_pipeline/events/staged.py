@@ -41,6 +41,8 @@ class StagedDay:
         Why the day may not be published, or empty.
     skipped
         A day without files that is not published.
+    clock_back
+        Rows that are earlier than the row of their event type before them in their file.
     seconds
         Step -> wall-clock seconds, of all days that were ingested together.
     """
@@ -55,6 +57,7 @@ class StagedDay:
     validation: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     skipped: bool = False
+    clock_back: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -99,6 +102,7 @@ class StagedDay:
             "validation": dict(self.validation),
             "failure": self.failure,
             "skipped": self.skipped,
+            "clock_back": self.clock_back,
             "seconds": dict(self.seconds),
         }
 
@@ -120,5 +124,6 @@ class StagedDay:
             validation=content["validation"],
             failure=content["failure"],
             skipped=content["skipped"],
+            clock_back=content["clock_back"],
             seconds=content["seconds"],
         )

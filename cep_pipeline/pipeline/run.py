@@ -22,6 +22,7 @@ from cep_pipeline.pipeline.steps import (
     DayWork,
     check_runnable,
     current_plan,
+    ingest_counts,
     plan_day,
     publish_ingested,
 )
@@ -282,7 +283,7 @@ class PipelineRun:
     def _publish(self, work: DayWork, result: IngestResult, seconds: float) -> DayOutcome:
         for text in (*result.notes, *result.warnings):
             self.observer.note(f"{result.day}: {text}")
-        work.steps.append(RunStep("ingest", seconds, {"events": result.events, "rejected": result.rejected}))
+        work.steps.append(RunStep("ingest", seconds, ingest_counts(result)))
         work.validation = result.validation
         if result.status == "skipped":
             return DayOutcome(result.day, "skipped", None, result.rejected)

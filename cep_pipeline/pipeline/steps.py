@@ -19,6 +19,7 @@ from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY
+from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.planning import Plan
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 Progress = Callable[[int, int], None]
+CLOCK_BACK = "clock back"
+"""What ingestion counts: rows that are earlier than the row of their event type before them in their raw file."""
 logger = logging.getLogger(__name__)
 
 
@@ -97,6 +100,13 @@ def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
     """
     for pattern_set in pattern_sets:
         choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+
+
+def ingest_counts(made: IngestResult | StagedDay) -> dict[str, int]:
+    """What is recorded of the step that reads a day's raw files; a clock that goes back only where one does."""
+    rejected = made.rejected_rows if isinstance(made, StagedDay) else made.rejected
+    counts = {"events": made.events, "rejected": rejected}
+    return counts | ({CLOCK_BACK: made.clock_back} if made.clock_back else {})
 
 
 def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:

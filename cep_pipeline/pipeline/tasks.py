@@ -31,6 +31,7 @@ from cep_pipeline.pipeline.steps import (
     DayWork,
     check_runnable,
     current_plan,
+    ingest_counts,
     plan_day,
     publish_ingested,
 )
@@ -83,7 +84,7 @@ def ingest(task: DayTask, spark: SparkSession) -> None:
                 scratch=handover.events,
                 earlier_row_counts=earlier,
             )
-            counts.update(events=staged.events, rejected=staged.rejected_rows)
+            counts.update(ingest_counts(staged))
         handover.write(STAGED, staged.to_json())
 
 

@@ -44,6 +44,8 @@ class IngestResult:
         What the next day carries in, JSON.
     fingerprint
         What the events were made from.
+    clock_back
+        Rows that were earlier than the row of their event type before them in their raw file.
     seconds
         Step -> wall-clock seconds, of all days that were ingested together.
     """
@@ -59,6 +61,7 @@ class IngestResult:
     validation: Mapping[str, Any]
     carry_out: Mapping[str, Any]
     fingerprint: EventsFingerprint
+    clock_back: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -139,6 +142,7 @@ def _result(
         validation=staged.validation,
         carry_out=carry_out.to_json(),
         fingerprint=EventsFingerprint(staged.files, schema.digest, carry_in.digest),
+        clock_back=staged.clock_back,
         seconds={**staged.seconds, "write": seconds},
     )
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.events.clock import sum_of
 from cep_pipeline.events.parquet_rows import ParquetRows
 from cep_pipeline.events.parts import (
     RUN_ROWS,
@@ -128,6 +129,7 @@ class _Day:
     runs: tuple[Run, ...] = ()
     rejected: tuple[RejectedRows, ...] = ()
     settled: tuple[Settled, ...] = ()
+    clock_back: int = 0
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     validation: Mapping[str, Any] = field(default_factory=dict)
@@ -242,6 +244,10 @@ class _Ingestion:
                 state.notes += (
                     f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
                 )
+            back = sum_of(found for p in parsed for found in p.clock_back if found.day == day)
+            if back is not None:
+                state.clock_back += back.rows
+                state.notes += (back.said(file.name),)
             if empty:
                 state.notes += (f"{file.name}: the file has no rows",)
 
@@ -339,6 +345,7 @@ class _Ingestion:
             validation=state.validation,
             failure=state.failure,
             skipped=state.skipped,
+            clock_back=state.clock_back,
             seconds=dict(self.seconds),
         )
 

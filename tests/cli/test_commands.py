@@ -277,3 +277,24 @@ def test_values_that_no_pattern_asks_for_are_told(trades: Path) -> None:
     done = cep("statistics", *over_files(trades), "--param", "tehc=AAPL", folder=trades)
     assert done.code == 0
     assert "note: --param tehc: no pattern asks for $tehc; asked for are: none" in done.errors
+
+
+def test_a_clock_that_goes_back_in_a_raw_file_is_told(tmp_path: Path, spark: SparkSession) -> None:
+    project = make_project(tmp_path, spark)
+    project.write_day(MONDAY, ["23:20:00,A,2", "23:10:00,A,3", "00:10:00,B,3", "00:00:00,B,1", "00:20:00,A,4"])
+    done = cep("run", "--day", str(MONDAY), "--day", str(DAYS[1]), folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert f"{MONDAY}: the clock of the raw files goes back within an event type 3 times" in " ".join(
+        done.output.split()
+    )
+    said = f"{MONDAY}.csv: the clock goes back 3 times within an event type, by up to 22:50:00 (first: A on line 3)"
+    assert said in " ".join(done.errors.split())
+    counts = {record.day: record.steps[0].counts for record in project.tables().runs()}
+    assert counts[MONDAY] == {"events": 5, "rejected": 0, "clock back": 3}
+    assert counts[DAYS[1]] == {"events": len(ROWS[DAYS[1]]), "rejected": 0}, "the others are in order"
+    files = ("--patterns", "all.sase", "--schema", "ticks.yaml", "--events")
+    shown = cep("statistics", *files, f"raw/{MONDAY}.csv", folder=tmp_path)
+    assert shown.code == 0, shown.errors
+    assert "the clock goes back 3 times within an event type" in " ".join((shown.output + shown.errors).split())
+    ordinary = cep("statistics", *files, f"raw/{DAYS[1]}.csv", folder=tmp_path)
+    assert "clock" not in ordinary.output + ordinary.errors
