@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,7 @@ def test_it_is_what_a_look_at_one_row_after_another_finds(seed: int) -> None:
         last[kind] = stamp
     whole = table(stamps.tolist(), "".join(kinds))
     cuts = [0, *sorted(draw.integers(0, 300, 4).tolist()), 300]
-    (back,) = found(*(whole.slice(a, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)))
+    (back,) = found(*(whole.slice(a, b - a) for a, b in pairwise(cuts)))
     assert (back.rows, back.most_us) == (len(steps), max(step for _, step, _ in steps))
     assert (back.line, back.event_type) == (steps[0][0], steps[0][2])
 
@@ -101,8 +102,8 @@ def test_files_whose_clock_goes_back_are_named_when_they_are_loaded(tmp_path: Pa
     assert loaded.events["x"].to_pylist() == [2, 3, 1, 5, 4]
     (note,) = loaded.notes
     assert note == (
-        f"{path}: the clock goes back once within an event type, by up to 0:00:02 (first: A on line 4); the rows are put "
-        "in the order of time"
+        f"{path}: the clock goes back once within an event type, by up to 0:00:02 (first: A on line 4); the rows are "
+        "put in the order of time"
     )
     ready = tmp_path / "ready.parquet"
     pq.write_table(loaded.events.take([3, 0, 1, 2, 4]), ready)
