@@ -27,6 +27,7 @@ from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.violations import pending_violation
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -36,7 +37,8 @@ HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"
 SHOWN_RUNS = 200
 SHOWN_REASONS = 20
-ADAPTATION_DAGS = ("replanning", "invariant_check_days", "invariant_check")
+REPLANNING_DAG = "replanning"
+ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check_days", "invariant_check")
 # The pages hold no script and load nothing: so a browser need not allow any.
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'; base-uri 'none'",
@@ -130,7 +132,8 @@ def runs(request: Request, stream: Annotated[str | None, Query(max_length=200)] 
         }
         for name, run in records
     ]
-    return page("runs.html", request, streams=streams, stream=stream, rows=rows, limit=SHOWN_RUNS)
+    pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
+    return page("runs.html", request, streams=streams, stream=stream, rows=rows, pending=pending, limit=SHOWN_RUNS)
 
 
 @app.get("/run")
@@ -182,7 +185,24 @@ def decisions(request: Request, stream: Annotated[str | None, Query(max_length=2
         }
         for name, decision in found
     ]
-    return page("decisions.html", request, stream=stream, rows=rows, limit=SHOWN_RUNS)
+    pending = [one for name in shown for one in pending_replannings(request, pipeline, name)]
+    return page("decisions.html", request, stream=stream, rows=rows, pending=pending, limit=SHOWN_RUNS)
+
+
+def pending_replannings(request: Request, pipeline: Pipeline, stream: str) -> list[dict[str, Any]]:
+    """The violations of current plans that no replanning has answered, each with the page of the run that is at it."""
+    tables, found = pipeline.tables(stream), []
+    decisions = tables.decisions()
+    for name in pipeline.configuration.stream_settings(stream).pattern_sets:
+        plan = tables.current_plan(name)
+        own = [one for one in decisions if one.pattern_set == name]
+        violation = None if plan is None else pending_violation(own, plan.version)
+        if violation is not None:
+            dag = f"{REPLANNING_DAG}_{stream}"
+            run = dag_run_links(request, [violation.run_id]).get((dag, violation.run_id))
+            form = f"{airflow_root(request)}/dags/{quote(dag, safe='')}"
+            found.append({"stream": stream, "violation": violation, "dag_run": run, "dag": form})
+    return found
 
 
 def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:

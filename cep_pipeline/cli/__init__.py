@@ -22,7 +22,7 @@ COMMANDS = {
     "invariants": "cep_pipeline.cli.adaptation:invariants",
     "replan": "cep_pipeline.cli.adaptation:replan",
     "matches": "cep_pipeline.cli.tables:matches",
-    "status": "cep_pipeline.cli.tables:status",
+    "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "generate": "cep_pipeline.cli.generate:generate",
     "bench": "cep_pipeline.cli.bench:bench",

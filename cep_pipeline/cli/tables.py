@@ -1,4 +1,4 @@
-"""`cep matches`, `cep status`, `cep maintain`: look at what is published, and tidy it."""
+"""`cep matches`, `cep maintain`: look at the published matches, and tidy what is published."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
@@ -21,8 +19,6 @@ from cep_pipeline.events.schema import SEQ_PER_DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from cep_pipeline.warehouse.records import PublishedMatches, RunRecord, StaleDay
 
 
 @click.command()
@@ -223,121 +219,6 @@ def check_output_file(path: Path) -> None:
         raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
-
-
-@click.command()
-@configuration_options
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
-@click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
-@click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
-def status(config: Path, stream: str | None, data: Path | None, rejected: bool, run_limit: int) -> None:
-    """Show the published days, which of them are stale and why, the current plans, and the latest runs.
-
-    \b
-    Examples:
-      cep status
-      cep status --stream us_equity_trades --data DIR --runs 50
-      cep status --rejected                           rejected rows with file, line and reason
-    """
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.days import find_stale_days
-    from cep_pipeline.warehouse import Warehouse
-
-    configuration = Configuration.load(config)
-    console = output_console()
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-    names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
-    if not names:
-        console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `cep run`")
-        return
-    for name in names:
-        loaded = configuration.stream(name, data=data)
-        tables = warehouse.open_stream(name)
-        stale = find_stale_days(loaded, tables)
-        _print_days(console, name, tables, stale)
-        for pattern_set in loaded.pattern_sets:
-            plan = tables.current_plan(pattern_set.name)
-            if plan is not None:
-                console.print(
-                    f"plan of [bold]{pattern_set.name}[/]: version {plan.version} of "
-                    f"{plan.created_at:%Y-%m-%d %H:%M}, because: {plan.reason}"
-                )
-        if rejected:
-            _print_rejected(console, tables)
-        if run_limit:
-            _print_runs(console, tables.runs(run_limit))
-    for holder in warehouse.leases():
-        console.print(
-            f"held: {holder.stream} {holder.unit} by run {holder.run_id} on {holder.host} (pid {holder.pid}) since "
-            f"{holder.acquired_at:%H:%M:%S}{', expired' if holder.expired else ''}"
-        )
-
-
-def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay]) -> None:
-    reasons: dict[date, list[str]] = {}
-    for item in stale:
-        about = f"{item.pattern_set}: " if item.pattern_set else ""
-        reasons.setdefault(item.day, []).append(about + "; ".join(item.reasons))
-    matched: dict[date, list[str]] = {}
-    for unit in tables.matches_days():
-        matched.setdefault(unit.final_day, []).append(_matches_of(unit))
-    shown = Table("day", "events", "rejected", "matches", "stale", title=f"stream {name}")
-    for column in (1, 2):
-        shown.columns[column].justify = "right"
-    for published in tables.days():
-        shown.add_row(
-            published.day.isoformat(),
-            f"{published.events:,}",
-            f"{published.rejected:,}",
-            ", ".join(matched.get(published.day, [])),
-            "\n".join(reasons.get(published.day, [])),
-        )
-    console.print(shown)
-    if stale:
-        console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
-
-
-def _matches_of(unit: PublishedMatches) -> str:
-    """A pattern set's matches of a day, those that wait for later days, and whether the stream ends with it."""
-    pending = sum(unit.pending.values())
-    waits = f" ({pending:,} pending)" if pending else " (end of stream)" if unit.fingerprint.end_of_stream else ""
-    return f"{unit.pattern_set} {unit.matches:,}{waits}"
-
-
-REJECTED_SHOWN = 20
-
-
-def _print_rejected(console: Console, tables: Any) -> None:
-    """The rejected rows of the latest days that have any."""
-    days = [published.day for published in tables.days() if published.rejected]
-    shown = Table("day", "file", "line", "reason", "row", title="rejected rows")
-    for day in reversed(days):
-        for row in tables.read_quarantine(day, day).to_pylist():
-            if shown.row_count == REJECTED_SHOWN:
-                console.print(shown)
-                console.print(f"the first {REJECTED_SHOWN}; all are in the table quarantine")
-                return
-            shown.add_row(str(day), row["file"], str(row["line"]), escape(row["reason"]), escape(row["raw"] or ""))
-    console.print(shown if shown.row_count else "no rejected rows")
-
-
-def _print_runs(console: Console, runs: list[RunRecord]) -> None:
-    shown = Table("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error", title="runs")
-    for column in (4, 5, 6, 7):
-        shown.columns[column].justify = "right"
-    for run in runs:
-        shown.add_row(
-            run.run_id,
-            run.day.isoformat() if run.day else "",
-            run.status,
-            f"{run.started_at:%Y-%m-%d %H:%M:%S}",
-            f"{run.seconds:.1f}" if run.seconds is not None else "",
-            f"{run.events:,}" if run.events is not None else "",
-            f"{run.rejected:,}" if run.rejected is not None else "",
-            f"{sum(run.matches.values()):,}" if run.matches else "",
-            run.error.splitlines()[0] if run.error else "",
-        )
-    console.print(shown)
 
 
 @click.command()

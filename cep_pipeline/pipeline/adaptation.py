@@ -3,9 +3,6 @@
 A check verifies the current plan on fresh statistics with the decision function of the pattern set, and records one
 decision. What decision functions remember between checks is made again from what is recorded: the current plan, the
 statistics that were last planned from, and the minimal distances after the last decision.
-
-A violation is known by its key: the version of the plan, what is violated, and how many replannings of this version
-there have been. As long as it is being handled the key stays as it is, whatever events come in the meantime.
 """
 
 from __future__ import annotations
@@ -29,6 +26,17 @@ from cep_pipeline.pipeline.fresh_statistics import (
     latest_day,
 )
 from cep_pipeline.pipeline.steps import outdated
+from cep_pipeline.pipeline.violations import (
+    KEEP,
+    NO_NEW_DATA,
+    REPLAN,
+    REPLANNING,
+    Violation,
+    last_check,
+    pending_violation,
+    replannings_of,
+    violation_of,
+)
 from cep_pipeline.planning import Plan
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.fingerprints import digest_of
@@ -42,48 +50,6 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
-
-REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
-"""Outcomes of a check."""
-REPLANNING = "replanning"
-"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """What asks for another plan.
-
-    Attributes
-    ----------
-    pattern_set, plan_version
-        Of which plan.
-    key
-        The same as long as it is being handled.
-    reason
-        A sentence: the violated invariant, or the number that moved too far.
-    """
-
-    pattern_set: str
-    plan_version: int
-    key: str
-    reason: str
-
-    @property
-    def run_id(self) -> str:
-        """The id of the one replanning run that handles it."""
-        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
-
-    def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
-        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
-        try:
-            return cls(content["pattern_set"], int(content["plan_version"]), content["key"], content["reason"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
 
 
 @dataclass(frozen=True)
@@ -207,9 +173,9 @@ def _check(
         outcome = NO_NEW_DATA if day is None else KEEP
         return Check(_decision(pattern_set, outcome, reason, run_id, day))
     basis = _basis(current, events, asked)
-    last = _last_check(decisions, current.record.version)
+    last = last_check(decisions, current.record.version)
     if last is not None and last.details.get("basis") == basis:
-        return _no_new_data(current, last, run_id, day)
+        return _no_new_data(current, last, pending_violation(decisions, current.record.version), run_id, day)
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
@@ -220,20 +186,18 @@ def _check(
         return Check(decision, notes=notes)
     violation = current.violation(verdict)
     details["violation"] = violation.to_json()
-    begun = [one for one in decisions if _violation_of(one) == violation.key]
+    begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
         details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, verdict.reason, run_id, day, current.record.version, details)
     return Check(decision, violation, notes)
 
 
-def _no_new_data(current: CurrentPlan, last: Decision, run_id: str, day: date) -> Check:
+def _no_new_data(current: CurrentPlan, last: Decision, violation: Violation | None, run_id: str, day: date) -> Check:
     """No events have come since the last check of this plan; a violation that it found may still wait."""
-    violation = None
     details: dict[str, Any] = {"since": last.decided_at.isoformat()}
     reason = f"no events have been published since plan {current.record.version} was checked last"
-    if last.outcome == REPLAN and current.replannings == last.details.get("replannings"):
-        violation = Violation.from_json(last.details["violation"], "the last decision")
+    if violation is not None:
         details["violation"] = violation.to_json()
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
@@ -246,17 +210,6 @@ def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
         other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
         for other in decisions
     )
-
-
-def _last_check(decisions: Sequence[Decision], version: int) -> Decision | None:
-    """The last check of a version of the plan that looked at statistics."""
-    return next((one for one in decisions if one.plan_version == version and "basis" in one.details), None)
-
-
-def _violation_of(decision: Decision) -> str | None:
-    """The key of the violation that a check has found."""
-    content = decision.details.get("violation") if decision.outcome == REPLAN else None
-    return None if content is None else str(content["key"])
 
 
 def _basis(current: CurrentPlan, events: EventsSnapshot, asked: AskedStatistics) -> str:
@@ -297,7 +250,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         plan,
         _planned_from(tables, pattern_set, record, replannings),
         _distances(pattern_set, replannings),
-        sum(one.plan_version == record.version for one in replannings),
+        replannings_of(decisions, record.version),
     )
 
 

@@ -23,17 +23,11 @@ from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import (
-    REPLANNING,
-    CurrentPlan,
-    Violation,
-    current_plan,
-    decision_settings,
-    finite,
-)
+from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings, finite
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_trials import Trial, run_plans, sample_of_day
 from cep_pipeline.pipeline.steps import PLAN_WAIT_S
+from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord

@@ -135,3 +135,30 @@ def test_a_pattern_set_without_a_plan_keeps_none_of_the_others_from_being_shown(
     assert done.code == 0 and "pattern set all, plan 1" in done.output
     assert "note: stream 'ticks', pattern set 'more': the pattern set has no plan yet" in done.errors
     assert cep("invariants", "--pattern-set", "more", folder=own.folder).code == 2
+
+
+def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: DriftingStream) -> None:
+    def status(*arguments: str) -> str:
+        done = cep("status", *arguments, folder=own.folder)
+        assert done.code == 0, done.errors
+        return done.output
+
+    assert "decisions about plans" not in status()
+    assert cep("invariants", "--check", folder=own.folder).code == 0
+    pending = "it no longer fits, and no replanning has answered yet: pattern rising, step 2"
+    assert pending in status()
+    assert "plan again: cep replan --stream ticks --pattern-set all, or the DAG replanning_ticks" in status()
+    assert cep("invariants", "--check", folder=own.folder).code == 0  # no new data: it still waits
+    assert pending in status()
+    assert cep("replan", folder=own.folder).code == 0
+    shown = status()
+    assert pending not in shown
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│ all " in line]
+    assert [row[1:6] for row in rows] == [
+        ["all", "2024-03-06", "replanning", "replaced", "1 → 2"],
+        ["all", "2024-03-06", "invariant", "no new data", "1"],
+        ["all", "2024-03-06", "invariant", "replan", "1"],
+    ]
+    assert "pattern rising, step 2" in rows[2][6]
+    assert "1 → 2" in status("--decisions", "1") and "no new data" not in status("--decisions", "1")
+    assert "decisions about plans" not in status("--decisions", "0")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.warehouse import (
     QUARANTINE_SCHEMA,
@@ -202,6 +203,34 @@ def test_decisions_are_listed_the_latest_first(viewer: Any) -> None:
     assert made in shown
     assert shown.index(made) < shown.index("invariant replan v1 c exceeds a")
     assert viewer.get("/cep/decisions?stream=others").status_code == 404
+
+
+def test_a_violation_that_waits_leads_to_its_replanning(
+    viewer: Any, configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the list of runs and that of decisions, until a replanning has answered it."""
+    waits = "of trades, market, no longer fits, and no replanning has answered yet"
+    pages = ["/cep/", "/cep/decisions"]
+    assert not any(waits in text(viewer.get(path).text) for path in pages)
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    plan = tables.current_plan("market")
+    assert plan is not None
+    violation = Violation("market", plan.version, "0123", f"c exceeds a {HOSTILE}")
+    details = {"basis": "these events", "replannings": 1, "violation": violation.to_json()}
+    check = Decision("market", "invariant", "replan", violation.reason, STARTED, MONDAY, plan.version, "check__2")
+    tables.record_decision(replace(check, decided_at=STARTED + timedelta(minutes=2), details=details))
+    for path in pages:
+        answer = viewer.get(path)
+        assert waits in text(answer.text)
+        assert '<a href="/dags/replanning_trades">Trigger the replanning</a>' in answer.text
+        assert HOSTILE not in answer.text
+    address = f"/dags/replanning_trades/runs/{violation.run_id}"
+    monkeypatch.setattr("cep_plugin.dag_run_links", lambda *_: {("replanning_trades", violation.run_id): address})
+    for path in pages:
+        assert f'<a href="{address}">The replanning run</a>' in viewer.get(path).text
+    answered = Decision("market", "replanning", "kept", "the old one", STARTED, MONDAY, plan.version, violation.run_id)
+    tables.record_decision(replace(answered, decided_at=STARTED + timedelta(minutes=3)))
+    assert not any(waits in text(viewer.get(path).text) for path in pages)
 
 
 def test_a_stream_that_is_not_published_is_not_listed(viewer: Any) -> None:

@@ -1,0 +1,92 @@
+"""Violations of plans, among the recorded decisions: what asks for a replanning, and whether it has been done.
+
+A violation is known by its key: the version of the plan, what is violated, and how many replannings of this version
+there have been. As long as it is being handled the key stays as it is, whatever events come in the meantime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.warehouse.records import Decision
+
+REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
+"""Outcomes of a check."""
+REPLANNING = "replanning"
+"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What asks for another plan.
+
+    Attributes
+    ----------
+    pattern_set, plan_version
+        Of which plan.
+    key
+        The same as long as it is being handled.
+    reason
+        A sentence: the violated invariant, or the number that moved too far.
+    """
+
+    pattern_set: str
+    plan_version: int
+    key: str
+    reason: str
+
+    @property
+    def run_id(self) -> str:
+        """The id of the one replanning run that handles it."""
+        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        try:
+            return cls(content["pattern_set"], int(content["plan_version"]), content["key"], content["reason"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
+
+
+def replannings_of(decisions: Sequence[Decision], version: int) -> int:
+    """How often a version of the plan was planned again, and kept or replaced."""
+    return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
+
+
+def last_check(decisions: Sequence[Decision], version: int) -> Decision | None:
+    """The last check of a version of the plan that looked at statistics; decisions come the latest first."""
+    return next((one for one in decisions if one.plan_version == version and "basis" in one.details), None)
+
+
+def violation_of(check: Decision) -> Violation | None:
+    """The violation that a check has found.
+
+    Raises
+    ------
+    InputError
+        What is recorded is none.
+    """
+    content = check.details.get("violation") if check.outcome == REPLAN else None
+    return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
+
+
+def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
+    """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
+
+    Parameters
+    ----------
+    decisions
+        Those of the pattern set, the latest first.
+    """
+    last = last_check(decisions, version)
+    if last is None or last.details.get("replannings") != replannings_of(decisions, version):
+        return None
+    return violation_of(last)
