@@ -96,6 +96,6 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
-    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack")),
+    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack"), prunes=True),
 }
 """The evaluation mechanisms by name, from fast to slow."""

@@ -13,13 +13,13 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import write_matches
-from cep_pipeline.detection.mechanism import Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
+from cep_pipeline.detection.mechanism import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import Detection, count_together, first_matches, tables_together
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
 
 OUTPUTS = ("verbose", "compressed", "count")
@@ -128,7 +128,7 @@ def detect(
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
     found: Tables = {}
-    for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options)):
+    for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options, prune=True)):
         own: Iterable[pa.Table]
         if output == "count":
             own = (
@@ -174,7 +174,7 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
-    for detection in _detections(patterns, chosen, table, plan, Counters(), limit):
+    for detection in _detections(patterns, chosen, table, plan, Counters(), limit, prune=True):
         for batch in first_matches(detection):
             yield detection.pattern.name, batch
 
@@ -187,8 +187,16 @@ def _detections(
     counters: Counters,
     limit: int | None = None,
     options: Sequence[str] = (),
+    *,
+    prune: bool = False,
 ) -> list[Detection]:
-    """Each pattern, ready to be run over the events, which are prepared once for all."""
+    """Each pattern, ready to be run over the events, which are prepared once for all.
+
+    Parameters
+    ----------
+    prune
+        Whether these are all events, and OUTPUT is decided by their matches alone, so that mechanisms may prune.
+    """
     prepared = _prepare(patterns, events)
     found: list[Detection] = []
     for pattern in patterns:
@@ -197,8 +205,9 @@ def _detections(
             for clause, order in zip(pattern.clauses, orders_only(chosen[pattern.name], pattern, orders), strict=True):
                 refuse_other_orders(chosen[pattern.name], pattern, clause, order)
         of_stream = prepared[pattern.type_attribute, pattern.base_type]
-        mechanism = MECHANISMS[chosen[pattern.name]].with_options(options)
-        found.append(Detection(pattern, mechanism, orders, of_stream, counters, limit))
+        mechanism = MECHANISMS[chosen[pattern.name]]
+        asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
+        found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
     return found
 
 

@@ -27,6 +27,8 @@ and found by the slice that contains it only.
 What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
 """
 EVERYTHING: Owned = (None, None)
+PRUNE = "prune"
+"""The option by which a mechanism that `prunes` leaves out matches that OUTPUT NON_OVERLAP would not keep."""
 Orders = Sequence[OrderOrTree]
 """For each clause of a pattern its positive variables in the order of the plan, or the plan's tree over them."""
 
@@ -250,6 +252,9 @@ class Mechanism:
     options
         The names of what can be asked of it beside the matches, which are the same with every option; `find` takes
         them as `options`.
+    prunes
+        Whether `find` takes the option `PRUNE`, too: asked for everything, it may then leave out matches of a pattern
+        with OUTPUT NON_OVERLAP which that last step would drop, whatever was left out.
     """
 
     check: Callable[[Pattern], None]
@@ -260,6 +265,7 @@ class Mechanism:
     in_pattern_order: bool = False
     runs_trees: bool = False
     options: tuple[str, ...] = ()
+    prunes: bool = False
 
     def with_options(self, options: Collection[str]) -> Mechanism:
         """The mechanism as it runs with some of its options."""

@@ -25,7 +25,7 @@ from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy, Ties
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.advance",
@@ -53,7 +53,8 @@ class AutomatonRuns:
     merge, backtrack
         The options of the mechanism. One run at a time has none to merge with. Runs of a clause with negated variables
         are never merged: whether an event rejects a match depends on all that it binds.
-
+    prune
+        Whether a match ends all other runs of its partition, where `is_prunable` says that nothing is lost by it.
     construct
         Whether matches are constructed; if not, there are no blocks, and `control` says how often runs were finished.
 
@@ -75,12 +76,14 @@ class AutomatonRuns:
         *,
         merge: bool = False,
         backtrack: bool = False,
+        prune: bool = False,
         construct: bool = True,
     ) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
         self.first_row, self.end_row = first_row, end_row
         self.merges = merge and not backtrack and not clause.negated
         self.backtracks, self.constructs = backtrack, construct
+        self.prunes = prune and is_prunable(pattern, clause)
         self.program: Program = compile_program(pattern, clause, events)
         self.variables = len(clause.positive)
         self.control = np.zeros(at.CONTROL_WORDS, np.int64)
@@ -244,6 +247,8 @@ class AutomatonRuns:
             options |= at.BACKTRACKING
         if not self.constructs:
             options |= at.MATCHING_ONLY
+        if self.prunes:
+            options |= at.PRUNING
         return options
 
     def _times(self) -> Array:
@@ -257,6 +262,22 @@ class AutomatonRuns:
         view = self.sequence.view
         key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
         return self.events.derive(("instants", key, view.identity), lambda: gather(self.instants.of_row, view.rows))
+
+
+def is_prunable(pattern: Pattern, clause: Clause) -> bool:
+    """Whether a match of the clause ends all other runs over the same partition, since what they find overlaps it.
+
+    OUTPUT NON_OVERLAP keeps the match that ends first among those behind the last one kept, whatever comes later. That
+    is so of all matches of the pattern in a partition: the runs of one clause, and runs that read a partition each, know
+    them all.
+    """
+    return (
+        pattern.output is Output.NON_OVERLAP
+        and pattern.consume is Consume.NONE
+        and len(pattern.clauses) == 1
+        and set(clause.agree_on) == set(pattern.partition_by)
+        and not (clause.agree_on and pattern.strategy is Strategy.STRICT_CONTIGUITY)
+    )
 
 
 def _reads_events(conjunct: Conjunct) -> bool:

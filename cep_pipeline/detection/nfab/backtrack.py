@@ -4,6 +4,10 @@ Where a run may go two ways it begins the next variable, and a copy that stays i
 happened. When the run has ended, the copy postponed last goes on from its event, and reads again what has been read.
 When the stack is empty, the next event that can begin the pattern starts a run. The tree of runs is gone through depth
 first; the basic algorithm goes through it breadth first, and reads every event once.
+
+Where only non-overlapping matches are wanted, the one that ends first is kept of those that overlap, and which run finds
+it is not known beforehand. So a match that was found does not end the search, but bounds it: the runs that were
+postponed, and those that start up to there, read no event behind its last one. The next run starts behind the match.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -50,6 +54,8 @@ def backtrack(words: Any) -> int:
             if control[at.NEXT_START] >= machine.number_of_starts:
                 return at.DONE
             control[at.PLACE] = machine.starts[control[at.NEXT_START]]
+            if control[at.PLACE] >= control[at.MATCHED]:
+                control[at.MATCHED] = 0
             control[at.GROUP_END] = machine.ends[control[at.PLACE]]
             forget_all(buffer)
             versions.ends[0] = versions.ends[1] = 0
@@ -62,8 +68,14 @@ def backtrack(words: Any) -> int:
             control[at.NEXT_START] += 1
             control[at.PLACE] = place + 1
             control[at.LEFT_TO_DO] = WHOLE
+            finishes = control[at.FINISHES]
             run = start(words, place)
             control[at.SINGLE_RUN] = 1 + (arrived(words, run, 0, place) if run >= 0 else -1)
+            _bound(words, place, finishes)
+            continue
+        if control[at.MATCHED] and place >= control[at.MATCHED]:
+            end(words, run, machine.rows[control[at.MATCHED] - 1])
+            control[at.SINGLE_RUN] = 0
             continue
         outside = place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row
         if outside or machine.instants[place] - machine.begun[run] > machine.width:
@@ -75,7 +87,17 @@ def backtrack(words: Any) -> int:
             control[at.READ_AGAIN] += 1
         else:
             control[at.FURTHEST] = place + 1
+        finishes = control[at.FINISHES]
         control[at.SINGLE_RUN] = 1 + read_by(words, run, place)
+        _bound(words, place, finishes)
+
+
+@njit(error_model="numpy")
+def _bound(words: Any, place: int, finishes: int) -> None:
+    """Where a run was finished with the event of a place, and others are pruned then: none reads what comes behind it."""
+    machine = machine_at(words)
+    if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
+        machine.control[at.MATCHED] = place + 1
 
 
 @njit(error_model="numpy")

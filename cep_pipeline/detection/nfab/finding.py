@@ -14,6 +14,7 @@ from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clau
 from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 from cep_pipeline.detection.mechanism import (
     EVERYTHING,
+    PRUNE,
     Counters,
     NodeCounts,
     Orders,
@@ -48,7 +49,7 @@ def find_matches(
     Parameters
     ----------
     options
-        Of those that the mechanism knows: `merge` and `backtrack`.
+        Of those that the mechanism knows: `merge` and `backtrack`; and `PRUNE`.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def _run(
     lives: Lives,
 ) -> ClauseRuns | OwnedRuns:
     deterministic = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH and not any(v.kleene for v in clause.positive)
-    if deterministic and not (options and is_chain(clause)):
+    if deterministic and not (options - {PRUNE} and is_chain(clause)):
         return ClauseRuns(pattern, clause, events, owned, finality, lives)
     return OwnedRuns(pattern, clause, events, owned, finality, options, lives)
 
@@ -115,6 +116,7 @@ class OwnedRuns:
             end_row,
             merge="merge" in options,
             backtrack="backtrack" in options,
+            prune=PRUNE in options and owned == EVERYTHING,
         )
 
     def __iter__(self) -> Iterator[Block]:

@@ -2,7 +2,8 @@
 
 Runs stand in lists by the variable that they bound last. An event is shown to the lists from the last state to the
 first, so that no run sees it twice; a list whose variable and next variable it does not fit is passed over where events
-may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern.
+may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. Where only
+non-overlapping matches are wanted, a match ends all other runs of its partition.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -62,8 +63,11 @@ def advance_all(words: Any) -> int:
                 return wanted
             sure = sure_room(words)
         sure -= 2 * most
+        finishes = control[at.FINISHES]
         read(words, place)
         control[at.PLACE] = place + 1
+        if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
+            prune_runs(words, machine.rows[place])
 
 
 @njit(error_model="numpy")
@@ -158,6 +162,16 @@ def drop_all(words: Any) -> None:
     for variable in range(machine.variables):
         for index in range(machine.list_sizes[variable]):
             expire(words, machine.lists[variable * machine.capacity + index])
+        machine.list_sizes[variable] = 0
+
+
+@njit(error_model="numpy")
+def prune_runs(words: Any, row: int) -> None:
+    """End all runs with the event that has finished a match: what else they find would overlap it (section 5.2.1)."""
+    machine = machine_at(words)
+    for variable in range(machine.variables):
+        for index in range(machine.list_sizes[variable]):
+            end(words, machine.lists[variable * machine.capacity + index], row)
         machine.list_sizes[variable] = 0
 
 

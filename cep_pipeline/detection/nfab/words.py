@@ -122,8 +122,10 @@ NUMBER = RULES + 15
 and how many there are."""
 
 CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING = 1, 2, 4, 8, 16, 32, 64, 128
+PRUNING = 256
 """Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
-merged, finished matches may be rejected, matches are not constructed, and runs are followed one at a time."""
+merged, finished matches may be rejected, matches are not constructed, runs are followed one at a time, and a match ends
+all other runs of its partition."""
 
 (
     NEXT_START,
@@ -146,14 +148,16 @@ merged, finished matches may be rejected, matches are not constructed, and runs 
     FURTHEST,
     FINISHES,
     HANDED_ON,
+    MATCHED,
     CONTROL_WORDS,
-) = range(21)
+) = range(22)
 """Of CONTROL: the next start, the place that is read and where its group ends; the free and the living runs; the
 finished runs and how many of them are written, what of one waits on its stack, and the elements and matches written;
 then the runs started and merged, and the events read by runs and read again by runs that were postponed. For
 backtracking: the single run (1 more than its number) and what is left for it to do, the height of the stack, and the
-place that no run has read yet. Last, how often a run was finished, and how many elements were written before those that
-`WRITTEN` counts."""
+place that no run has read yet. Then how often a run was finished, and how many elements were written before those that
+`WRITTEN` counts. Last, for backtracking with pruning, the place behind the earliest event that has finished a run and
+behind which all runs are pruned (0: none has)."""
 
 DONE, OUTPUT_FULL, RUNS_FULL, CELLS_FULL, BUFFER_FULL, VERSIONS_FULL, FINISHED_FULL = range(7)
 """Why a kernel returns."""

@@ -51,6 +51,102 @@ def test_matches_of_merged_runs_are_written_in_any_room(
         assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
 
 
+STRUCTURES = {
+    "SEQ(A+ a[], B b)": "b.x > a[1].x",
+    "SEQ(A a, B+ b[])": "b[i].x > a.x",
+    "SEQ(A+ a[], B b, A c)": "c.x < b.x",
+    "SEQ(A a, B b, A c)": "c.x > a.x",
+    "SEQ(A a, B b)": "b.x >= a.x",
+    "SEQ(A a, NOT(C n), B+ b[])": "n.x = a.x",
+    "SEQ(A+ a[], B b, NOT(C n))": "n.x > b.x",
+    "A a": "a.x > 1",
+    "OR(SEQ(A+ a[], B b), SEQ(B d, A e))": "b.x > d.x",
+}
+STRATEGIES = ("skip_till_any_match", "skip_till_next_match", "partition_contiguity", "strict_contiguity")
+AGREEMENTS = (("", ""), ("[s]", ""), ("", "PARTITION BY s"), ("[s]", "PARTITION BY s"), ("[f]", "PARTITION BY s"))
+
+
+@pytest.mark.parametrize("options", [[], ["merge"], ["backtrack"]])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@settings(max_examples=60, deadline=None)
+@given(
+    structure=st.sampled_from([*STRUCTURES]),
+    agreement=st.sampled_from(AGREEMENTS),
+    window=st.sampled_from(["9 seconds", "3 seconds", "5 EVENTS"]),
+    consume=st.sampled_from(["", "CONSUME MATCHED"]),
+    conditions=st.booleans(),
+    events=st.lists(
+        st.tuples(
+            st.sampled_from("AAABBC"),
+            st.integers(0, 1),
+            st.integers(0, 3),
+            st.sampled_from(["s=u", "s=v", "s=u f=true", "s=v f=false", "f=true"]),
+        ),
+        max_size=18,
+    ),
+)
+def test_ending_runs_at_a_match_changes_no_non_overlapping_match(
+    options: list[str],
+    strategy: str,
+    structure: str,
+    agreement: tuple[str, str],
+    window: str,
+    consume: str,
+    conditions: bool,
+    events: list[tuple[str, int, int, str]],
+) -> None:
+    test, partition = agreement
+    if structure.startswith("OR("):
+        conditions = False
+    where = " AND ".join(filter(None, [STRUCTURES[structure] if conditions else "", test])) or "1 = 1"
+    text = (
+        f"NAME p PATTERN {structure} WHERE {strategy} {{ {where} }} WITHIN {window} {partition} "
+        f"OUTPUT NON_OVERLAP {consume}"
+    )
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    at, lines = 0, []
+    for kind, later, x, others in events:
+        at += later
+        lines.append(f"{kind} {at} x={x} {others}")
+    table = events_table(stream("; ".join(lines)))
+    found = from_tables([pattern], cep.detect([pattern], table, mechanism="nfab", options=options))
+    assert comparable(found) == comparable(evaluate([pattern], table))
+
+
+@pytest.mark.parametrize("options", [[], ["merge"], ["backtrack"]])
+@pytest.mark.parametrize(
+    ("structure", "where", "elsewhere"),
+    [
+        ("SEQ(A+ a[], B b)", "[s] AND b.x > a[1].x", "A 1 s=v x=0; B 2 s=v x=1"),
+        ("OR(SEQ(A+ a[], B b), SEQ(C c, C d))", "b.x > a[1].x", "C 1; C 2"),
+    ],
+)
+def test_a_match_that_overlaps_one_of_other_runs_ends_none(
+    options: list[str], structure: str, where: str, elsewhere: str
+) -> None:
+    text = f"NAME p PATTERN {structure} WHERE skip_till_next_match {{ {where} }} WITHIN 9 seconds OUTPUT NON_OVERLAP"
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream(f"A 0 s=u x=0; {elsewhere}; A 3 s=u x=2; B 4 s=u x=1; B 5 s=u x=3"))
+    found = cep.detect([pattern], table, mechanism="nfab", options=options)
+    kept = [[part["seq"] for part in row] for row in found["p"].column("bindings").to_pylist()]
+    assert kept == [[1, 2], [3, 5]]
+    assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
+
+
+def test_a_match_ends_all_runs_that_it_overlaps() -> None:
+    where = "PATTERN SEQ(A+ a[], B b) WHERE skip_till_next_match {{ 1 = 1 }} WITHIN 99 seconds OUTPUT {}"
+    events = "A 1; A 2; B 3; A 4; B 5; B 6; B 7; A 8; B 9"
+    shown = {
+        (output, *options): counts_of(where.format(output), events, *options).read
+        for output in ("ALL", "NON_OVERLAP")
+        for options in ([], ["backtrack"])
+    }
+    # Each run is followed up to the first B behind its start, instead of to the end of its window.
+    assert shown["NON_OVERLAP",] == 3 + 1 + 1
+    assert shown["ALL",] == 8 + 7 + 5 + 1
+    assert shown["NON_OVERLAP", "backtrack"] < shown["ALL", "backtrack"]
+
+
 def counts_of(text: str, events: str, *options: str) -> RunCounts:
     [pattern] = cep.parse_patterns(text, stream_schema())
     _, metrics = cep.detect([pattern], events_table(stream(events)), mechanism="nfab", metrics=True, options=options)
