@@ -21,6 +21,7 @@ from cep_pipeline.experiments.nfab import (
     EXPERIMENT,
     FULL,
     MATCHING,
+    MATCHING_APART,
     MATCHING_BACK,
     MERGE,
     MERGING,
@@ -36,7 +37,7 @@ from cep_pipeline.experiments.nfab import (
 from cep_pipeline.experiments.nfab_page import refuse_different_matches
 from tests.benchmarks.sase_runs import Taking, matches_of_runs
 
-TINY = Sizes((20, 40, 60), 4_000, 2_000, (0.7,), ("p1", "p2", "p3"))
+TINY = Sizes((20, 40, 60), 50, (0.7,), ("p1", "p2", "p3"))
 TAKING: dict[str, Taking] = {
     "p1": lambda prices, price: True,
     "p2": lambda prices, price: price > prices[-1],
@@ -71,6 +72,7 @@ def test_the_page_has_its_tables_charts_and_findings() -> None:
     for name, (_, svg) in page.charts.items():
         assert f"{{chart:{name}}}" in page.text and svg.startswith("<svg")
     assert page.text.count("| p2s3 ") == 4 + is_there(BACKTRACK)
+    assert page.text.count("| p3*s3 ") == len(TINY.windows)
     assert "Of 9 findings of the paper, " in page.text
     missing = [algorithm for algorithm in ALGORITHMS if not is_there(algorithm)]
     assert ("left out: " in page.text) == bool(missing)
@@ -79,8 +81,9 @@ def test_the_page_has_its_tables_charts_and_findings() -> None:
 def test_the_full_extent_is_larger_and_has_a_section_for_each_stream() -> None:
     small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
     assert len(small.cells) < len(full.cells)
-    assert SMALL.events < FULL.events and FULL.events == 2 * 200 * FULL.windows[-1]
-    two = Sizes((20, 40), 400, 300, (0.7, 0.55), ("p2",))
+    assert set(SMALL.windows) < set(FULL.windows)
+    assert FULL.events(2000) == SMALL.events(2000) == 2 * 200 * 2000
+    two = Sizes((20, 40), 5, (0.7, 0.55), ("p2",))
     page = run_experiment(EXPERIMENT, Request(sizes=two), None, Progress())
     assert {"windows", "windows-0_55"} <= set(page.charts)
     assert page.text.count("## Prices rise with probability") == 2
@@ -121,7 +124,9 @@ def paper_rows() -> Iterator[Row]:
         yield row(MATCHING_BACK, query, 500, backtrack_ratio=1 / 260)
     yield row(BACKTRACKING, "p2s2", 500, backtrack_ratio=1 / 1.3)
     for query, ratio in (("p3s2", 1.0), ("p3s3", 1.1), ("p3*s2", 2.0), ("p3*s3", 12.0)):
-        yield row(NON_OVERLAPPING, query, 500, backtrack_ratio=1 / ratio)
+        for window, slower in ((500, 0.5), (2000, 1.0)):
+            yield row(NON_OVERLAPPING, query, window, basic_seconds=1, backtrack_ratio=1 / ratio / slower)
+            yield row(MATCHING_APART, query, window, backtrack_ratio=0.5 / ratio / slower)
 
 
 def changed(wanted: Callable[[Row], bool], **figures: float) -> list[Row]:
@@ -144,6 +149,8 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
     assert "in matching alone 260." in found[4].measured and "backtracking 1.60;" in found[4].measured
     assert "for windows of 500, 1000, 2000 events: p1s3 1.50, 1.50, 1.50; p2s3" in found[7].measured
     assert found[7].measured.endswith("shown to runs 2.00 times less often")
+    assert "for windows of 500, 2000 events: p3s2 0.500, 1.00; " in found[6].measured
+    assert found[6].measured.endswith("p3*s3 12.0, 24.0")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -122,18 +122,23 @@ class AutomatonRuns:
 
     def _starts(self) -> Array:
         """int32: the places of the events that can begin the pattern."""
+        first = self.clause.positive[0]
+        conjuncts = frozenset(c for c in self.clause.conjuncts if c.variables == {first.name})
+        key = ("starts", self.sequence.view.identity, first, conjuncts)
+        starts: Array = self.events.derive(key, lambda: self._all_starts(conjuncts))
+        if self.first_row > 0 or self.end_row < len(self.events):
+            rows = self.sequence.view.rows[starts]
+            starts = starts[(rows >= self.first_row) & (rows < self.end_row)]
+        return starts
+
+    def _all_starts(self, conjuncts: Iterable[Conjunct]) -> Array:
+        """The same in all rows."""
         rows = self.sequence.view.rows
         begins = self.sequence.fits[0].view(np.bool_)
-        first = self.clause.positive[0]
-        for conjunct in self.clause.conjuncts:
-            own = conjunct.variables == {first.name} and first.kleene
-            if own and tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
+        for conjunct in conjuncts if self.clause.positive[0].kleene else ():
+            if tested_at(conjunct, self.clause)[1] == {Move.BEGIN} and _reads_events(conjunct):
                 holds = holds_for_all(self.events, of_any_event(conjunct))
                 begins = begins & (np.take(holds, rows, mode="clip") if len(holds) > 1 else holds)
-        if self.first_row > 0:
-            begins = begins & (rows >= self.first_row)
-        if self.end_row < len(self.events):
-            begins = begins & (rows < self.end_row)
         return np.flatnonzero(begins).astype(np.int32)
 
     def _groups(self) -> Array:
@@ -267,9 +272,8 @@ class AutomatonRuns:
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:
     """Whether a match of the clause ends all other runs over the same partition, since what they find overlaps it.
 
-    OUTPUT NON_OVERLAP keeps the match that ends first among those behind the last one kept, whatever comes later. That
-    is so of all matches of the pattern in a partition: the runs of one clause, and runs that read a partition each, know
-    them all.
+    OUTPUT NON_OVERLAP keeps the match that ends first among all matches of the pattern in a partition that begin behind
+    the last one kept, whatever comes later. The runs of one clause that read a partition each know all of them.
     """
     return (
         pattern.output is Output.NON_OVERLAP

@@ -5,8 +5,8 @@ happened. When the run has ended, the copy postponed last goes on from its event
 When the stack is empty, the next event that can begin the pattern starts a run. The tree of runs is gone through depth
 first; the basic algorithm goes through it breadth first, and reads every event once.
 
-Where only non-overlapping matches are wanted, the one that ends first is kept of those that overlap, and which run finds
-it is not known beforehand. So a match that was found does not end the search, but bounds it: the runs that were
+Where only non-overlapping matches are wanted, the one that ends first is kept of those that overlap, and which run
+finds it is not known beforehand. So a match that was found does not end the search, but bounds it: the runs that were
 postponed, and those that start up to there, read no event behind its last one. The next run starts behind the match.
 """
 
@@ -94,7 +94,7 @@ def backtrack(words: Any) -> int:
 
 @njit(error_model="numpy")
 def _bound(words: Any, place: int, finishes: int) -> None:
-    """Where a run was finished with the event of a place, and others are pruned then: none reads what comes behind it."""
+    """Where a run was finished with the event of a place, and that prunes others, none reads what comes behind it."""
     machine = machine_at(words)
     if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
         machine.control[at.MATCHED] = place + 1

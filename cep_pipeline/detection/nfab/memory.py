@@ -15,8 +15,8 @@ from cep_pipeline.detection.nfab import words as at
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
 """As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
-ELEMENTS_AT_ONCE = 1 << 19
-"""Elements of matches written before they are handed on."""
+ELEMENTS_AT_ONCE = 1 << 18
+"""Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
 KEPT = 8
 """One in so many of them is kept, to be copied from."""
 MOST = 1 << 30
@@ -98,7 +98,7 @@ class RunPool:
     def __init__(self, variables: int, stride: int, vector_words: int, control: Array) -> None:
         self.variables, self.stride, self.vector_words = variables, stride, max(vector_words, 1)
         self.control = control
-        self.capacity = 1 << 8
+        self.capacity = 1 << 10
         self.list_sizes = np.full(2 * variables, -1, np.int64)
         self.list_sizes[:variables] = 0
         self.slots = np.zeros(self.capacity * stride, np.int32)
@@ -169,7 +169,7 @@ class FinishedMatches:
 
     def __init__(self, control: Array) -> None:
         self.control = control
-        self.finished = np.zeros(at.FINISHED_WORDS << 9, np.int32)
+        self.finished = np.zeros(at.FINISHED_WORDS << 11, np.int32)
         self.elements = ELEMENTS_AT_ONCE
         self.rooms: list[Room] = []
         self.rows, self.variables = self._room()

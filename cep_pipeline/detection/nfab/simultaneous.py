@@ -34,6 +34,9 @@ from cep_pipeline.detection.nfab.merging import merge_state
 from cep_pipeline.detection.nfab.versions import prune_versions
 from cep_pipeline.detection.nfab.way_back import retrieve, wait
 
+LEAST_FREED = 4
+"""Pruning has to leave one in so many places of a ring free."""
+
 
 @njit(error_model="numpy")
 def advance_all(words: Any) -> int:
@@ -72,7 +75,10 @@ def advance_all(words: Any) -> int:
 
 @njit(error_model="numpy")
 def wanted_room(words: Any, most: int, earliest: int) -> int:
-    """What there is too little room of to make so many runs, their cells, pointers and versions; DONE: of nothing."""
+    """What there is too little room of to make so many runs, their cells, pointers and versions; DONE: of nothing.
+
+    Where pruning frees little of a ring, it grows: one that the window just fits in would be pruned with every event.
+    """
     machine, cells, _, buffer, versions, _ = parts_at(words)
     if machine.control[at.FREE_RUNS] < most:
         return at.RUNS_FULL
@@ -80,15 +86,15 @@ def wanted_room(words: Any, most: int, earliest: int) -> int:
         return at.FINISHED_FULL
     if room(buffer) < 2 * most:
         prune(buffer, machine.instants_of_rows, earliest)
-        if room(buffer) < 2 * most:
+        if room(buffer) < max(2 * most, (buffer.mask + 1) // LEAST_FREED):
             return at.BUFFER_FULL
     if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
         prune_versions(versions, machine.instants_of_rows, earliest)
-        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
+        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < max(most, (versions.mask + 1) // LEAST_FREED):
             return at.VERSIONS_FULL
     if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
         prune_cells(words, earliest)
-        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
+        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < max(most, (cells.mask + 1) // LEAST_FREED):
             return at.CELLS_FULL
     return at.DONE
 
@@ -175,7 +181,7 @@ def prune_runs(words: Any, row: int) -> None:
         machine.list_sizes[variable] = 0
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def read(words: Any, place: int) -> None:
     """Show an event to all runs, and start one with it."""
     machine = machine_at(words)
@@ -199,7 +205,7 @@ def read(words: Any, place: int) -> None:
                 merge_state(words, variable, place)
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
     """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
     machine = machine_at(words)
