@@ -42,14 +42,16 @@ LONGER = "*"
 BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"
 ALL, NON_OVERLAP = "ALL", "NON_OVERLAP"
 MERGING, MATCHING, BACKTRACKING, NON_OVERLAPPING = "merging", "matching", "backtracking", "non-overlapping"
-MATCHING_BACK, MATCHING_APART = "matching, backtracking", "matching, non-overlapping"
-"""Parts: experiments 1, 2 and 5; 6; 3; 4; and 3 and 4 in matching alone."""
+MATCHING_BACK, MATCHING_APART, GROWING = "matching, backtracking", "matching, non-overlapping", "growing windows"
+"""Parts: experiments 1 and 5; 6; 3; 4; 3 and 4 in matching alone; and 2."""
 LARGEST_STEP = 1
 """By which a price changes. The paper does not say; with 1 as many runs are merged in its smallest window as there
 (48% in table 3), since runs begin at a price that is passed slowly, and its matches are as long (table 2)."""
 ALGORITHMS = (BASIC, MERGE, BACKTRACK)
 LEAST_ROUNDS, MOST_ROUNDS, LEAST_S, SLOW_S = 5, 15, 1.5, 4.0
 """Algorithms run in turn so often, and on until so many seconds were measured; one that takes long runs once."""
+WINDOW = "@"
+"""Between an algorithm and the window, in the names of figures that were measured for several windows in turn."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,21 @@ def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[s
         median of the ratios of the first algorithm's seconds to this one's in runs that followed each other.
     """
     return _in_turn({algorithm: _Listing(query, algorithm, events) for algorithm in algorithms})
+
+
+def measure_windows(queries: Sequence[Query], events: Mapping[int, pa.Table]) -> dict[str, Figure]:
+    """Find all matches of queries that differ in the window, in turn, by the basic algorithm.
+
+    What a curve over the windows shows is then not how busy the machine was when each was measured.
+
+    Parameters
+    ----------
+    events
+        By window.
+    """
+    runs = {f"{BASIC}{WINDOW}{q.window}": _Listing(q, BASIC, events[q.window]) for q in queries}
+    figures = _in_turn(runs, 2 * LEAST_ROUNDS)
+    return figures | {f"{name}.events": len(run.events) for name, run in runs.items()}
 
 
 def measure_non_overlap(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[str, Figure]:
@@ -264,13 +281,15 @@ class _Matching:
         }
 
 
-def _in_turn(runs: Mapping[str, _Listing | _NonOverlapping | _Matching]) -> dict[str, Figure]:
+def _in_turn(
+    runs: Mapping[str, _Listing | _NonOverlapping | _Matching], least_rounds: int = LEAST_ROUNDS
+) -> dict[str, Figure]:
     figures: dict[str, Mapping[str, Figure]] = {}
     seconds: dict[str, list[float]] = {algorithm: [] for algorithm in runs}
     for run in runs.values():
         _warm_up(run.query, run.algorithm)
     rounds = 0
-    while rounds < MOST_ROUNDS and (rounds < LEAST_ROUNDS or sum(map(sum, seconds.values())) < LEAST_S):
+    while rounds < MOST_ROUNDS and (rounds < least_rounds or sum(map(sum, seconds.values())) < LEAST_S):
         for algorithm, run in runs.items():
             if rounds and seconds[algorithm][0] > SLOW_S:
                 continue
@@ -287,14 +306,18 @@ def _in_turn(runs: Mapping[str, _Listing | _NonOverlapping | _Matching]) -> dict
 
 
 def by_algorithm(rows: Sequence[Row]) -> list[Row]:
-    """The rows of cells, taken apart: one for each algorithm."""
+    """The rows of cells, taken apart: one for each algorithm, and for each window where several were measured."""
     apart: list[Row] = []
     for row in rows:
         key = {name: figure for name, figure in row.items() if "." not in name}
-        for algorithm in ALGORITHMS:
-            own = {n.partition(".")[2]: figure for n, figure in row.items() if n.startswith(f"{algorithm}.")}
-            if own:
-                apart.append({**key, "algorithm": algorithm, **own})
+        own: dict[str, dict[str, Figure]] = {}
+        for name, figure in row.items():
+            if "." in name:
+                measured, _, what = name.partition(".")
+                own.setdefault(measured, {})[what] = figure
+        for measured, figures in own.items():
+            algorithm, _, window = measured.partition(WINDOW)
+            apart.append({**key, **({"window": int(window)} if window else {}), "algorithm": algorithm, **figures})
     return apart
 
 
@@ -315,6 +338,10 @@ class _Streams:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._last: tuple[tuple[int, float], pa.Table] | None = None
+
+    def by_window(self, sizes: Sizes, rising: float) -> dict[int, pa.Table]:
+        """Of all windows, for one cell; none is kept."""
+        return {w: generate_sase_stream(sizes.events(w), self._seed, rising, LARGEST_STEP) for w in sizes.windows}
 
     def of(self, events: int, rising: float) -> pa.Table:
         if self._last is None or self._last[0] != (events, rising):
@@ -354,10 +381,16 @@ def _cells_of(sizes: Sizes, streams: _Streams, rising: float) -> Iterator[Cell]:
         chosen = tuple(filter(is_there, algorithms))
         return Cell(key, lambda: how(query, chosen, streams.of(events, rising)))
 
+    def growing(queries: Sequence[Query]) -> Cell:
+        key: dict[str, Figure] = {"part": GROWING, "rising": rising, "query": queries[0].name}
+        return Cell(key, lambda: measure_windows(queries, streams.by_window(sizes, rising)))
+
+    for name in names:
+        yield growing([Query(*name, window) for window in sizes.windows])
     for window in sizes.windows:
         for query in (Query(*name, window) for name in names):
             yield cell(MERGING, query, measure, (BASIC, MERGE))
-            if query.strategy == "s3":
+            if query.strategy == "s3" or query.predicate == "p2":
                 yield cell(MATCHING, query, measure_matching, (BASIC, MERGE))
     if not is_there(BACKTRACK):
         return
