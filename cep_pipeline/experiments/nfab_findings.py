@@ -148,8 +148,8 @@ def cost_is_linear_in_output_complexity(rows: Sequence[Row]) -> Finding:
         return _missing(expected)
     measured = (
         f"for {', '.join(EXPENSIVE)} a straight line through the windows explains {min(shares):.1%} or more of the "
-        f"differences in seconds, at {ratio_range(constants)} ns for each event of a match; with what every event costs "
-        f"in any window, seconds grow with output complexity to the power of {ratio_range(slopes)}"
+        f"differences in seconds, at {ratio_range(constants)} ns for each event of a match; seconds grow with output "
+        f"complexity to the power of {ratio_range(slopes)}, since there is also what every event costs in any window"
     )
     return Finding(expected, measured, min(shares) >= EXPLAINED and max(slopes) <= LINEAR, COPIED)
 
