@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import RunCounts
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.mechanism import EVERYTHING, RunCounts
 from cep_pipeline.detection.nfab import memory
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables
@@ -131,6 +132,17 @@ def test_a_match_that_overlaps_one_of_other_runs_ends_none(
     kept = [[part["seq"] for part in row] for row in found["p"].column("bindings").to_pylist()]
     assert kept == [[1, 2], [3, 5]]
     assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
+
+
+def test_a_slice_hands_on_all_matches_for_output_to_choose_from() -> None:
+    """Which of them are kept depends on what was kept before the slice."""
+    text = "NAME p PATTERN SEQ(A+ a[], B b) WHERE skip_till_next_match {{ 1 = 1 }} WITHIN 9 seconds OUTPUT {}"
+    table = events_table(stream("A 0; A 1; B 2; B 3"))
+    for output in ("ALL", "NON_OVERLAP"):
+        [pattern] = cep.parse_patterns(text.format(output), stream_schema())
+        plan = cep.plan([pattern], cep.estimate_statistics([pattern], table), planner="trivial")
+        result = detect_slice([pattern], plan, table, EVERYTHING, lambda *_: None, "nfab")
+        assert result.matches == {"p": 4}
 
 
 def test_a_match_ends_all_runs_that_it_overlaps() -> None:
