@@ -87,8 +87,8 @@ class NativeKernel:
         return function
 
     def _key(self) -> str:
-        sources = [_source_of(module) for module in (self.module, *self.sources)]
-        return code_key("\0".join((*sources, _source_of(__name__), self.name, *self.arguments, version("numba"))))
+        sources = [source_of(module) for module in (self.module, *self.sources)]
+        return code_key("\0".join((*sources, source_of(__name__), self.name, *self.arguments, version("numba"))))
 
 
 def _without_interpreter(ir: str) -> str:
@@ -102,7 +102,8 @@ def _without_interpreter(ir: str) -> str:
     return ir if "declare void @llvm.trap()" in ir else f"{ir}\ndeclare void @llvm.trap()\n"
 
 
-def _source_of(module: str) -> str:
+def source_of(module: str) -> str:
+    """The text of a module, which is not imported."""
     spec = find_spec(module)
     assert spec is not None
     assert spec.origin is not None

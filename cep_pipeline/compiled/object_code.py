@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -101,12 +101,32 @@ def load(code: bytes) -> Library:
 @lru_cache(maxsize=1024)
 def library(ir: str) -> Library:
     """The loaded code of a module: adopted, from the cache folder, or compiled now."""
-    return load(_object_code(ir))
+    return library_for(code_key(ir), lambda: ir)
 
 
-def codes_of(irs: Iterable[str]) -> dict[str, bytes]:
-    """Object code of modules by its key, to be shipped to other processes."""
-    return {code_key(ir): _object_code(ir) for ir in irs}
+def library_for(key: str, make_ir: Callable[[], str]) -> Library:
+    """The loaded code kept under a key: adopted, from the cache folder, or compiled now of what `make_ir` writes.
+
+    For code whose IR takes longer to write than to load: `key` is a `code_key` of all that the IR depends on.
+    """
+    return load(code_for(key, make_ir))
+
+
+def code_for(key: str, make_ir: Callable[[], str]) -> bytes:
+    """Object code kept under a key, compiled now if nobody has kept any."""
+    code = _adopted.get(key) or read_cached(key)
+    if code is None:
+        code = compile_ir(make_ir())
+        write_cached(key, code)
+    return code
+
+
+def is_at_hand(key: str) -> bool:
+    """Whether there is object code of a key, so that loading it compiles nothing."""
+    if key in _adopted:
+        return True
+    folder = cache_folder()
+    return folder is not None and (folder / f"{key}.o").exists()
 
 
 def adopt(codes: Mapping[str, bytes]) -> None:
@@ -116,15 +136,6 @@ def adopt(codes: Mapping[str, bytes]) -> None:
     for, and what is missing is compiled here.
     """
     _adopted.update(codes)
-
-
-def _object_code(ir: str) -> bytes:
-    key = code_key(ir)
-    code = _adopted.get(key) or read_cached(key)
-    if code is None:
-        code = compile_ir(ir)
-        write_cached(key, code)
-    return code
 
 
 def cache_folder() -> Path | None:

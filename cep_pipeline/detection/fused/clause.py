@@ -170,7 +170,7 @@ class ClauseRun:
         return int(np.searchsorted(self.events.timestamps, max(timestamp_us, -(2**63))))
 
     def prepare(self) -> None:
-        """Do all that comes before the first match, as iterating does: split, views, ranges, columns and code."""
+        """Do all that comes before the first match, as iterating does: split, views, ranges and columns."""
         if self._prepared:
             return
         self._prepared = True
@@ -185,7 +185,6 @@ class ClauseRun:
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
             self._levels = Levels(planned, self._leaves, self._negated_views(), as_places=self._as_places)
-            self._levels.load()
 
     @property
     def levels(self) -> Levels | None:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.generator import ENTRY, OUTPUT_PADDING, generate
+from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
 from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.searching import NOT_FOUND
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.fused.tiers import running_shape
 from cep_pipeline.detection.fused.words import (
-    BUDGET,
     CAPACITY,
     COUNTERS,
     FINISHED,
@@ -28,8 +26,6 @@ from cep_pipeline.detection.fused.words import (
     argument_places,
 )
 
-CANDIDATES_A_CALL = 1 << 31
-"""Candidates tested before a call returns, block full or not, so that a run can be interrupted."""
 MOST_LISTS = 1 << 60
 """Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""
 _POOLED = 3
@@ -65,16 +61,6 @@ class Arguments:
     first_owned: int = 0
 
 
-def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:
-    """Object code of plan shapes for this CPU by its key, for tasks to `object_code.adopt`."""
-    return object_code.codes_of(generate(shape) for shape in shapes)
-
-
-def load_shape(shape: Shape) -> Any:
-    """The function of a shape, compiled if no process of the user has done so before."""
-    return object_code.library(generate(shape)).function(ENTRY, 1)
-
-
 def run_shape(
     shape: Shape,
     arguments: Arguments,
@@ -104,7 +90,7 @@ def run_shape(
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
     if outer == 0 or 0 in arguments.sizes:
         return
-    function = load_shape(shape)
+    code = running_shape(shape)
     places = argument_places(shape)
     words = _data_words(shape, arguments)
     state = np.zeros(1 + 2 * levels + 2, np.int64)
@@ -114,7 +100,6 @@ def run_shape(
     words[STATE] = state.ctypes.data
     words[COUNTERS] = counters.ctypes.data
     words[CAPACITY] = capacity
-    words[BUDGET] = CANDIDATES_A_CALL
     words[OUTER] = outer
     words[SCRATCH] = scratch.ctypes.data
     words[SCRATCH_STRIDE] = stride
@@ -129,7 +114,7 @@ def run_shape(
         block = pool.free_block()
         for level, row in enumerate(output_rows or range(levels)):
             words[places["out"] + level] = block.ctypes.data + row * block.strides[0]
-        found = function(words.ctypes.data)
+        found = code.call(words)
         matches = block[:, :found] if 2 * found > capacity else block[:, :found].copy()  # lets go of a mostly empty one
         del block
         for start in range(0, found, block_rows):
@@ -205,7 +190,7 @@ def _search(shape: Shape, arguments: Arguments, prefix: Array, *found: Array) ->
     words[SCRATCH] = ending.ctypes.data
     _point(words, places["out"], found)
     _point(words, places["prefix"], list(prefix))
-    load_shape(shape)(words.ctypes.data)
+    running_shape(shape).call(words)
 
 
 def _data_words(shape: Shape, arguments: Arguments) -> Array:

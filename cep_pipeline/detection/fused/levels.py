@@ -12,7 +12,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
-from cep_pipeline.detection.fused.kernel import Arguments, load_shape, run_shape
+from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.detection.fused.negation import Negation, Surroundings
 from cep_pipeline.detection.fused.routines import padded_copy
@@ -151,12 +151,6 @@ class Levels:
             shapes.append(self._shape(end, bound))
             bound = end + 1
         return shapes
-
-    def load(self) -> None:
-        """Have the code of all stages loaded, compiled if it has to be."""
-        if all(map(len, self.views)):
-            for shape in self.shapes():
-                load_shape(shape)
 
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""

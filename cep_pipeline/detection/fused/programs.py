@@ -1,0 +1,176 @@
+"""Shapes as programs: int64 words from which one compiled function runs any of them (`any_shape_kernel`).
+
+Code of its own makes a shape two to three times as fast, but takes longer to make than most patterns of a large
+workload run: `tiers` says which shapes get it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.shape import Constant, Operation, Search, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.words import argument_places
+from cep_pipeline.patterns.conditions import Comparator
+
+# Places of a program's words before those of its levels.
+(
+    LEVELS,
+    PREFIX,
+    AS_ROWS,
+    OWNED,
+    SEARCH,
+    ROWS_PLACE,
+    OUT_PLACE,
+    PREFIX_PLACE,
+    VALUES,
+    STACK,
+    SLOTS,
+    CONSTANTS,
+    FIRST_LEVEL,
+) = range(13)
+
+LT, LE, GT, GE, EQ, NE = range(6)
+_COMPARATORS = {
+    Comparator.LT: LT,
+    Comparator.LE: LE,
+    Comparator.GT: GT,
+    Comparator.GE: GE,
+    Comparator.EQ: EQ,
+    Comparator.NE: NE,
+}
+_TURNED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
+
+COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
+"""What a term's words compute, three words each: the code and up to two operands."""
+_OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
+TERM_WORDS = 3
+
+NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES = range(4)
+_SEARCHES = {None: NO_SEARCH, Search.FIRST: FIND_FIRST, Search.LAST: FIND_LAST, Search.SIZES: COUNT_SIZES}
+_SEARCHES |= {search: number for number, search in enumerate(Search, start=10) if search not in _SEARCHES}
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A shape to be interpreted.
+
+    Attributes
+    ----------
+    words
+        int64. From `FIRST_LEVEL` on there is for each level where its words begin. A level's words: the number of
+        lower bounds, for each the place of its address among the arguments and the earlier level; the same for upper
+        bounds; the number of simple tests, for each the comparator, the place of the column of this level, and where
+        the words of the other side begin and end; the number of other conjuncts, for each the number of alternatives,
+        for each of these the number of tests, for each of these the comparator and both sides.
+    frame_size
+        How many int64s the function needs to work with.
+    """
+
+    words: Array
+    frame_size: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can be interpreted: a search that counts lists has code of its own only."""
+        return bool(self.words[SEARCH] <= COUNT_SIZES)
+
+
+def program_of(shape: Shape) -> Program:
+    """The program of a shape: equal shapes, and no others, have equal words."""
+    return _Writer(shape).program()
+
+
+class _Writer:
+    def __init__(self, shape: Shape) -> None:
+        self._shape = shape
+        self._places = argument_places(shape)
+        self._terms: list[int] = []
+        self._deepest = 1
+
+    def program(self) -> Program:
+        shape, places = self._shape, self._places
+        levels = len(shape.levels)
+        header = [0] * FIRST_LEVEL
+        header[LEVELS], header[PREFIX] = levels, shape.prefix
+        header[AS_ROWS], header[OWNED] = int(shape.as_rows), 0 if shape.owned_slot is None else 1 + shape.owned_slot
+        header[SLOTS], header[CONSTANTS] = shape.slots, shape.constants
+        header[SEARCH] = _SEARCHES[shape.search]
+        header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
+        bodies: list[list[int]] = []
+        low, high = places["low"], places["high"]
+        simple = 0
+        # Terms stand before the levels: their places are known before the levels' are.
+        first_term = FIRST_LEVEL + levels
+        for number, level in enumerate(shape.levels):
+            body = [len(level.lows)]
+            for earlier in level.lows:
+                body += [low, earlier]
+                low += 1
+            body.append(len(level.highs))
+            for earlier in level.highs:
+                body += [high, earlier]
+                high += 1
+            simple_tests, others = [], []
+            for conjunct in level.tests:
+                turned = self._simple(conjunct[0][0], number) if len(conjunct) == len(conjunct[0]) == 1 else None
+                if turned is not None:
+                    simple_tests.append(turned)
+                else:
+                    others.append(conjunct)
+            body.append(len(simple_tests))
+            for comparator, column, other in simple_tests:
+                body += [comparator, places["column"] + column.slot, *self._term(other, first_term)]
+            simple = max(simple, len(simple_tests))
+            body.append(len(others))
+            for conjunct in others:
+                body.append(len(conjunct))
+                for alternative in conjunct:
+                    body.append(len(alternative))
+                    for test in alternative:
+                        body.append(_COMPARATORS[test.comparator])
+                        body += [*self._term(test.left, first_term), *self._term(test.right, first_term)]
+            bodies.append(body)
+        starts = []
+        at = first_term + len(self._terms)
+        for body in bodies:
+            starts.append(at)
+            at += len(body)
+        header[VALUES] = 3 * levels
+        header[STACK] = header[VALUES] + simple
+        words = [*header, *starts, *self._terms, *(word for body in bodies for word in body)]
+        return Program(np.array(words, np.int64), header[STACK] + self._deepest + 1)
+
+    @staticmethod
+    def _simple(test: Test, level: int) -> tuple[int, Slot, Term] | None:
+        """The test with a column of the level on its left and something that earlier levels decide on its right."""
+        comparator = _COMPARATORS[test.comparator]
+        for code, one, other in (
+            (comparator, test.left, test.right),
+            (_TURNED[comparator], test.right, test.left),
+        ):
+            if isinstance(one, Slot) and one.level == level and all(slot.level < level for slot in slots_of(other)):
+                return code, one, other
+        return None
+
+    def _term(self, term: Term, first: int) -> tuple[int, int]:
+        """Where the words of a term begin and end in the program."""
+        start = first + len(self._terms)
+        self._deepest = max(self._deepest, self._write(term))
+        return start, first + len(self._terms)
+
+    def _write(self, term: Term) -> int:
+        """Write a term in postfix; how deep the stack gets."""
+        match term:
+            case Slot(level, slot):
+                self._terms += [COLUMN, self._places["column"] + slot, level]
+                return 1
+            case Constant(index):
+                self._terms += [CONSTANT, self._places["constant"] + index, 0]
+                return 1
+            case Operation(operator, operands):
+                depths = [below + self._write(operand) for below, operand in enumerate(operands)]
+                self._terms += [_OPERATIONS[operator], 0, 0]
+                return max(depths)
