@@ -65,6 +65,7 @@ class PreparedEvents:
         self._derived_bytes = 0
         self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
         self._codes: tuple[Array, list[str]] | None = None
+        self._numbers: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -143,6 +144,10 @@ class PreparedEvents:
             _, oldest = self._derived.popitem(last=False)
             self._derived_bytes -= _size_of(oldest)
         return value
+
+    def number_of(self, key: Hashable) -> int:
+        """A number that stands for a key in this slice: keys of derived arrays are made of keys, and hashed often."""
+        return self._numbers.setdefault(key, len(self._numbers))
 
     @contextmanager
     def forgetting(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The loops of every shape in one function, which reads what it does from a program. Imported only where it is compiled.
+"""The loops of every shape in one function, which reads what it does from a program. Imported only to compile it.
 
 It does what `generator` makes code of, shape by shape, in the same order and with the same state: what one began the
 other goes on with. A level's range is tested test after test, each over what the ones before it let pass.
@@ -25,6 +25,7 @@ from cep_pipeline.detection.fused.programs import (
     GE,
     GT,
     LE,
+    LEVEL_WORDS,
     LEVELS,
     LT,
     MINUS,
@@ -38,6 +39,7 @@ from cep_pipeline.detection.fused.programs import (
     ROOT,
     ROWS_PLACE,
     SEARCH,
+    SIMPLE_WORDS,
     STACK,
     TERM_WORDS,
     TIMES,
@@ -184,19 +186,15 @@ def _after_conjunct(program: Any, at: int) -> int:
 
 
 @njit(error_model="numpy")
-def _tests_at(program: Any, level: int) -> int:
-    """Where the words of a level's tests begin."""
-    at = program[FIRST_LEVEL + level]
-    at += 1 + 2 * program[at]
-    return int(at + 1 + 2 * program[at])
-
-
-@njit(error_model="numpy")
 def _prepare_values(words_at: int, program: Any, at: int, index: Any, values: Any, stack: Any) -> None:
     """Compute what the simple tests compare with."""
     for test in range(program[at]):
-        place = at + 1 + 4 * test
-        values[test] = _value(words_at, program, program[place + 2], program[place + 3], index, stack)
+        place = at + 1 + SIMPLE_WORDS * test
+        if program[place + 2] >= 0:
+            column = float64_at(int64_at(words_at)[program[place + 2]])
+            values[test] = column[index[program[place + 3]]]
+        else:
+            values[test] = _value(words_at, program, program[place + 4], program[place + 5], index, stack)
 
 
 @njit(error_model="numpy")
@@ -208,13 +206,13 @@ def _select(
     simple = program[at]
     count = high - low
     for test in range(simple):
-        place = at + 1 + 4 * test
+        place = at + 1 + SIMPLE_WORDS * test
         column = float64_at(words[program[place + 1]])
         if test == 0:
             count = _tested_range(column, program[place], values[0], low, high, out)
         else:
             count = _tested_again(column, program[place], values[test], count, out)
-    at += 1 + 4 * simple
+    at += 1 + SIMPLE_WORDS * simple
     others = program[at]
     if simple == 0 and others > 0:
         for offset in range(count):
@@ -233,20 +231,13 @@ def _select(
 
 
 @njit(error_model="numpy")
-def _has_tests(program: Any, at: int) -> bool:
-    return bool(program[at] + program[at + 1 + 4 * program[at]] > 0)
-
-
-@njit(error_model="numpy")
 def _search(words_at: int, program: Any, frame_at: int) -> int:
     """Find or count, for each row of the prefix, the events of the last level's range that pass its tests."""
     words, index = int64_at(words_at), int64_at(frame_at)
     values, stack = float64_at(frame_at + 8 * program[VALUES]), float64_at(frame_at + 8 * program[STACK])
     prefix, last, wanted = program[PREFIX], program[LEVELS] - 1, program[SEARCH]
-    lower = program[FIRST_LEVEL + last]
-    upper = lower + 1 + 2 * program[lower]
-    tests = _tests_at(program, last)
-    tested = _has_tests(program, tests)
+    at = FIRST_LEVEL + LEVEL_WORDS * last
+    lower, upper, tests, tested = program[at], program[at + 1], program[at + 2], program[at + 3]
     out = words[program[OUT_PLACE]]
     places, sizes, selected = int32_at(out), int64_at(out), int32_at(words[SCRATCH])
     for row in range(words[OUTER]):
@@ -286,10 +277,8 @@ def run_any(words_at: int, program: Any, frame_at: int) -> int:
     values, stack = float64_at(frame_at + 8 * program[VALUES]), float64_at(frame_at + 8 * program[STACK])
     prefix_place, rows_place, out_place = program[PREFIX_PLACE], program[ROWS_PLACE], program[OUT_PLACE]
     outer_end = words[OUTER]
-    last_tests = _tests_at(program, last)
-    last_tested = _has_tests(program, last_tests)
-    last_at = program[FIRST_LEVEL + last]
-    last_upper = last_at + 1 + 2 * program[last_at]
+    at = FIRST_LEVEL + LEVEL_WORDS * last
+    last_lower, last_upper, last_tests, last_tested = program[at], program[at + 1], program[at + 2], program[at + 3]
     state, counters = int64_at(words[STATE]), int64_at(words[COUNTERS])
     capacity, budget, stride = words[CAPACITY], words[BUDGET], words[SCRATCH_STRIDE]
     scratch = int32_at(words[SCRATCH])
@@ -313,9 +302,9 @@ def run_any(words_at: int, program: Any, frame_at: int) -> int:
         level = prefix
         entering = True
         while level >= prefix:
-            at = program[FIRST_LEVEL + level]
             if entering and level == last:
-                low, high = _edge(words, program, last_at, index, False), _edge(words, program, last_upper, index, True)
+                low = _edge(words, program, last_lower, index, False)
+                high = _edge(words, program, last_upper, index, True)
                 if low < high:
                     if resuming:
                         low = state[1 + 2 * last]
@@ -370,24 +359,24 @@ def run_any(words_at: int, program: Any, frame_at: int) -> int:
                 if level >= prefix:
                     position[level] += 1
                 continue
-            tests_at = _tests_at(program, level)
-            tested = _has_tests(program, tests_at)
+            at = FIRST_LEVEL + LEVEL_WORDS * level
+            tested = program[at + 3]
             if entering:
                 if resuming:
                     position[level], limit[level] = state[1 + 2 * level], state[2 + 2 * level]
                 else:
-                    upper = at + 1 + 2 * program[at]
-                    low, high = _edge(words, program, at, index, False), _edge(words, program, upper, index, True)
+                    low = _edge(words, program, program[at], index, False)
+                    high = _edge(words, program, program[at + 1], index, True)
                     position[level], limit[level] = low, max(low, high)
                     if low < high:
                         counters[2 * level] += high - low
                         work += high - low
                         if tested:
-                            _prepare_values(words_at, program, tests_at, index, values, stack)
+                            _prepare_values(words_at, program, program[at + 2], index, values, stack)
                             base = stride * level
                             target = int32_at(words[SCRATCH] + 4 * base)
                             count = _select(
-                                words_at, program, level, tests_at, index, values, stack, low, high, target
+                                words_at, program, level, program[at + 2], index, values, stack, low, high, target
                             )
                             position[level], limit[level] = base, base + count
                             counters[2 * level + 1] += count

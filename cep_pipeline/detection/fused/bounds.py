@@ -131,7 +131,7 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
         int32, one for each row of `view`. A row without a key gets 0, which as upper bound leaves no range: nothing
         agrees with it.
     """
-    what = (bound.clock, bound.partition_by, bound.delta)
+    what = (bound.clock.value, bound.partition_by, bound.delta)
 
     def clock(of: View) -> Array:
         match bound.clock:

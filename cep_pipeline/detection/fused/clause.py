@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -177,11 +178,7 @@ class ClauseRun:
         if self.first_row < self.end_row:
             self._leaves = self._leaf_views()
         if self._leaves is not None and (len(self.order) > 1 or self.clause.negated or self._as_places):
-            by_view = (
-                self.first_row == 0
-                or self.finality is Finality.WINDOW_END
-                or last_variable(self.pattern, self.clause) is not None
-            )
+            by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
             self._levels = Levels(planned, self._leaves, self._negated_views(), as_places=self._as_places)
@@ -229,6 +226,10 @@ class ClauseRun:
             if rows.shape[1]:
                 yield MatchBlock(self.clause, rows)
 
+    @cached_property
+    def _last_variable(self) -> str | None:
+        return last_variable(self.pattern, self.clause)
+
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""
         window = self.pattern.window
@@ -268,7 +269,7 @@ class ClauseRun:
 
     def _rows_read(self, name: str) -> tuple[int, int]:
         """Rows [first, end) of the events that may be a level's."""
-        if self.finality is Finality.WINDOW_END or name == last_variable(self.pattern, self.clause):
+        if self.finality is Finality.WINDOW_END or name == self._last_variable:
             return self.first_row, self.end_row
         return self._look_back(1), self.end_row
 

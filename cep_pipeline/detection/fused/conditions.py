@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -63,11 +64,14 @@ class Scope:
     columns: Columns
 
     def view(self, variable: str) -> View:
-        return self.views[list(self.levels).index(variable)]
+        return self._views[variable]
 
-    def evaluated(self, expression: Expression, variable: str) -> Column:
-        """The value of an expression over one variable, for each row of its view."""
-        own = without_name(expression, variable)
+    @cached_property
+    def _views(self) -> dict[str, View]:
+        return dict(zip(self.levels, self.views, strict=True))
+
+    def evaluated(self, own: Expression, variable: str) -> Column:
+        """The value of an expression over `ANY_EVENT` alone, for each row of a variable's view."""
         view = self.view(variable)
 
         def make() -> Column:
@@ -77,7 +81,12 @@ class Scope:
                     return Column(ValueType.FLOAT64, gather(column.values, view.rows))
             return expression_values(own, self.events, {ANY_EVENT: view.rows})
 
-        return self.events.derive(("values", view.identity, own), make)
+        return self.events.derive(("values", view.identity, _key_of(own)), make)
+
+
+def _key_of(own: Expression) -> Hashable:
+    """What tells an expression over one event from others; the name of an attribute is quick to hash."""
+    return own.attribute if isinstance(own, Reference) else own
 
 
 def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
@@ -153,15 +162,15 @@ def _compare_with_one(comparator: Comparator, left: Expression, right: Expressio
 
 
 def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, str], scope: Scope) -> tuple[Slot, Slot]:
-    columns = [scope.evaluated(side, owner) for side, owner in zip(sides, owners, strict=True)]
     own = [without_name(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    columns = [scope.evaluated(side, owner) for side, owner in zip(own, owners, strict=True)]
     views = [scope.view(owner) for owner in owners]
     if all(map(is_exact, columns)):
         return (
             _exact_slot(own[0], owners[0], columns[0], scope),
             _exact_slot(own[1], owners[1], columns[1], scope),
         )
-    joint = ("joint", own[0], views[0].identity, own[1], views[1].identity)
+    joint = ("joint", _key_of(own[0]), views[0].identity, _key_of(own[1]), views[1].identity)
     values = scope.events.derive(joint, lambda: comparable(columns))
     return (
         scope.columns.slot(scope.levels[owners[0]], (joint, 0), values[0]),
@@ -171,8 +180,8 @@ def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, st
 
 def _exact_slot(own: Expression, variable: str, column: Column, scope: Scope) -> Slot:
     view = scope.view(variable)
-    values = scope.events.derive(("floats", view.identity, own), lambda: as_floats(column))
-    return scope.columns.slot(scope.levels[variable], ("floats", view.identity, own), values)
+    key = ("floats", view.identity, _key_of(own))
+    return scope.columns.slot(scope.levels[variable], key, scope.events.derive(key, lambda: as_floats(column)))
 
 
 @dataclass(frozen=True)
@@ -192,10 +201,11 @@ def _compile_number(expression: Expression, scope: Scope) -> _Number | None:
     variables = variables_of(expression)
     if len(variables) == 1:
         (variable,) = variables
-        column = scope.evaluated(expression, variable)
+        own = without_name(expression, variable)
+        column = scope.evaluated(own, variable)
         if not is_exact(column):
             return None
-        slot = _exact_slot(without_name(expression, variable), variable, column, scope)
+        slot = _exact_slot(own, variable, column, scope)
         return _Number(slot, column.type is ValueType.INT64, largest(column) if column.type is ValueType.INT64 else 0)
     if not variables:
         column = expression_values(expression, scope.events, {ANY_EVENT: np.zeros(1, np.int32)})

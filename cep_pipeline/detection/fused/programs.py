@@ -46,8 +46,10 @@ _TURNED = {LT: GT, LE: GE, GT: LT, GE: LE, EQ: EQ, NE: NE}
 COLUMN, CONSTANT, NEGATIVE, ABSOLUTE, ROOT, PLUS, MINUS, TIMES, DIVIDE = range(9)
 """What a term's words compute, three words each: the code and up to two operands."""
 _OPERATIONS = {"negative": NEGATIVE, "abs": ABSOLUTE, "sqrt": ROOT, "+": PLUS, "-": MINUS, "*": TIMES, "/": DIVIDE}
-TERM_WORDS = 3
+TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
 
+NO_TESTS = 2
+"""Words of the tests of a level that has none: their two numbers."""
 NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES = range(4)
 _SEARCHES = {None: NO_SEARCH, Search.FIRST: FIND_FIRST, Search.LAST: FIND_LAST, Search.SIZES: COUNT_SIZES}
 _SEARCHES |= {search: number for number, search in enumerate(Search, start=10) if search not in _SEARCHES}
@@ -60,11 +62,12 @@ class Program:
     Attributes
     ----------
     words
-        int64. From `FIRST_LEVEL` on there is for each level where its words begin. A level's words: the number of
-        lower bounds, for each the place of its address among the arguments and the earlier level; the same for upper
-        bounds; the number of simple tests, for each the comparator, the place of the column of this level, and where
-        the words of the other side begin and end; the number of other conjuncts, for each the number of alternatives,
-        for each of these the number of tests, for each of these the comparator and both sides.
+        int64. From `FIRST_LEVEL` on there are for each level `LEVEL_WORDS`: where the words of its lower bounds begin,
+        of its upper bounds, and of its tests, and whether it has some. Bounds: how many, for each the place of its
+        address among the arguments and the earlier level. Tests: how many are simple, for each `SIMPLE_WORDS`, the
+        comparator, the place of the column of this level, the place of the other side's column and its level or -1
+        twice, and where the words of the other side begin and end; then the number of other conjuncts, for each the
+        number of alternatives, for each of these the number of tests, for each of these the comparator and both sides.
     frame_size
         How many int64s the function needs to work with.
     """
@@ -99,19 +102,18 @@ class _Writer:
         header[SLOTS], header[CONSTANTS] = shape.slots, shape.constants
         header[SEARCH] = _SEARCHES[shape.search]
         header[ROWS_PLACE], header[OUT_PLACE], header[PREFIX_PLACE] = places["rows"], places["out"], places["prefix"]
-        bodies: list[list[int]] = []
+        bodies: list[tuple[list[int], ...]] = []
         low, high = places["low"], places["high"]
         simple = 0
         # Terms stand before the levels: their places are known before the levels' are.
-        first_term = FIRST_LEVEL + levels
+        first_term = FIRST_LEVEL + LEVEL_WORDS * levels
         for number, level in enumerate(shape.levels):
-            body = [len(level.lows)]
+            lows, highs = [len(level.lows)], [len(level.highs)]
             for earlier in level.lows:
-                body += [low, earlier]
+                lows += [low, earlier]
                 low += 1
-            body.append(len(level.highs))
             for earlier in level.highs:
-                body += [high, earlier]
+                highs += [high, earlier]
                 high += 1
             simple_tests, others = [], []
             for conjunct in level.tests:
@@ -120,9 +122,10 @@ class _Writer:
                     simple_tests.append(turned)
                 else:
                     others.append(conjunct)
-            body.append(len(simple_tests))
+            body = [len(simple_tests)]
             for comparator, column, other in simple_tests:
-                body += [comparator, places["column"] + column.slot, *self._term(other, first_term)]
+                beside = (places["column"] + other.slot, other.level) if isinstance(other, Slot) else (-1, -1)
+                body += [comparator, places["column"] + column.slot, *beside, *self._term(other, first_term)]
             simple = max(simple, len(simple_tests))
             body.append(len(others))
             for conjunct in others:
@@ -132,15 +135,17 @@ class _Writer:
                     for test in alternative:
                         body.append(_COMPARATORS[test.comparator])
                         body += [*self._term(test.left, first_term), *self._term(test.right, first_term)]
-            bodies.append(body)
-        starts = []
+            bodies.append((lows, highs, body))
+        table: list[int] = []
         at = first_term + len(self._terms)
-        for body in bodies:
-            starts.append(at)
-            at += len(body)
+        for parts in bodies:
+            for part in parts:
+                table.append(at)
+                at += len(part)
+            table.append(int(len(parts[-1]) > NO_TESTS))
         header[VALUES] = 3 * levels
         header[STACK] = header[VALUES] + simple
-        words = [*header, *starts, *self._terms, *(word for body in bodies for word in body)]
+        words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
         return Program(np.array(words, np.int64), header[STACK] + self._deepest + 1)
 
     @staticmethod

@@ -26,7 +26,7 @@ LOADED_FROM, COMPILED_FROM = 1 << 20, 1 << 24
 """Interpreted candidates of a shape, in all runs of this process, from which on its code is loaded if there is some,
 and from which on it is made."""
 CANDIDATES_A_CALL = 1 << 31
-"""Candidates tested before a call of a shape's own code returns, block full or not, so that a run can be interrupted."""
+"""Candidates tested before a call of own code returns, block full or not, so that a run can be interrupted."""
 MOST_SHAPES = 1 << 12
 """Shapes of which is remembered how much was interpreted; those not run for longest are forgotten."""
 

@@ -8,7 +8,7 @@ patterns over the same leaves share them.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -91,7 +91,8 @@ def leaf_view(
         first = int(np.searchsorted(rows, first_row))
     if end_row < len(events):
         end = int(np.searchsorted(rows, end_row))
-    return View((leaf, first, end), rows[first:end], np.array([0, end - first], np.int64))
+    identity = events.number_of(("leaf", event_type, leaf[1] if filters else None, first, end))
+    return View(identity, rows[first:end], np.array([0, end - first], np.int64))
 
 
 def keyed_view(
@@ -116,7 +117,7 @@ def keyed_view(
         places = order if present is None else present[order].astype(np.int32)
         every_row = present is None and len(view) == len(events)  # then rows are their places
         rows = order if every_row else padded_copy(view.rows[places])
-        return View((view.identity, key), rows, starts, view, places)
+        return View(events.number_of(("keyed", view.identity, key)), rows, starts, view, places)
 
     return events.derive(("keyed", view.identity, key), make)
 
@@ -166,4 +167,6 @@ def without_name(node: Node, variable: str) -> Node:
 
 
 def _any_event(node: Expression, variable: str) -> Expression:
-    return replace(node, variable=ANY_EVENT) if isinstance(node, Reference) and node.variable == variable else node
+    if isinstance(node, Reference) and node.variable == variable:
+        return Reference(ANY_EVENT, node.attribute, node.element, node.type)
+    return node
