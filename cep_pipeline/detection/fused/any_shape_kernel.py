@@ -263,7 +263,7 @@ def _search(words_at: int, program: Any, frame_at: int) -> int:
     return 0
 
 
-def run_any(words_at: int, program: Any, frame_at: int) -> int:
+def run_any(words_at: int, program: Any, frame_at: int) -> Any:
     """Go on with a run until the block is full, the budget spent or nothing left; the number of matches in the block.
 
     The first word of the frame then says how many candidates were tested. A search runs at once to its end.

@@ -22,7 +22,16 @@ from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation,
 from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership, expressions_of
-from cep_pipeline.patterns.expressions import Arithmetic, Call, Expression, Negative, Reference, ValueType, variables_of
+from cep_pipeline.patterns.expressions import (
+    Arithmetic,
+    Call,
+    Element,
+    Expression,
+    Negative,
+    Reference,
+    ValueType,
+    variables_of,
+)
 
 
 @dataclass
@@ -68,7 +77,7 @@ class Scope:
 
     @cached_property
     def _views(self) -> dict[str, View]:
-        return dict(zip(self.levels, self.views, strict=True))
+        return dict(zip(self.levels, self.views, strict=False))  # a level more than is named is not asked for
 
     def evaluated(self, own: Expression, variable: str) -> Column:
         """The value of an expression over `ANY_EVENT` alone, for each row of a variable's view."""
@@ -86,7 +95,7 @@ class Scope:
 
 def _key_of(own: Expression) -> Hashable:
     """What tells an expression over one event from others; the name of an attribute is quick to hash."""
-    return own.attribute if isinstance(own, Reference) else own
+    return own.attribute if isinstance(own, Reference) and own.element is Element.ONLY else own
 
 
 def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:

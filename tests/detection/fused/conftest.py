@@ -9,11 +9,10 @@ import pytest
 from cep_pipeline.detection.fused import tiers
 
 
-@pytest.fixture(autouse=True, params=["interpreted", "own code", "one after the other"])
+@pytest.fixture(autouse=True, params=["interpreted", "own code"])
 def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     tiers.forget_shapes()
-    if request.param != "interpreted":
-        monkeypatch.setattr(tiers, "COMPILED_FROM", 0 if request.param == "own code" else 7)
-        monkeypatch.setattr(tiers, "LOADED_FROM", 0 if request.param == "own code" else 3)
+    if request.param == "own code":
+        monkeypatch.setattr(tiers, "COMPILED_FROM", 0)
     yield request.param
     tiers.forget_shapes()

@@ -288,8 +288,8 @@ def test_slices_of_a_count_window_that_waits_own_each_match_once() -> None:
 def test_the_driver_knows_all_shapes_of_a_run(text: str, order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = pattern_of(f"PATTERN {text} WITHIN 2 seconds")
     runs: list[Levels] = []
-    load = Levels.load
-    monkeypatch.setattr(Levels, "load", lambda levels: (runs.append(levels), load(levels))[1])
+    run = Levels.run
+    monkeypatch.setattr(Levels, "run", lambda levels, *asked: (runs.append(levels), run(levels, *asked))[1])
     events: PreparedEvents = prepare(pattern, events_table(TIED))
     assert sum(len(block) for block in run_clause(pattern, pattern.clauses[0], order, events)) == len(
         expected(pattern, events.table)
