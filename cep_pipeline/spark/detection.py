@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
-from cep_pipeline.detection.fused import compile_shapes
+from cep_pipeline.detection.fused import compile_shapes, tiers
 from cep_pipeline.detection.fused.running import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanism import Counters, NodeCounts
@@ -140,7 +140,7 @@ def detect_slices(
     tasks = [_Part(number, slice_, job.patterns) for number, slice_ in enumerate(slices)]
     if behind is not None and waiting:
         tasks.append(_Part(len(slices), behind, waiting, behind=True))
-    job = replace(job, code=compiled_kernels(job) if tasks else {})
+    job = replace(job, code=compiled_kernels(job, slices) if tasks else {})
     results = run_tasks(
         spark,
         partial(_detect, replace(job, carry_in=None, reachable={})),  # only the pass needs them, and they may be large
@@ -222,16 +222,26 @@ def _keep(
     return kept
 
 
-def compiled_kernels(job: DetectionJob) -> dict[str, bytes]:
-    """Object code of the kernels that the job's plan needs, compiled once for all tasks."""
+def compiled_kernels(job: DetectionJob, slices: Sequence[Slice]) -> dict[str, bytes]:
+    """Object code of the kernels that the job's plan runs for long enough to need it, compiled once for all tasks.
+
+    That is told by the partial matches that the plan expects; other shapes are interpreted by the tasks.
+    """
+    groups = {(group.path, group.index): group for slice_ in slices for group in slice_.row_groups}
+    span_us = sum(max(group.span_us, 1) for group in groups.values())
     mechanisms = choose_mechanisms(job.patterns, job.mechanism)
-    shapes: set[Shape] = set()
+    work: dict[Shape, float] = {}
     for pattern in job.patterns:
-        if mechanisms[pattern.name] == "fused":
-            planned = [plan.order_or_tree for plan in job.plan.for_pattern(pattern.name).clauses]
-            for clause, order_or_tree in zip(pattern.clauses, planned, strict=True):
-                shapes |= shapes_of_plan(pattern, clause, order_or_tree)
-    return compile_shapes(shapes)
+        if mechanisms[pattern.name] != "fused":
+            continue
+        windows = span_us / (pattern.window.time_us or span_us or 1)
+        for clause, plan in zip(pattern.clauses, job.plan.for_pattern(pattern.name).clauses, strict=True):
+            expected = windows * sum(exp(min(step.ln_partial_matches, _MAX_LN)) for step in plan.steps)
+            if expected < tiers.COMPILED_FROM / _SHAPE_SHARERS:
+                continue
+            for shape in shapes_of_plan(pattern, clause, plan.order_or_tree):
+                work[shape] = work.get(shape, 0.0) + expected
+    return compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
 
 
 @dataclass(frozen=True)
@@ -338,5 +348,7 @@ class WorkEstimate:
         return work
 
 
+_SHAPE_SHARERS = 64
+"""So many clauses that need one shape are enough to make a small one of them count."""
 _MAX_LN = 60.0
 """Estimates above e^60 partial matches say no more than that the slice is too large."""
