@@ -22,7 +22,7 @@ EVENTS_PER_DAY = 400_000
 BAR_PER_S = 200_000
 """Events a second on 4 cores that are wanted."""
 
-_SCHEMA = """\
+SCHEMA = """\
 name: generated_trades
 timezone: America/New_York
 base_type: Trade
@@ -56,7 +56,7 @@ class IngestionResult:
 def trades_schema(folder: Path) -> StreamSchema:
     """The schema of the generated trades, written to a folder and read from there."""
     path = folder / "trades.yaml"
-    path.write_text(_SCHEMA, encoding="utf-8")
+    path.write_text(SCHEMA, encoding="utf-8")
     return StreamSchema.load(path)
 
 

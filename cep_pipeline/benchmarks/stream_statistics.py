@@ -33,18 +33,18 @@ EVENTS_PER_DAY = 400_000
 BAR = 0.1
 """Share of the time that ingesting takes that statistics may take."""
 
-_TRADES = """
+TRADE_PATTERNS = """
 NAME follow PATTERN SEQ(SPY s, BAC b, AIG a) WHERE s.diff <= -0.02 AND b.diff <= -0.01 AND a.diff < b.diff
 WITHIN 1 second;
 NAME blocks PATTERN SEQ(Trade a, Trade b) WHERE [symbol] AND a.size >= 2000 AND b.price > a.price WITHIN 2 seconds;
 NAME apart PATTERN AND(SPY s, IBM i) WHERE s.diff + i.diff > 0 AND i.size >= 200 WITHIN 250 ms
 """
-_READINGS = """
+READING_PATTERNS = """
 NAME slower PATTERN SEQ(Reading a, Reading b) WHERE [report_id] AND a.avg_speed >= 50 AND b.avg_speed < a.avg_speed
 WITHIN 15 minutes;
 NAME neighbours PATTERN AND("158324" a, "158355" b) WHERE a.avg_speed > b.avg_speed WITHIN 10 minutes
 """
-_READING = """\
+READING_SCHEMA = """\
 name: aarhus_traffic
 timezone: Europe/Copenhagen
 base_type: Reading
@@ -128,16 +128,16 @@ def _streams(data: Path | None, progress: Progress) -> Iterator[tuple[str, Strea
         progress.begin(f"making a day of about {EVENTS_PER_DAY:,} trades", 1)
         (made,) = generate_days(folder / "raw", [date(2025, 1, 6)], stocks=16, events_per_day=EVENTS_PER_DAY)
         assert made.path is not None
-        yield "a generated day of trades", schema, _TRADES, _minutes(20), *_loaded(schema, made.path)
+        yield "a generated day of trades", schema, TRADE_PATTERNS, _minutes(20), *_loaded(schema, made.path)
         trades = data / "us_equity_trades" / "2013-10-08" / "trades.csv.gz" if data is not None else None
         if trades is not None and trades.is_file():
-            yield "a day of US trades", schema, _TRADES, _minutes(300), *_loaded(schema, trades)
+            yield "a day of US trades", schema, TRADE_PATTERNS, _minutes(300), *_loaded(schema, trades)
         month = data / "aarhus_traffic" / "2014-08.parquet" if data is not None else None
         if month is None or not month.is_file():
             return
-        (folder / "readings.yaml").write_text(_READING, encoding="utf-8")
+        (folder / "readings.yaml").write_text(READING_SCHEMA, encoding="utf-8")
         readings = StreamSchema.load(folder / "readings.yaml")
-        yield "a month of traffic", readings, _READINGS, _minutes(24 * 60), *_loaded(readings, month)
+        yield "a month of traffic", readings, READING_PATTERNS, _minutes(24 * 60), *_loaded(readings, month)
 
 
 def _minutes(number: int) -> Window:
