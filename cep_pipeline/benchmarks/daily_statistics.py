@@ -1,4 +1,4 @@
-"""The statistics step beside ingesting the same day, as `cep run` does both, in a fresh process and in the days after."""
+"""The statistics step beside ingesting the same day, as `cep run` does both: in a fresh process, and after it."""
 
 from __future__ import annotations
 

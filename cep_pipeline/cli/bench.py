@@ -67,7 +67,7 @@ def bench(
       mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
       strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
       ingestion   generated raw days to published events, start-up and imports aside
-      statistics  estimates of sliding windows beside exact numbers, their state, their time beside loading and ingesting
+      statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
 
