@@ -82,13 +82,12 @@ class PatternGraph:
         if member.id in self.members:
             raise PlanError(f"the pattern graph has {member} already")
         number = self._free.pop() if self._free else len(self._named)
+        where: dict[str, int] = {}
         for mask in self._maximal_with_others(member):
-            if member.subsets.key(mask) not in self._common:
-                common = subpattern_at(member, mask)
-                self._common[common.key] = _Common(common, self._containing(common))
-                self._with_first_leaf.setdefault(common.leaves[0], {})[common.key] = None
-                for other in bits_of(self._common[common.key].members):
-                    self._of_member[other][common.key] = self._masks(common, self._named[other])
+            key = member.subsets.key(mask)
+            where[key] = mask
+            if key not in self._common:
+                self._enter(subpattern_at(member, mask))
         self.members[member.id] = self._named[number] = member
         self._number[member.id] = number
         for leaf, mask in member.subsets.masks_of_leaves.items():
@@ -97,12 +96,16 @@ class PatternGraph:
         for leaf in member.subsets.masks_of_leaves:
             for key in self._with_first_leaf.get(leaf, ()):
                 masks = self._masks(self._common[key].subpattern, member)
+                if not masks and key in where:
+                    masks = (where[key],)
                 if masks:
                     contained[key] = masks
                     self._common[key].members |= 1 << number
         self._of_member[number] = contained
-        for key, pairs in self._pairs_of(number):
+        for key, pairs in list(self._pairs_of(number)):
             self._common[key].pairs += pairs
+            if not self._common[key].pairs:
+                self._forget(key)
 
     def remove(self, member: MemberId) -> None:
         """Remove a member, and the sub-patterns that are no maximal common ones any more: linear in their number.
@@ -113,15 +116,13 @@ class PatternGraph:
             The graph does not have it.
         """
         number = self._of(member)
-        pairs_of = list(self._pairs_of(number))
-        for key, pairs in pairs_of:
+        for key, pairs in list(self._pairs_of(number)):
             common = self._common[key]
             common.pairs -= pairs
-            common.members &= ~(1 << number)
-            if not common.pairs:
-                for other in bits_of(common.members):
-                    del self._of_member[other][key]
-                del self._common[key], self._with_first_leaf[common.subpattern.leaves[0]][key]
+            if common.pairs <= 0:
+                self._forget(key)
+            else:
+                common.members &= ~(1 << number)
         for leaf in self.members[member].subsets.masks_of_leaves:
             del self._with_leaf[leaf][number]
         del self.members[member], self._number[member], self._named[number], self._of_member[number]
@@ -205,6 +206,20 @@ class PatternGraph:
             groups.setdefault((mask, self._named[other].subsets.key(there[other])), other)
         for (mask, _), other in groups.items():
             yield from maximal_within(member.subsets, mask, self._named[other].subsets, there[other])
+
+    def _enter(self, subpattern: Subpattern) -> None:
+        """Enter a sub-pattern into both tables, with the members that contain it."""
+        entry = self._common[subpattern.key] = _Common(subpattern, self._containing(subpattern))
+        self._with_first_leaf.setdefault(subpattern.leaves[0], {})[subpattern.key] = None
+        for number in bits_of(entry.members):
+            self._of_member[number][subpattern.key] = self._masks(subpattern, self._named[number])
+
+    def _forget(self, key: str) -> None:
+        """Strike a sub-pattern out of both tables: it is a maximal common one of no two members any more."""
+        entry = self._common.pop(key)
+        del self._with_first_leaf[entry.subpattern.leaves[0]][key]
+        for number in bits_of(entry.members):
+            del self._of_member[number][key]
 
     def _containing(self, subpattern: Subpattern) -> int:
         leaves = [self._with_leaf.get(leaf, {}) for leaf in subpattern.leaves]

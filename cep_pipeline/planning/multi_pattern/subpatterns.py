@@ -22,8 +22,9 @@ from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.shared_plan import Slots
 from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys, bits_of
 
-MAX_CLIQUES = 10_000
-"""So many maximal mappings between two members are looked at: more there are only where many variables are alike."""
+MAX_CLIQUES = 500
+"""So many maximal mappings between two members are looked at. There are more only where many variables are alike; then
+a maximal common sub-pattern may be missed, and is not shared."""
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ come its slots: the variables in an order in which those of another clause with 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, groupby, product
+from itertools import combinations, groupby, islice, product
 from typing import Any
 
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, Places, digest
 
 MAX_EMBEDDINGS = 64
 """So many places of a sub-pattern in one clause are found, where several of its variables are alike."""
+MAX_TRIED = 1000
+"""So many places are tried; where more variables are alike, a sub-pattern may be missed, and is not shared."""
 
 
 class SubsetKeys:
@@ -74,7 +76,7 @@ class SubsetKeys:
                 mask |= self.masks_of_leaves.get(leaf, 0) & among
             return [mask] if mask.bit_count() == len(leaves) and self.key(mask) == key else []
         found: list[int] = []
-        for mask in self._masks_with_leaves(leaves, among):
+        for mask in islice(self._masks_with_leaves(leaves, among), MAX_TRIED):
             if self.key(mask) == key:
                 found.append(mask)
                 if len(found) == MAX_EMBEDDINGS:
