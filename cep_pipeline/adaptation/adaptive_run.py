@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -187,7 +186,7 @@ class AdaptiveRun:
                         seed=self._settings.seed,
                         max_pairs=self._settings.max_pairs,
                     )
-            own = None if given is None else replace(given, patterns=(given.for_pattern(loop.pattern.name),))
+            own = None if given is None else given.part([loop.pattern.name])
             loop.begin(snapshot, own)
         return new if self._given_snapshot is None else []
 

@@ -18,6 +18,7 @@ from cep_pipeline.planning.costs import (
     ln_tree_delay,
     with_latency,
 )
+from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
 from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -26,14 +27,18 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> float:
     """Natural logarithm of what the plan's orders and trees of these patterns cost, each by its own cost model.
 
+    What patterns share counts once.
+
     Raises
     ------
     PlanError
         The plan was not made for the patterns, or the snapshot does not know a leaf.
     """
     validate(plan, patterns)
+    if plan.sharing != "none":
+        return ln_shared_cost_on(plan, patterns, snapshot)
     found = tuple(_on(plan.for_pattern(pattern.name), pattern, plan.alpha, snapshot) for pattern in patterns)
-    return replace(plan, patterns=found).ln_cost
+    return replace(plan, patterns=found, workload=None).ln_cost
 
 
 def gain(ln_old: float, ln_new: float) -> float:
@@ -48,8 +53,8 @@ def gain(ln_old: float, ln_new: float) -> float:
 
 
 def same_plans(one: Plan, other: Plan) -> bool:
-    """Whether two plans run every pattern by the same orders and trees."""
-    return _run(one) == _run(other)
+    """Whether two plans run every pattern by the same orders and trees, and share the same."""
+    return one.sharing == other.sharing and _run(one) == _run(other)
 
 
 def _run(plan: Plan) -> dict[str, list[object]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -124,6 +124,8 @@ class Plan:
             raise ValueError(f"there is no sharing {self.sharing!r}; there are: {', '.join(SHARINGS)}")
         if self.sharing == "prefix" and any(plan.tree is not None for one in self.patterns for plan in one.clauses):
             raise ValueError("beginnings of orders are shared, not trees")
+        if self.workload is not None and not self._by_name.keys() >= self.workload.patterns:
+            raise ValueError("patterns share nodes that the plan does not have; take part of a plan by `part`")
         if self.sharing == "none" and self.workload is not None and self.workload.shared:
             raise ValueError("a plan that shares nothing has shared nodes")
 
@@ -172,6 +174,16 @@ class Plan:
                 f"the plan {self.plan_id} has no pattern {name!r}; it has: {known}; plan these patterns again"
             )
         return self._by_name[name]
+
+    def part(self, names: Iterable[str]) -> Plan:
+        """The plan of some of its patterns, which share by the same rule; what all of them share is not said there.
+
+        Raises
+        ------
+        PlanError
+            As `for_pattern`.
+        """
+        return replace(self, patterns=tuple(map(self.for_pattern, names)), workload=None)
 
     @cached_property
     def plan_id(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 Sharing: TypeAlias = Literal["none", "prefix", "subexpression"]
@@ -102,6 +103,11 @@ class WorkloadPlan:
         _check_costs(self.ln_cost, self.ln_apart)
         if not len(self.shared) <= self.nodes <= self.nodes_apart:
             raise ValueError(f"{self.nodes} nodes for {self.nodes_apart}, {len(self.shared)} of them shared")
+
+    @cached_property
+    def patterns(self) -> frozenset[str]:
+        """The names of the patterns that share nodes."""
+        return frozenset(use.pattern for work in self.shared for use in work.uses)
 
 
 def _check_costs(*logarithms: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, NodeForm
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, share, slot_name
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, share, shared_plan_of, slot_name
 from cep_pipeline.planning.multi_pattern.subpatterns import Subpattern, maximal_common, subpattern_of
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
@@ -23,6 +23,7 @@ __all__ = [
     "maximal_common",
     "members_of",
     "share",
+    "shared_plan_of",
     "slot_name",
     "subpattern_of",
 ]

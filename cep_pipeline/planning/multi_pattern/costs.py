@@ -8,14 +8,15 @@ statistics say so.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from cep_pipeline.patterns.pattern import Window
+from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
-from cep_pipeline.planning.costs import THROUGHPUT, CostModel
+from cep_pipeline.planning.costs import THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
+from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -55,6 +56,23 @@ def ln_cost(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGH
         What a step, a leaf and a join cost. Its latency counts for each node as for the sharer with the largest window.
     """
     return ln_sum(ln_node_cost(plan, node, statistics, model) for node in plan)
+
+
+def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot) -> float:
+    """Natural logarithm of what the orders and trees of a plan cost by other statistics, with all that they share.
+
+    Nodes are counted by the cost model of the plan's first pattern.
+
+    Raises
+    ------
+    PlanError
+        The plan was not made for the patterns, or the snapshot does not know a leaf.
+    """
+    shared = shared_plan_of(plan, patterns)
+    if not patterns:
+        return -math.inf
+    model = with_latency(cost_named(plan.for_pattern(patterns[0].name).cost_model), plan.alpha)
+    return ln_cost(shared, member_statistics(shared.members, snapshot), model)
 
 
 def ln_cost_apart(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:

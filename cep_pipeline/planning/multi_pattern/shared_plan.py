@@ -33,10 +33,11 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Expression, Length, Reference
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
-from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
@@ -338,6 +339,21 @@ class SharedPlan:
             return member.forms.nodes(names)
         forms = member.forms.nodes(order_or_tree)
         return tuple(replace(form, key=private_key(member.id, place)) for place, form in enumerate(forms))
+
+
+def shared_plan_of(plan: Plan, patterns: Iterable[Pattern]) -> SharedPlan:
+    """The shared plan of patterns by what a plan says of them: its orders and trees, and its rule of sharing.
+
+    Raises
+    ------
+    PlanError
+        The plan was not made for the patterns.
+    """
+    patterns = list(patterns)
+    validate(plan, patterns)
+    members = members_of(patterns)
+    plans = [clause.order_or_tree for pattern in patterns for clause in plan.for_pattern(pattern.name).clauses]
+    return share(members, plans, plan.sharing)
 
 
 def share(members: Iterable[Member], orders_or_trees: Iterable[OrderOrTree | str], sharing: Sharing) -> SharedPlan:

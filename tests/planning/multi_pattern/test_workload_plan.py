@@ -8,8 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
+from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join, Plan, plan
-from cep_pipeline.planning.multi_pattern import Sharing, members_of, share
+from cep_pipeline.planning.multi_pattern import Sharing, members_of, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics import estimate_statistics
@@ -64,10 +66,10 @@ def test_explain_says_what_is_shared_by_whom_and_what_that_saves() -> None:
 def test_of_many_shared_nodes_and_patterns_explain_names_some() -> None:
     one = made("prefix")
     assert one.workload is not None
-    uses = tuple(NodeUse(f"p{number}", number % 2, ("v",)) for number in range(9))
+    uses = tuple(NodeUse(("rise", "fall")[number % 2], number % 2, ("v",)) for number in range(9))
     work = SharedWork(uses, "1 s", 1.0, 2.0)
     text = replace(one, workload=replace(one.workload, shared=(work,) * 30, nodes=30, nodes_apart=270)).explain()
-    assert "p0: v; p1 (2): v; p2: v; p3 (2): v; and 5 more" in text
+    assert "rise: v; fall (2): v; rise: v; fall (2): v; and 5 more" in text
     assert "25: 1 variable " in text and "26: 1 variable" not in text and "and 5 more that save less" in text
 
 
@@ -91,3 +93,33 @@ def test_sharing_that_cannot_be_is_refused() -> None:
         WorkloadPlan(SEARCH, "cost", 0.0, 0.0, 2, 1)
     with pytest.raises(ValueError, match="no negative number of steps"):
         WorkloadSearch("tabu", steps=-1)
+
+
+def test_what_a_shared_plan_costs_on_other_statistics() -> None:
+    patterns = parse(TEXT)
+    for sharing in ("none", "prefix"):
+        one = made(sharing)
+        assert ln_cost_on(one, patterns, estimate_statistics(patterns, market(400))) == pytest.approx(one.ln_cost)
+        drifted = estimate_statistics(patterns, market(900))
+        alone = replace(one, sharing="none", workload=None)
+        assert one.ln_cost != ln_cost_on(one, patterns, drifted) <= ln_cost_on(alone, patterns, drifted)
+    assert same_plans(made("prefix"), made("prefix")) and not same_plans(made("prefix"), made("none"))
+
+
+def test_part_of_a_plan_has_its_rule_and_its_own_cost() -> None:
+    one = made("prefix")
+    part = one.part(["fall"])
+    assert part.sharing == "prefix" and part.workload is None
+    assert part.ln_cost == pytest.approx(one.for_pattern("fall").ln_cost)
+    with pytest.raises(ValueError, match="by `part`"):
+        replace(one, patterns=one.patterns[1:])
+    with pytest.raises(PlanError, match="no pattern 'other'"):
+        one.part(["other"])
+
+
+def test_a_plan_is_made_a_shared_plan_again() -> None:
+    one = made("prefix")
+    shared = shared_plan_of(one, parse(TEXT))
+    assert one.workload is not None and len(shared) == one.workload.nodes
+    with pytest.raises(PlanError, match="no pattern"):
+        shared_plan_of(one, parse("NAME other PATTERN A a WITHIN 1 second"))
