@@ -1,0 +1,258 @@
+"""A component of a workload as arrays of integers: what the compiled search knows of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain, combinations, permutations
+
+import numpy as np
+
+from cep_pipeline.planning.cardinality import mask_of
+from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
+from cep_pipeline.planning.multi_pattern.subset_keys import bits_of
+
+MAX_ALL_SUBSETS = 10
+"""Of larger maximal common sub-patterns not all parts are tried, but those of up to `MAX_SMALL` variables, and those
+that leave out one or none."""
+MAX_SMALL = 3
+MAX_PERMUTED = 6
+"""Conjuncts over more variables are not compared by the search: it expects their nodes not to be shared."""
+
+
+@dataclass(frozen=True, eq=False)
+class CommonSubpattern:
+    """A sub-pattern that several members have: neighbours share it.
+
+    Attributes
+    ----------
+    uses
+        The place of a member among those of the problem, the sub-pattern's variables as a set, and in slots: equal slots
+        of different uses are equal variables.
+    """
+
+    uses: tuple[tuple[int, int, tuple[int, ...]], ...]
+
+    @cached_property
+    def members(self) -> frozenset[int]:
+        """The members that have it."""
+        return frozenset(member for member, _, _ in self.uses)
+
+
+def common_subpatterns(
+    members: Sequence[Member], graph: PatternGraph, min_size: int
+) -> tuple[CommonSubpattern, ...]:
+    """All sub-patterns of two members or more: the parts of the maximal common ones (Gamma of MCEP [0094]).
+
+    Parameters
+    ----------
+    graph
+        The members' multi-pattern graph, or one of more members.
+    min_size
+        The least number of variables.
+    """
+    uses: dict[str, list[tuple[int, int, tuple[int, ...]]]] = {}
+    for place, member in enumerate(members):
+        found: dict[int, None] = {}
+        for maximal in graph.common_of(member.id):
+            for mask in member.subsets.masks_with(maximal.key, maximal.leaves):
+                found |= dict.fromkeys(_parts(mask, min_size))
+        for mask in found:
+            use = place, mask, member.subsets.slots(mask)
+            uses.setdefault(member.subsets.key(mask), []).append(use)
+    common = (CommonSubpattern(tuple(of_key)) for of_key in uses.values())
+    return tuple(subpattern for subpattern in common if len(subpattern.members) > 1)
+
+
+def _parts(mask: int, min_size: int) -> Iterator[int]:
+    places = bits_of(mask)
+    sizes: Sequence[int] = range(min_size, len(places) + 1)
+    if len(places) > MAX_ALL_SUBSETS:
+        sizes = [*range(min_size, MAX_SMALL + 1), len(places) - 1, len(places)]
+    for size in sizes:
+        for chosen in combinations(places, size):
+            yield mask_of(chosen)
+
+
+@dataclass(frozen=True, eq=False)
+class SearchProblem:
+    """Members that share sub-patterns, with the numbers that orders or trees of them cost.
+
+    Attributes
+    ----------
+    members
+        In the order of the workload.
+    local
+        Of each its local plans.
+    common
+        What they have in common.
+    trees
+        Whether plans are trees, or else orders.
+    """
+
+    members: tuple[Member, ...]
+    local: tuple[LocalPlans, ...]
+    common: tuple[CommonSubpattern, ...]
+    trees: bool
+
+    @classmethod
+    def of(
+        cls, members: Sequence[Member], local: Mapping[MemberId, LocalPlans], graph: PatternGraph, *, trees: bool
+    ) -> SearchProblem:
+        """The problem of some members; for trees a single variable is shared whatever they are."""
+        own = tuple(local[member.id] for member in members)
+        return cls(tuple(members), own, common_subpatterns(members, graph, 2 if trees else 1), trees)
+
+    @cached_property
+    def width(self) -> int:
+        """The most variables of a member."""
+        return max(plans.size for plans in self.local)
+
+    @cached_property
+    def ln_scale(self) -> float:
+        """ln of what all costs are divided by."""
+        return max(plans.ln_least for plans in self.local)
+
+    @cached_property
+    def windows(self) -> tuple[int, ...]:
+        """The different windows, ascending."""
+        return tuple(sorted({member.window for member in self.members}))
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Of each member the number of variables: int64, shape (n,)."""
+        return np.array([plans.size for plans in self.local], np.int64)
+
+    @cached_property
+    def window_ranks(self) -> Array:
+        """Of each member its window's place among all: int64, shape (n,)."""
+        rank = {window: place for place, window in enumerate(self.windows)}
+        return np.array([rank[member.window] for member in self.members], np.int64)
+
+    @cached_property
+    def tables_at(self) -> Array:
+        """Where each member's sets begin in `costs`, `first` and `second`: int64, shape (n,)."""
+        return np.cumsum([0, *(1 << plans.size for plans in self.local[:-1])]).astype(np.int64)
+
+    @cached_property
+    def costs(self) -> Array:
+        """Of each member and set what its partial matches cost in the member's window: float64."""
+        return np.concatenate([plans.costs(self.ln_scale) for plans in self.local])
+
+    @cached_property
+    def first(self) -> Array:
+        """Of each member and set one side of its cheapest tree, or the last variable of its cheapest order: int64."""
+        return np.concatenate([plans.sides if self.trees else plans.last_and_next[0] for plans in self.local])
+
+    @cached_property
+    def second(self) -> Array:
+        """Of each member and set the next variable of the cheapest way on from an order's beginning: int64."""
+        if self.trees:
+            return np.zeros(len(self.first), np.int64)
+        return np.concatenate([plans.last_and_next[1] for plans in self.local])
+
+    @cached_property
+    def leaves(self) -> Array:
+        """Of each member and variable a hash of its leaf: int64, shape (n, width)."""
+        found = np.zeros((len(self.members), self.width), np.int64)
+        for place, member in enumerate(self.members):
+            keys = member.forms.leaf_keys
+            found[place, : len(keys)] = [_hash(key) for key in keys]
+        return found
+
+    @cached_property
+    def agreement(self) -> Array:
+        """Of each member a hash of what all events of a match agree on: int64, shape (n,)."""
+        return np.array([_hash(repr(sorted(set(member.clause.agree_on)))) for member in self.members], np.int64)
+
+    @cached_property
+    def relations(self) -> Relations:
+        """What holds between the variables of each member."""
+        return Relations.of(self.members)
+
+    @cached_property
+    def entries_at(self) -> Array:
+        """Where the uses of each common sub-pattern begin: int64, shape (number of sub-patterns + 1,)."""
+        return np.cumsum([0, *(len(subpattern.uses) for subpattern in self.common)]).astype(np.int64)
+
+    @cached_property
+    def entries(self) -> tuple[Array, Array, Array]:
+        """Of each use the member, the set, and the slots (-1: none): int64, shapes (m,), (m,), (m, width)."""
+        uses = list(chain.from_iterable(subpattern.uses for subpattern in self.common))
+        slots = np.full((len(uses), self.width), -1, np.int64)
+        for place, (_, _, own) in enumerate(uses):
+            slots[place, : len(own)] = own
+        return np.array([use[0] for use in uses], np.int64), np.array([use[1] for use in uses], np.int64), slots
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """What holds between variables of members, as hashes.
+
+    Attributes
+    ----------
+    at
+        Where the relations of each member begin: int64, shape (n + 1,).
+    sets
+        The variables of each relation as a set: int64, shape (r,).
+    places_at, places
+        The same, ascending: where those of each begin, and all of them.
+    templates_at, templates
+        Of each relation the hashes of what it says, by the permutation that the slots of its variables are of their
+        places, in lexicographic order: where they begin, and all of them.
+    """
+
+    at: Array
+    sets: Array
+    places_at: Array
+    places: Array
+    templates_at: Array
+    templates: Array
+
+    @classmethod
+    def of(cls, members: Sequence[Member]) -> Relations:
+        """The relations of members."""
+        at, sets, places_at, places, templates_at, templates = [0], [], [0], [], [], []  # type: ignore[var-annotated]
+        for member in members:
+            for mentioned, compared, texts in _relations(member):
+                sets.append(mask_of(mentioned))
+                places += compared
+                places_at.append(len(places))
+                templates_at.append(len(templates))
+                templates += [_hash(text) for text in texts]
+            at.append(len(sets))
+        # One more, of no member: an array has a first element.
+        arrays = (at, [*sets, 0], places_at, [*places, 0], [*templates_at, 0], [*templates, 0])
+        return cls(*(np.array(array, np.int64) for array in arrays))
+
+
+def _relations(member: Member) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], list[str]]]:
+    """The variables of each relation, those whose slots matter, and what it says by the permutation of these."""
+    forms = member.forms
+    everything = range(len(forms.names))
+    for pair in combinations(everything, 2):
+        one, other = member.subsets.relation(*pair), member.subsets.relation(*reversed(pair))
+        conjuncts, before, *_ = one
+        if conjuncts or before:
+            yield pair, pair, [repr(one), repr(other)]
+    larger = {tuple(sorted(mentioned)) for mentioned in forms.conjuncts_within(tuple(everything)).values()}
+    for places in sorted(places for places in larger if len(places) > 2):
+        if len(places) > MAX_PERMUTED:
+            yield places, places[:1], [repr((member.id, places))]
+            continue
+        texts = []
+        for ranks in permutations(range(len(places))):
+            ordered = tuple(place for _, place in sorted(zip(ranks, places, strict=True)))
+            within = forms.conjuncts_within(ordered)
+            texts.append(repr(sorted(text for text, mentioned in within.items() if len(mentioned) == len(places))))
+        yield places, places, texts
+
+
+def _hash(text: str) -> int:
+    """64 bits of a text, as a signed number."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
