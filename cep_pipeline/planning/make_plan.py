@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Consume, Pattern, Strategy
@@ -23,7 +24,13 @@ from cep_pipeline.planning.costs import (
 )
 from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.ordering import Ordering, TreeOrdering, left_deep
-from cep_pipeline.planning.planners import MAX_COMPARED_VARIABLES, PLANNERS, TREE_PLANNERS, planner_named
+from cep_pipeline.planning.planners import (
+    MAX_COMPARED_VARIABLES,
+    MULTI_PATTERN_PLANNER_NAMES,
+    PLANNERS,
+    TREE_PLANNERS,
+    planner_named,
+)
 from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, PositionTree, positions_below
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -45,8 +52,9 @@ def plan(
     alpha: float = 0.0,
     *,
     compare: bool = True,
+    **options: Any,
 ) -> Plan:
-    """Plan patterns by the statistics of their stream.
+    """Plan patterns by the statistics of their stream, each by itself or all of them together.
 
     Parameters
     ----------
@@ -55,19 +63,23 @@ def plan(
     snapshot
         Must know the leaves of all the patterns; conditions that it does not know are planned with priors.
     planner
-        A key of `PLANNERS`.
+        A key of `PLANNERS`; or one of `MULTI_PATTERN_PLANNER_NAMES`, which plans all patterns together.
     cost
-        A key of `COSTS`; None takes for each pattern the one that `default_cost` says.
+        A key of `COSTS`; None takes for each pattern the one that `default_cost` says, and for all of them together
+        `throughput`, the only one that they are planned by.
     alpha
         Weight of latency against `cost`: cost(plan) + alpha * latency(plan) (JQPG section 6.1), 0 or more. Each clause
         is planned by the sum of its own; the cost of a pattern counts the largest latency of its clauses.
     compare
         Whether the other planners' plans are put beside, for explain.
+    options
+        Of planners of many patterns: `neighbourhood`, `sharing`, `time_limit_s`, `steps`, `seed`, and all others that
+        `multi_pattern.plan_workload` takes.
 
     Raises
     ------
     InputError
-        `planner` or `cost` is unknown, or `alpha` is no weight.
+        `planner` or `cost` is unknown, `alpha` is no weight, or an option is wrong or for other planners.
     PlanError
         The snapshot does not know a leaf, or the planner does not plan a pattern's selection strategy: those of the
         language page's section 4 run in the pattern's order, which is planner `trivial`'s.
@@ -77,8 +89,16 @@ def plan(
     An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
-    planner_named(planner)
     _check_alpha(alpha)
+    if planner in MULTI_PATTERN_PLANNER_NAMES:
+        from cep_pipeline.planning.multi_pattern.local_plans import check_model
+        from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+
+        check_model(with_latency(cost_named(cost or THROUGHPUT.name), alpha))
+        return plan_workload(patterns, snapshot, planner, **options)
+    planner_named(planner)
+    if options:
+        raise InputError(f"planner {planner!r} plans each pattern by itself: {', '.join(options)} are for others")
     models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
@@ -198,11 +218,24 @@ def _plan_pattern(
 
 
 def _plan_clause(expected: Expectations, planner: str, model: CostModel, *, compare: bool) -> ClausePlan:
+    found = PLANNERS[planner](expected.statistics, model)
+    return clause_plan(expected, found, model, compared_with=planner if compare else None)
+
+
+def clause_plan(
+    expected: Expectations, found: Ordering | TreeOrdering, model: CostModel, *, compared_with: str | None = None
+) -> ClausePlan:
+    """What a plan says of a clause, by the order or tree that a planner found for it.
+
+    Parameters
+    ----------
+    compared_with
+        The planner, where the plans of the others are put beside.
+    """
     statistics = expected.statistics
-    found = PLANNERS[planner](statistics, model)
     tree = found.tree if isinstance(found, TreeOrdering) and not isinstance(found.tree, int) else None
     order = positions_below(found.tree) if isinstance(found, TreeOrdering) else found.order
-    alternatives = _alternatives(statistics, model, planner, order, tree) if compare else []
+    alternatives = [] if compared_with is None else _alternatives(statistics, model, compared_with, order, tree)
     nodes: tuple[PlanNode, ...] = ()
     if tree is None:
         steps = expected.steps(order)

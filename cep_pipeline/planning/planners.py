@@ -25,6 +25,15 @@ PLANNERS: dict[str, Planner] = {
     "dp_bushy": dp_bushy_tree,
 }
 
+MULTI_PATTERN_PLANNER_NAMES = (
+    "simulated_annealing",
+    "tabu",
+    "none",
+    "sharing",
+    "reordering",
+)
+"""The planners of many patterns together, by name: `planning.multi_pattern.planners` has them."""
+
 TREE_PLANNERS: frozenset[str] = frozenset({"zstream", "zstream_ordered", "dp_bushy"})
 """The planners that make trees."""
 
@@ -49,7 +58,10 @@ hundredths of a second."""
 
 
 def planner_named(name: str) -> Planner:
-    """The planner of this name; InputError lists the known ones otherwise."""
+    """The planner of this name, of one pattern; InputError lists the known ones otherwise."""
+    if name in MULTI_PATTERN_PLANNER_NAMES:
+        raise InputError(f"planner {name!r} plans many patterns together; of one there are: {', '.join(PLANNERS)}")
     if name not in PLANNERS:
-        raise InputError(f"there is no planner {name!r}; there are: {', '.join(PLANNERS)}")
+        known = ", ".join((*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES))
+        raise InputError(f"there is no planner {name!r}; there are: {known}")
     return PLANNERS[name]

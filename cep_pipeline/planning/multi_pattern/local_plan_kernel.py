@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 from cep_pipeline.planning.multi_pattern.neighbours_kernel import Room, join_items
 
 
@@ -57,8 +56,6 @@ def fill_orders(size: int, costs: Any, best: Any, lasts: Any, nexts: Any) -> int
     return 0
 
 
-def join(
-    items: int, parts: Any, costs: Any, best: Any, unions: Any, choice: Any, sets: Any, sides: Any
-) -> int:
+def join(items: int, parts: Any, costs: Any, best: Any, unions: Any, choice: Any, sets: Any, sides: Any) -> int:
     """Join items, sets of variables, by the cheapest tree: its joins' sets, ascending, and one side of each."""
     return join_items(costs, 0, items, Room(parts, parts, parts, unions, best, choice), 0, sets, sides)

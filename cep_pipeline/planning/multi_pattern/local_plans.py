@@ -1,4 +1,4 @@
-"""The local planner of the search (algorithm A of MCEP [0108]-[0109], [0123]-[0124]): the cheapest plan with given parts.
+"""The local planner of the search (A of MCEP [0108]-[0109], [0123]-[0124]): the cheapest plan with given parts.
 
 Costs are those of a cost model whose steps and joins cost what the set of variables does that they complete, as the
 patent's does; so the cheapest way on from the beginning of an order does not depend on that order, and a tree that
@@ -79,7 +79,7 @@ class LocalPlans:
     --------
     >>> plans = LocalPlans(ClauseStatistics(("a", "b", "c"), (3.0, 2.0, 1.0)))
     >>> plans.cheapest_order(), plans.cheapest_order(prefix=(0,)), plans.cheapest_tree(subtrees=[(0, 2)])
-    ((2, 1, 0), (0, 2, 1), (1, (0, 2)))
+    ((2, 1, 0), (0, 2, 1), ((0, 2), 1))
     """
 
     statistics: ClauseStatistics

@@ -20,9 +20,7 @@ from cep_pipeline.planning.trees import PositionTree, positions_below
 PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
 """The plan of a member over the places of its variables: an order, or a tree."""
 
-_search = NativeKernel(
-    "cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), KERNEL_SOURCES
-)
+_search = NativeKernel("cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), KERNEL_SOURCES)
 
 
 class LocalSearch:
@@ -256,7 +254,7 @@ class LocalSearch:
 def _tree_nodes(tree: PositionPlan) -> list[tuple[int, int]]:
     """The joins of a tree as sets in ascending order, with one side of each."""
     found = []
-    waiting = [tree]
+    waiting: list[PositionTree] = [tree]  # type: ignore[list-item]
     while waiting:
         node = waiting.pop()
         if not isinstance(node, int):

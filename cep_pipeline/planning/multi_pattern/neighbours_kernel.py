@@ -1,7 +1,7 @@
-"""Neighbours of a shared plan (MCEP [0111]-[0113], [0122]-[0126]), written in Numba. Imported only where it is compiled.
+"""Neighbours of a shared plan (MCEP [0111]-[0113], [0122]-[0126]), written in Numba. Imported to be compiled only.
 
-A neighbour gives some members a subpattern in common: each of them gets the cheapest order that begins with one order of
-it, or the cheapest tree that contains one tree of it, and, by chance, the subtrees that it shares already.
+A neighbour gives some members a subpattern in common: each of them gets the cheapest order that begins with one order
+of it, or the cheapest tree that contains one tree of it, and, by chance, the subtrees that it shares already.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -192,9 +192,7 @@ def _put(count: int, sets: Any, sides: Any, inside: int, side: int) -> int:
 
 
 @njit(error_model="numpy")
-def join_items(
-    costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any
-) -> int:
+def join_items(costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
     """Join items, sets of a member's variables, by the cheapest tree; returns the number of joins."""
     if items > MAX_ITEMS:
         return _join_greedily(costs, base, items, room, count, sets, sides)
@@ -232,9 +230,7 @@ def join_items(
 
 
 @njit(error_model="numpy")
-def _join_greedily(
-    costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any
-) -> int:
+def _join_greedily(costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
     while items > 1:
         least, one, other = math.inf, 0, 1
         for left in range(items):
@@ -268,8 +264,17 @@ def _best_tree(m: Members, member: int, inside: int, room: Room, count: int, set
 
 @njit(error_model="numpy")
 def _keep_shared(
-    t: Nodes, plans: Plans, member: int, width: int, kept_inside: int, apart_from: int, room: Room, items: int,
-    count: int, sets: Any, sides: Any,
+    t: Nodes,
+    plans: Plans,
+    member: int,
+    width: int,
+    kept_inside: int,
+    apart_from: int,
+    room: Room,
+    items: int,
+    count: int,
+    sets: Any,
+    sides: Any,
 ) -> tuple[int, int, int]:
     """Take over the largest shared subtrees of a member's tree inside a set and apart from another.
 
@@ -297,7 +302,15 @@ def _keep_shared(
 
 @njit(error_model="numpy")
 def _tree_around(
-    m: Members, t: Nodes, plans: Plans, member: int, inside: int, keep: bool, room: Room, count: int, sets: Any,
+    m: Members,
+    t: Nodes,
+    plans: Plans,
+    member: int,
+    inside: int,
+    keep: bool,
+    room: Room,
+    count: int,
+    sets: Any,
     sides: Any,
 ) -> int:
     """Put the joins of the cheapest tree that contains a given one, whose joins are there, of the set `inside`."""
@@ -319,8 +332,9 @@ def _tree_around(
 
 
 @njit(error_model="numpy")
-def _draft_tree(m: Members, t: Nodes, plans: Plans, member: int, inside: int, keep: bool, room: Room, sets: Any,
-                sides: Any) -> int:
+def _draft_tree(
+    m: Members, t: Nodes, plans: Plans, member: int, inside: int, keep: bool, room: Room, sets: Any, sides: Any
+) -> int:
     """The giver's tree of the subpattern: the cheapest one, or the cheapest with what it shares of it already."""
     if not keep:
         return _best_tree(m, member, inside, room, 0, sets, sides)
@@ -375,8 +389,9 @@ def _order_between(m: Members, member: int, inside: int, bound: int, room: Room,
 
 
 @njit(error_model="numpy")
-def _draft_order(m: Members, t: Nodes, plans: Plans, member: int, inside: int, keep: bool, room: Room, sets: Any,
-                 sides: Any) -> int:
+def _draft_order(
+    m: Members, t: Nodes, plans: Plans, member: int, inside: int, keep: bool, room: Room, sets: Any, sides: Any
+) -> int:
     """The giver's order of the subpattern: the cheapest one, or the cheapest after what it shares of it already."""
     bound, base = 0, member * m.width
     if keep:

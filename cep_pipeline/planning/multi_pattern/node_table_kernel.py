@@ -33,8 +33,8 @@ class Members(NamedTuple):
     relations_at
         The relations of member i are those from `relations_at[i]` to `relations_at[i + 1]`.
     relation_sets, places_at, places, templates_at, templates
-        Of each relation: its variables as a set and ascending, and the hash of what it says of them by the number of the
-        permutation (as Lehmer codes count them) that their ranks are.
+        Of each relation: its variables as a set and ascending, and the hash of what it says of them by the number of
+        the permutation (as Lehmer codes count them) that their ranks are.
     """
 
     width: int
@@ -151,9 +151,7 @@ def relations_hash(m: Members, member: int, inside: int, ranks: Any) -> int:
 
 
 @njit(error_model="numpy")
-def order_signatures(
-    m: Members, member: int, count: int, sets: Any, added: Any, ranks: Any, found: Any
-) -> None:
+def order_signatures(m: Members, member: int, count: int, sets: Any, added: Any, ranks: Any, found: Any) -> None:
     """The signatures of an order's beginnings: the sets that it binds, and the variable of each step."""
     signature = 0
     for step in range(count):
@@ -172,7 +170,7 @@ def order_signatures(
 def _leaves_in_slots(
     m: Members, member: int, node: int, sets: Any, lefts: Any, signatures: Any, swapped: int, swaps: Any, c: Canon
 ) -> None:
-    """Write the slots of a tree's variables: the side with the smaller signature first, of equal sides as `swapped` says.
+    """Write the slots of a tree's variables: the side with the smaller signature first, equal sides as `swapped` says.
 
     `swaps` has by node the number of a join with two equal sides, -1 elsewhere.
     """
@@ -187,8 +185,9 @@ def _leaves_in_slots(
             continue
         at = _find(sets, node + 1, inside)
         left, right = lefts[at], inside ^ lefts[at]
-        one, other = _side(m, member, sets, node + 1, left, signatures), _side(
-            m, member, sets, node + 1, right, signatures
+        one, other = (
+            _side(m, member, sets, node + 1, left, signatures),
+            _side(m, member, sets, node + 1, right, signatures),
         )
         if one > other or (one == other and swapped >> swaps[at] & 1):
             left, right = right, left
@@ -213,9 +212,7 @@ def _side(m: Members, member: int, sets: Any, count: int, side: int, signatures:
 
 
 @njit(error_model="numpy")
-def tree_signatures(
-    m: Members, member: int, count: int, sets: Any, lefts: Any, found: Any, c: Canon
-) -> None:
+def tree_signatures(m: Members, member: int, count: int, sets: Any, lefts: Any, found: Any, c: Canon) -> None:
     """The signatures of a tree's joins, given by their sets in ascending order and one side of each.
 
     Where two sides of a join are equal, either may have the first slots: the least of all hashes counts, as it is the

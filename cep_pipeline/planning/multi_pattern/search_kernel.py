@@ -1,8 +1,8 @@
-"""The loops of local search over shared plans (MCEP [0164]-[0167]), written in Numba. Imported only where it is compiled.
+"""The loops of local search over shared plans (MCEP [0164]-[0167]), written in Numba. Imported to be compiled only.
 
-A step draws a neighbour and evaluates it: the nodes of the old plans of its members are dropped from the table, those of
-the new ones used, and the difference is what the nodes that changed cost now and before. Nothing else is looked at, so
-that a step takes as long for a thousand patterns as for ten.
+A step draws a neighbour and evaluates it: the nodes of the old plans of its members are dropped from the table, those
+of the new ones used, and the difference is what the nodes that changed cost now and before. Nothing else is looked at,
+so that a step takes as long for a thousand patterns as for ten.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"

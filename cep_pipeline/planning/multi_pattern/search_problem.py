@@ -32,8 +32,8 @@ class CommonSubpattern:
     Attributes
     ----------
     uses
-        The place of a member among those of the problem, the sub-pattern's variables as a set, and in slots: equal slots
-        of different uses are equal variables.
+        The place of a member among those of the problem, the sub-pattern's variables as a set, and in slots: equal
+        slots of different uses are equal variables.
     """
 
     uses: tuple[tuple[int, int, tuple[int, ...]], ...]
@@ -44,9 +44,7 @@ class CommonSubpattern:
         return frozenset(member for member, _, _ in self.uses)
 
 
-def common_subpatterns(
-    members: Sequence[Member], graph: PatternGraph, min_size: int
-) -> tuple[CommonSubpattern, ...]:
+def common_subpatterns(members: Sequence[Member], graph: PatternGraph, min_size: int) -> tuple[CommonSubpattern, ...]:
     """All sub-patterns of two members or more: the parts of the maximal common ones (Gamma of MCEP [0094]).
 
     Parameters
@@ -237,8 +235,7 @@ def _relations(member: Member) -> Iterator[tuple[tuple[int, ...], tuple[int, ...
     everything = range(len(forms.names))
     for pair in combinations(everything, 2):
         one, other = member.subsets.relation(*pair), member.subsets.relation(*reversed(pair))
-        conjuncts, before, *_ = one
-        if conjuncts or before:
+        if one[0] or one[1]:  # conjuncts, or which one comes before
             yield pair, pair, [repr(one), repr(other)]
     larger = {tuple(sorted(mentioned)) for mentioned in forms.conjuncts_within(tuple(everything)).values()}
     for places in sorted(places for places in larger if len(places) > 2):

@@ -1,0 +1,22 @@
+"""Reordering only, RE (MCEP [0146])."""
+
+from __future__ import annotations
+
+from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.greedy import greedy_order
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
+
+
+def reordering(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Every pattern by itself, in the order that greedy choice makes.
+
+    The patent "greedily rebuilds the event sequence by picking the event type maximizing the cost function at each
+    step"; as its cost counts partial matches, the best type is the one with the least cost: planner `greedy`.
+    """
+    return {
+        member.id: named_order(greedy_order(workload.statistics[member.id], THROUGHPUT).order, member.names)
+        if member.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+        else member.names
+        for member in workload.members
+    }, 0

@@ -1,0 +1,182 @@
+"""`plan_workload`: one plan for all patterns of a workload, by what they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.expected import Expectations
+from cep_pipeline.planning.make_plan import clause_plan
+from cep_pipeline.planning.multi_pattern.costs import workload_plan
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
+from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+from cep_pipeline.planning.multi_pattern.planners import (
+    LOCAL_SEARCHES,
+    MULTI_PATTERN_PLANNERS,
+    UNSHARED,
+)
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
+from cep_pipeline.planning.ordering import Ordering, TreeOrdering
+from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
+from cep_pipeline.planning.trees import Join, OrderOrTree, tree_of_positions
+from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import format_window
+
+TIME_LIMIT_S = 5.0
+"""How long a local search goes on where no limit is asked for."""
+
+
+def plan_workload(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    planner: str = "simulated_annealing",
+    *,
+    neighbourhood: str = "edge",
+    sharing: Sharing = "subexpression",
+    time_limit_s: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    start: Plan | None = None,
+    only: Collection[str] | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
+    recompute: bool = False,
+) -> Plan:
+    """Plan all patterns together, so that they share work (MCEP).
+
+    Parameters
+    ----------
+    patterns
+        Patterns of one stream.
+    snapshot
+        Must know the leaves of all the patterns; conditions that it does not know are planned with priors.
+    planner
+        A key of `MULTI_PATTERN_PLANNERS`.
+    neighbourhood
+        Of a local search: `edge`, or `vertex:k`.
+    sharing
+        `prefix`: orders, which share beginnings; `subexpression`: trees, which share subtrees.
+    time_limit_s, steps
+        A local search ends after so many seconds or steps (neighbours evaluated), whichever comes first; without either
+        after 5 s. With a limit of steps alone it finds the same plan each time.
+    seed
+        Of a local search's random numbers.
+    start
+        A plan to start from, in place of the cheapest ones of each pattern. It need not have all the patterns, nor no
+        others; where it has trees and orders are asked for, it is not used.
+    only
+        Names of patterns: only their components are searched, all others keep what `start` says.
+    progress
+        Is told what a local search has come to, some twenty times a second.
+    recompute
+        Let each step of a local search compute the cost of the whole plan anew: slow, for comparison.
+
+    Raises
+    ------
+    InputError
+        A name or a limit is wrong.
+    PlanError
+        The snapshot does not know a leaf; or `only` names none of the patterns, or is given without a start.
+
+    Notes
+    -----
+    Plans are made by the cost `throughput`, partial matches alive in a window, those of shared nodes counted once
+    within their largest window. Patterns of other strategies than skip_till_any_match keep their order and share
+    nothing.
+    """
+    found = _named(planner, sharing)
+    options = SearchOptions(
+        Neighbourhood.of(neighbourhood),
+        TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,
+        steps,
+        seed,
+        progress,
+        recompute,
+    )
+    members = members_of(patterns)
+    expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
+    rule: Sharing = "none" if planner in UNSHARED else sharing
+    workload = Workload(
+        members,
+        {name: of_member.statistics for name, of_member in expected.items()},
+        rule,
+        {} if start is None else _given(members, start, trees=rule != "prefix"),
+        _again(members, start, only),
+    )
+    plans, taken = found(workload, options)
+    searched = planner in LOCAL_SEARCHES
+    search = WorkloadSearch(
+        planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
+    )
+    return Plan(
+        alpha=0.0,
+        statistics=StatisticsSummary(
+            snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
+        ),
+        patterns=tuple(_pattern_plan(pattern, expected, plans, planner) for pattern in patterns),
+        sharing=rule,
+        workload=workload_plan(workload.shared(plans), workload.statistics, search),
+    )
+
+
+def _named(planner: str, sharing: str) -> Callable[[Workload, SearchOptions], tuple[Plans, int]]:
+    if planner not in MULTI_PATTERN_PLANNERS:
+        known = ", ".join(MULTI_PATTERN_PLANNERS)
+        raise InputError(f"there is no planner {planner!r} of many patterns; there are: {known}")
+    if sharing not in SHARINGS or (sharing == "none" and planner not in UNSHARED):
+        asked = ", ".join(rule for rule in SHARINGS if rule != "none")
+        raise InputError(f"planner {planner!r} does not plan for sharing {sharing!r}; there are: {asked}")
+    return MULTI_PATTERN_PLANNERS[planner]
+
+
+def _given(members: Sequence[Member], start: Plan, *, trees: bool) -> dict[MemberId, OrderOrTree | str]:
+    """What the plan to start from has for members."""
+    found: dict[MemberId, OrderOrTree | str] = {}
+    known = {plan.pattern: plan for plan in start.patterns}
+    for member in members:
+        name, clause = member.id
+        if name not in known or clause >= len(known[name].clauses):
+            continue
+        planned = known[name].clauses[clause]
+        if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
+            found[member.id] = planned.order_or_tree
+    return found
+
+
+def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] | None) -> set[MemberId] | None:
+    if only is None:
+        return None
+    unknown = set(only) - {member.pattern.name for member in members}
+    if unknown:
+        raise PlanError(f"there is no pattern {', '.join(map(repr, sorted(unknown)))} to plan again")
+    if start is None:
+        raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
+    return {member.id for member in members if member.pattern.name in only}
+
+
+def _pattern_plan(pattern: Pattern, expected: dict[MemberId, Expectations], plans: Plans, planner: str) -> PatternPlan:
+    first = expected[pattern.name, 0]
+    return PatternPlan(
+        pattern.name,
+        format_window(pattern.window),
+        pattern.strategy.value,
+        tuple(
+            _clause_plan(expected[pattern.name, clause.index], plans[pattern.name, clause.index])
+            for clause in pattern.clauses
+        ),
+        planner if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else "trivial",
+        THROUGHPUT.name,
+        THROUGHPUT.unit,
+        first.events_in_window,
+    )
+
+
+def _clause_plan(expected: Expectations, planned: OrderOrTree | str) -> ClausePlan:
+    names = expected.statistics.names
+    if isinstance(planned, Join):
+        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names)), THROUGHPUT)
+    order = (planned,) if isinstance(planned, str) else planned
+    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order)), THROUGHPUT)

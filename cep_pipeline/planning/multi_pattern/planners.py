@@ -1,0 +1,28 @@
+"""The planners of many patterns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from cep_pipeline.planning.multi_pattern.baselines import none, reordering, sharing
+from cep_pipeline.planning.multi_pattern.simulated_annealing import simulated_annealing
+from cep_pipeline.planning.multi_pattern.tabu import tabu
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
+
+MultiPatternPlanner: TypeAlias = Callable[[Workload, SearchOptions], tuple[Plans, int]]
+"""The order or tree of each member, and the number of steps of its search."""
+
+LOCAL_SEARCHES: frozenset[str] = frozenset({"simulated_annealing", "tabu"})
+"""Those that search for as long as they may; the others are done when they are done."""
+UNSHARED: frozenset[str] = frozenset({"none", "reordering"})
+"""Those whose plans share nothing."""
+
+MULTI_PATTERN_PLANNERS: dict[str, MultiPatternPlanner] = {
+    "simulated_annealing": simulated_annealing,
+    "tabu": tabu,
+    "none": none,
+    "sharing": sharing,
+    "reordering": reordering,
+}
+"""The local searches, and what they are measured against."""

@@ -1,0 +1,200 @@
+"""A workload to be planned together: its members with their numbers, what is searched, and what is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.dp_bushy import dp_bushy_tree
+from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
+from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
+from cep_pipeline.planning.multi_pattern.members import Member, MemberId
+from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
+from cep_pipeline.planning.workload_plan import Sharing
+
+Plans: TypeAlias = dict[MemberId, "OrderOrTree | str"]
+"""The order or tree of each member."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchProgress:
+    """What a search has come to: a point of its cost over time.
+
+    Attributes
+    ----------
+    seconds, steps
+        Since it began.
+    ln_cost
+        Natural logarithm of what the best plan of the whole workload costs that was found.
+    share
+        How much of the search is done, from 0 to 1.
+    """
+
+    seconds: float
+    steps: int
+    ln_cost: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How long and how a local search goes on.
+
+    Attributes
+    ----------
+    neighbourhood
+        What neighbours are.
+    time_limit_s, steps
+        It ends when this time has passed, or after so many steps, whichever comes first; None: no such limit, but not
+        both.
+    seed
+        Of its random numbers: with a limit of steps alone it finds the same plan each time.
+    progress
+        Is told what it has come to.
+    recompute
+        Whether each step computes the cost of the whole plan anew: a reference that is slow and finds the same.
+    """
+
+    neighbourhood: Neighbourhood
+    time_limit_s: float | None
+    steps: int | None = None
+    seed: int = 0
+    progress: Callable[[SearchProgress], None] | None = None
+    recompute: bool = False
+
+    def __post_init__(self) -> None:
+        if self.time_limit_s is None and self.steps is None:
+            raise InputError("a search ends: it has a limit of time or of steps")
+        if self.time_limit_s is not None and not 0 < self.time_limit_s < math.inf:
+            raise InputError(f"the time limit of a search is {self.time_limit_s} s: it is above 0")
+        if self.steps is not None and self.steps < 1:
+            raise InputError(f"a search of {self.steps} steps: it has 1 or more")
+        if self.seed < 0:
+            raise InputError(f"the seed of a search is {self.seed}: it is 0 or more")
+
+
+@dataclass(eq=False)
+class Workload:
+    """What planners of many patterns see.
+
+    Attributes
+    ----------
+    members, statistics
+        All members, and the numbers of each.
+    sharing
+        What is shared.
+    given
+        Orders or trees that are kept, or from which a search begins.
+    again
+        The members whose components are searched; None: all. The others keep what is given.
+    """
+
+    members: tuple[Member, ...]
+    statistics: Mapping[MemberId, ClauseStatistics]
+    sharing: Sharing
+    given: Mapping[MemberId, OrderOrTree | str] = field(default_factory=dict)
+    again: Collection[MemberId] | None = None
+
+    @property
+    def trees(self) -> bool:
+        """Whether members are planned by trees."""
+        return self.sharing != "prefix"
+
+    @cached_property
+    def by_id(self) -> dict[MemberId, Member]:
+        """The members by their ids."""
+        return {member.id: member for member in self.members}
+
+    @cached_property
+    def graph(self) -> PatternGraph:
+        """The multi-pattern graph of the members that are planned together."""
+        return PatternGraph(member for member in self.members if member.id in self.local)
+
+    @cached_property
+    def local(self) -> dict[MemberId, LocalPlans]:
+        """The local plans of the members that are planned together.
+
+        Those of other strategies than skip_till_any_match run in the pattern's order; those with more than
+        `MAX_VARIABLES` variables are planned alone.
+        """
+        return {
+            member.id: LocalPlans(self.statistics[member.id])
+            for member in self.members
+            if member.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and len(member.names) <= MAX_VARIABLES
+        }
+
+    @cached_property
+    def start(self) -> Plans:
+        """What is given, and of the others the cheapest plans, each by itself (MCEP [0115])."""
+        return {member.id: self.given.get(member.id) or self.cheapest(member) for member in self.members}
+
+    def cheapest(self, member: Member) -> OrderOrTree | str:
+        """The cheapest plan of a member by itself."""
+        local = self.local.get(member.id)
+        if local is not None:
+            if self.trees:
+                return named_tree(local.cheapest_tree(), member.names)
+            return named_order(local.cheapest_order(), member.names)
+        if member.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+            return member.names
+        statistics = self.statistics[member.id]
+        if self.trees:
+            return named_tree(dp_bushy_tree(statistics, THROUGHPUT).tree, member.names)
+        return named_order(dp_left_deep_order(statistics, THROUGHPUT).order, member.names)
+
+    @cached_property
+    def components(self) -> list[tuple[Member, ...]]:
+        """The members that are searched together: those of each component with two members or more."""
+        found = self.graph.components(2 if self.trees else 1)
+        return [
+            tuple(self.by_id[name] for name in component)
+            for component in found
+            if len(component) > 1 and (self.again is None or any(name in self.again for name in component))
+        ]
+
+    def shared(self, plans: Plans) -> SharedPlan:
+        """The shared plan of all members."""
+        return share(self.members, (plans[member.id] for member in self.members), self.sharing)
+
+    def ln_cost(self, plans: Plans) -> float:
+        """ln of what the plan of all members costs."""
+        return ln_cost(self.shared(plans), self.statistics)
+
+    def ln_cost_apart_from(self, searched: Collection[MemberId]) -> float:
+        """ln of what nodes cost that a search does not change: leaves of trees, and those of other members."""
+        plan = self.shared(self.start)
+        return ln_sum(
+            ln_node_cost(plan, node, self.statistics)
+            for node in plan
+            if (self.trees and node.left is None) or not any(name in searched for name in node.sharers)
+        )
+
+
+def named_order(order: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
+    """An order of places as one of variables."""
+    return tuple(names[place] for place in order)
+
+
+def named_tree(tree: PositionTree, names: Sequence[str]) -> Tree:
+    """A tree of places as one of variables.
+
+    Examples
+    --------
+    >>> str(named_tree((2, (0, 1)), "abc"))
+    '(c, (a, b))'
+    """
+    if isinstance(tree, int):
+        return names[tree]
+    return Join(named_tree(tree[0], names), named_tree(tree[1], names))
