@@ -44,11 +44,11 @@ READING_AGAIN = (
     "matches or fails, runs that are created meanwhile are put on a stack with their state and event, and the one "
     "created last is resumed 'at state id q1 by reading events in the buffer starting from e3', the event at which it "
     "was postponed, not its first one. The counts of the paper are met, too: those of table 2, nearly all, as the "
-    "table below shows, and the events read again, by which it explains its factor of 200 to 300: 'an average 0.6 time for "
-    "each event for queries using s3'. With that, an event is read less than twice: a factor of hundreds cannot come "
-    "from the events read, only from what going back costs in the paper's implementation, of which it says nothing. "
-    "Here a postponed run keeps its computation state (the paper adapts its basic algorithm, too), and the event from "
-    "which it goes on is a place in a column."
+    "table below shows, and the events read again, by which it explains its factor of 200 to 300: 'an average 0.6 "
+    "time for each event for queries using s3'. With that, an event is read less than twice: a factor of hundreds "
+    "cannot come from the events read, only from what going back costs in the paper's implementation, of which it "
+    "says nothing. Here a postponed run keeps its computation state (the paper adapts its basic algorithm, too), and "
+    "the event from which it goes on is a place in a column."
 )
 COPIED = (
     "What matches have in common is copied, at so little cost that what every event costs, and what grows with the "
