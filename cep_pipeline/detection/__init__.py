@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cep_pipeline.detection import lazy_chain_nfa, lazy_tree_nfa
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.blocks import Block
     from cep_pipeline.detection.prepared import PreparedEvents
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.planning.multi_pattern import Sharing
 
 
 def _check_fused(pattern: Pattern) -> None:
@@ -90,6 +92,42 @@ def _find_eager_nfa(
     yield from find_eagerly(pattern, orders, events, owned, counters)
 
 
+def _check_shared(mechanism: str, pattern: Pattern) -> None:
+    from cep_pipeline.detection.shared_network.support import refuse_for
+
+    refuse_for(mechanism, pattern)
+
+
+def _find_shared(
+    mechanism: str,
+    sharing: Sharing,
+    patterns: Sequence[Pattern],
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+) -> Iterator[tuple[int, Block]]:
+    """All patterns on one network, in which equal nodes of their plans are one."""
+    from cep_pipeline.detection.shared_network.find import find_shared
+
+    yield from find_shared(mechanism, sharing, patterns, orders, events, owned, counters)
+
+
+def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs many patterns together, and one pattern as the only one."""
+    find_many = partial(_find_shared, mechanism, sharing)
+
+    def find(
+        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    ) -> Iterator[Block]:
+        for _, block in find_many([pattern], [orders], events, owned, counters):
+            yield block
+
+    check: Callable[[Pattern], None] = partial(_check_shared, mechanism)
+    runs_trees = sharing == "subexpression"
+    return Mechanism(check, find, find_many=find_many, always_shares=True, runs_trees=runs_trees)
+
+
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused, runs_trees=True),
     "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find),
@@ -97,5 +135,7 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack"), prunes=True),
+    "multi_pattern_nfa": _shared("multi_pattern_nfa", "prefix"),
+    "multitree": _shared("multitree", "subexpression"),
 }
-"""The evaluation mechanisms by name, from fast to slow."""
+"""The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last."""

@@ -51,6 +51,8 @@ MUST_RUN: Mapping[str, Callable[[Pattern], bool]] = {
     "lazy_chain_nfa": is_of_any_match,
     "lazy_tree_nfa": is_of_any_match,
     "nfab": is_read_in_order,
+    "multi_pattern_nfa": is_of_any_match,
+    "multitree": is_of_any_match,
 }
 """The patterns that a mechanism must run."""
 DRAWN: Mapping[str, Sequence[Features]] = {
@@ -75,12 +77,14 @@ DRAWN: Mapping[str, Sequence[Features]] = {
         replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], max_operands=3),
         replace(ANY_MATCH_LANGUAGE, chains=True, max_operands=3),
     ),
+    "multi_pattern_nfa": (ANY_MATCH_LANGUAGE,),
+    "multitree": (ANY_MATCH_LANGUAGE,),
 }
 """What random statements that a mechanism must run may use: one of these."""
 ANY_MATCH = tuple(name for name, drawn in DRAWN.items() if all(f.strategies == ("skip_till_any_match",) for f in drawn))
 """The mechanisms that are drawn statements under skip_till_any_match, where a condition only selects among matches."""
 
-RUN_TREES = ("fused", "evaluation_tree", "lazy_tree_nfa")
+RUN_TREES = ("fused", "evaluation_tree", "lazy_tree_nfa", "multitree")
 """The mechanisms that take any tree (one runs in orders of its own); the others refuse one by name."""
 
 

@@ -6,7 +6,7 @@ the pairs of ordered variables a join tests those that neither follow from other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.evaluation_tree.ascents import Ascents
 from cep_pipeline.detection.instances import NOTHING, Moment, Program
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
@@ -136,16 +137,9 @@ class Assembly:
     def stored(self) -> tuple[bool, ...]:
         """Whether an instance of each node can be joined later: some event of the other side may come after it."""
         return tuple(
-            sibling >= 0 and any(self._may_come_last(own, self.members[node]) for own in self.members[sibling])
+            sibling >= 0 and any(self._ascents.may_come_last(own, self.members[node]) for own in self.members[sibling])
             for node, sibling in enumerate(self.siblings)
         )
-
-    def _may_come_last(self, variable: int, others: Sequence[int]) -> bool:
-        """Whether an event of the variable can come later in the stream than those of the others."""
-        if self.pattern.ties is Ties.ANY:
-            return True
-        name = self.clause.positive[variable].name
-        return not any((name, self.clause.positive[other].name) in self.clause.precedence for other in others)
 
     def words(self, program: Program) -> Array:
         """int64: all of it in one array, which `kernel.Layout` reads."""
@@ -169,59 +163,16 @@ class Assembly:
         return writer.array()
 
     def _ascent(self, node: int, variable: int) -> list[int]:
-        """What a join of an instance of `node`, whose newest event is of `variable`, with a stored one has to look at.
-
-        First whether there can be any (1 or 0). Then, each with its length before it: the own variables that bound the
-        scan from below (some event of the other side comes after theirs) and from above (all come before theirs), the
-        pairs whose order is tested, and the pairs that must be told apart. A pair is two words.
-        """
         sibling = self.siblings[node]
-        if sibling < 0:
-            return [0]
-        own, others = self.members[node], self.members[sibling]
-        before = self.precedes
-        lower = [x for x in own if any(before[x, y] for y in others)]
-        upper = [x for x in own if all(before[y, x] for y in others)]
-        both = (*own, *others)
-        single = not self.clause.positive[variable].kleene
-        needed = []
-        for x, y in (*product(own, others), *product(others, own)):
-            if not before[x, y] or any(before[x, z] and before[z, y] for z in both):
-                continue
-            if (x in own and self.is_single_leaf(sibling)) or y in upper:
-                continue
-            if y == variable and single and self.pattern.ties is not Ties.STRICT:
-                continue
-            needed.append((x, y))
-        distinct = [
-            (x, y)
-            for x, y in product(own, others)
-            if not (x == variable and single)
-            and may_be_one(self.pattern, self.clause, self.clause.positive[x], self.clause.positive[y])
-        ]
-        flat_needed = [word for pair in needed for word in pair]
-        flat_distinct = [word for pair in distinct for word in pair]
-        possible = int(self._may_come_last(variable, others))
-        words = [possible]
-        for part in (lower, upper):
-            words += [len(part), *part]
-        for pairs, flat in ((needed, flat_needed), (distinct, flat_distinct)):
-            words += [len(pairs), *flat]
-        return words
+        return [0] if sibling < 0 else self._ascents.words(self.members[node], self.members[sibling], variable)
 
     def is_single_leaf(self, node: int) -> bool:
         """Whether the instances of a node are single events."""
         return node < len(self.clause.positive) and not self.clause.positive[node].kleene
 
     @cached_property
-    def precedes(self) -> Array:
-        """bool, shape (positive variables, positive variables): what comes before what."""
-        size = len(self.clause.positive)
-        found = np.zeros((size, size), dtype=bool)
-        for one, other in self.clause.precedence:
-            if self.numbers[one] < size and self.numbers[other] < size:
-                found[self.numbers[one], self.numbers[other]] = True
-        return found
+    def _ascents(self) -> Ascents:
+        return Ascents(self.pattern, self.clause)
 
 
 class _Writer:

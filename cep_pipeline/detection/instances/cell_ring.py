@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
@@ -17,7 +19,7 @@ NUMBERS = 2**31
 
 
 class CellRing:
-    """The cells of the lists of one clause.
+    """The cells of the lists of one clause, or of all clauses that are run together.
 
     Attributes
     ----------
@@ -26,14 +28,23 @@ class CellRing:
     """
 
     def __init__(self, program: Program, size: int = 1 << 10) -> None:
-        accumulators: Accumulators = program.accumulators
+        self._begin(program.accumulators, [variable.name for variable in program.variables], size)
+
+    @classmethod
+    def of_types(cls, accumulators: Accumulators, event_types: Sequence[str], size: int = 1 << 10) -> CellRing:
+        """The cells of the lists of several clauses: kernels give the place of a list's event type as its variable."""
+        ring = cls.__new__(cls)
+        ring._begin(accumulators, event_types, size)
+        return ring
+
+    def _begin(self, accumulators: Accumulators, lists: Sequence[str], size: int) -> None:
         self.size = size
         self._ends = np.zeros(2, np.int64)
         self._links = np.zeros(size * codes.LINK_WORDS, np.int32)
         self._whole_words, self._real_words = accumulators.whole_words, accumulators.real_words
         self._wholes = np.zeros(size * self._whole_words + 1, np.int64)
         self._reals = np.zeros(size * self._real_words + 1, np.float64)
-        entries = [accumulators.entries.get(variable.name, []) for variable in program.variables]
+        entries = [accumulators.entries.get(name, []) for name in lists]
         self._starts = np.cumsum([0, *map(len, entries)]).astype(np.int64)
         self._accumulators = np.array([word for own in entries for entry in own for word in entry] or [0], np.int64)
 

@@ -8,7 +8,7 @@ which the postfix terms stand that it compares.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from cep_pipeline.detection.instances.event_columns import (
     truths_as_reals,
     truths_of,
 )
-from cep_pipeline.detection.instances.term_writer import TermWriter
+from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter
 from cep_pipeline.detection.kleene.lists import Uses
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
@@ -86,8 +86,15 @@ class ConjunctWriter(TermWriter):
         The most choosers that one of them has.
     """
 
-    def __init__(self, events: PreparedEvents, numbers: dict[str, int], atoms: list[Atom]) -> None:
-        super().__init__(events, numbers, atoms)
+    def __init__(
+        self,
+        events: PreparedEvents,
+        numbers: dict[str, int],
+        atoms: list[Atom],
+        common: CommonTerms | None = None,
+        event_types: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(events, numbers, atoms, common, event_types)
         self.words: list[int] = []
         self.choosers = 0
         self._rows: tuple[int, int, EventOf, int, EventOf] | None = None

@@ -20,7 +20,7 @@ from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
 from cep_pipeline.detection.instances.event_columns import EventOf, of_any_event
-from cep_pipeline.detection.instances.term_writer import Accumulators
+from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
 from cep_pipeline.detection.kleene.lists import Uses
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Conjunct
@@ -69,7 +69,9 @@ class Program:
         What a cell of each Kleene variable sums up.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
+    def __init__(
+        self, pattern: Pattern, clause: Clause, events: PreparedEvents, common: CommonTerms | None = None
+    ) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
         self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
         self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
@@ -78,12 +80,14 @@ class Program:
             for conjunct in clause.conjuncts
             if not conjunct.variables
         )
-        joint = [c for c in clause.conjuncts if c.variables and not _is_decided_by_one_event(c)]
-        self._writer = ConjunctWriter(events, self.slots, [atom for c in joint for atom in c.atoms])
+        joint = joint_conjuncts(clause)
+        types = None if common is None else {variable.name: variable.event_type for variable in self.variables}
+        atoms = [atom for conjunct in joint for atom in conjunct.atoms]
+        self._writer = ConjunctWriter(events, self.slots, atoms, common, types)
         self._conjuncts = [self._writer.write(conjunct) for conjunct in joint]
         self._groups: dict[tuple[Item, ...], int] = {}
         self._arrays: tuple[Array, ...] = ()
-        self._counts = np.zeros(1, np.int64)
+        self._counts = np.zeros(1, np.int64) if common is None else common.counts
         self.unary_evaluations = 0
 
     @property
@@ -99,10 +103,9 @@ class Program:
     def fits(self) -> Array:
         fits = np.zeros((len(self.variables), len(self.events)), np.uint8)
         for slot, variable in enumerate(self.variables):
-            own = [c for c in self.clause.conjuncts if c.variables == {variable.name} and _is_decided_by_one_event(c)]
-            filters = tuple(map(of_any_event, own))
+            filters = self.filters(variable.name)
             typed = self.events.leaf_rows(variable.event_type)
-            self.unary_evaluations += len(own) * len(typed)
+            self.unary_evaluations += len(filters) * len(typed)
             if len(typed) < len(self.events):
                 fits[slot, leaf_view(self.events, variable.event_type, filters, 0, len(self.events)).rows] = 1
                 continue
@@ -110,6 +113,10 @@ class Program:
             for conjunct in filters:
                 fits[slot] &= holds_for_all(self.events, conjunct).view(np.uint8)
         return fits
+
+    def filters(self, name: str) -> tuple[Conjunct, ...]:
+        """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
+        return filters_of(self.clause, name)
 
     # --- groups --------------------------------------------------------------------------------------------------
 
@@ -239,9 +246,28 @@ class Program:
         return [int(array.ctypes.data) for array in self._arrays]
 
 
-def compile_program(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Program:
-    """Compile the conjuncts of a clause over the events of a slice."""
-    return Program(pattern, clause, events)
+def compile_program(
+    pattern: Pattern, clause: Clause, events: PreparedEvents, common: CommonTerms | None = None
+) -> Program:
+    """Compile the conjuncts of a clause over the events of a slice.
+
+    Parameters
+    ----------
+    common
+        What it has in common with other clauses that the same kernel runs; None: it is run alone.
+    """
+    return Program(pattern, clause, events, common)
+
+
+def filters_of(clause: Clause, name: str) -> tuple[Conjunct, ...]:
+    """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
+    own = (c for c in clause.conjuncts if c.variables == {name} and _is_decided_by_one_event(c))
+    return tuple(map(of_any_event, own))
+
+
+def joint_conjuncts(clause: Clause) -> list[Conjunct]:
+    """The conjuncts that instances are tested for: those with variables that no single event decides."""
+    return [c for c in clause.conjuncts if c.variables and not _is_decided_by_one_event(c)]
 
 
 def _is_testable(compiled: CompiledConjunct, moment: Moment) -> bool:

@@ -13,13 +13,13 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.views import clock_of, rows_below
+from cep_pipeline.detection.fused.views import clock_of, leaf_view, rows_below
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab.stream import everything
 from cep_pipeline.detection.partitions import partitions_of
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
 
 RULES_WORDS = 15
@@ -93,14 +93,23 @@ class StreamRules:
         counts, begin = [], 0
         for variable in self.clause.negated:
             slot = self.program.slots[variable.name]
-            fitting = self.program.fits[slot]
-            rows = np.flatnonzero(fitting).astype(np.int32)
+            rows, below = self._candidates(variable)
             parts.append(rows)
-            counts.append(np.concatenate((np.zeros(1, np.int32), np.cumsum(fitting, dtype=np.int32))))
+            counts.append(below)
             words += [slot, self.program.rejecting_group(variable.name), begin]
             begin += len(rows)
         one = np.zeros(1, np.int32)
         return np.concatenate((*parts, one)), np.concatenate((*counts, one)), np.array([*words, 0], np.int64)
+
+    def _candidates(self, variable: Variable) -> tuple[Array, Array]:
+        """The rows of the events that fit a variable, and for each row how many of them are below it."""
+        events = self.events
+        leaf = leaf_view(events, variable.event_type, self.program.filters(variable.name), 0, len(events))
+
+        def count() -> Array:
+            return np.searchsorted(leaf.rows, np.arange(len(events) + 1)).astype(np.int32)
+
+        return leaf.rows, events.derive(("candidates below", leaf.identity), count)
 
     def prepare(self) -> None:
         """Ask for the groups that negation needs; before `Program.kernel_words`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -106,6 +107,35 @@ class Accumulators:
         return None if place is None else (kind, *place)
 
 
+class CommonTerms:
+    """What the programs of several clauses have in common where they read the cells of one ring.
+
+    Parameters
+    ----------
+    events
+        The slice.
+    atoms
+        All atoms of all clauses that compare values of several events.
+
+    Attributes
+    ----------
+    accumulators
+        By event type: cells of a type's lists sum up what any of the clauses reads.
+    counts
+        int64[1]: tests of a conjunct on an instance, of all clauses together.
+    """
+
+    def __init__(self, events: PreparedEvents, atoms: list[Atom]) -> None:
+        self.accumulators = Accumulators()
+        self.counts: Array = np.zeros(1, np.int64)
+        self._events, self._atoms = events, atoms
+
+    @cached_property
+    def strings(self) -> StringRanks:
+        """Ranks of all strings that the clauses compare."""
+        return StringRanks(self._events, self._atoms)
+
+
 class TermWriter:
     """Writes the terms of one clause over the events of one slice.
 
@@ -115,6 +145,9 @@ class TermWriter:
         Variable -> its slot.
     atoms
         All atoms that are written.
+    common, event_types
+        What other clauses have in common with this one, and the event type of each variable; without that, cells are
+        this clause's alone, by variable.
 
     Attributes
     ----------
@@ -126,13 +159,21 @@ class TermWriter:
         What cells sum up.
     """
 
-    def __init__(self, events: PreparedEvents, numbers: dict[str, int], atoms: list[Atom]) -> None:
+    def __init__(
+        self,
+        events: PreparedEvents,
+        numbers: dict[str, int],
+        atoms: list[Atom],
+        common: CommonTerms | None = None,
+        event_types: Mapping[str, str] | None = None,
+    ) -> None:
         self.events, self.numbers = events, numbers
+        self._common, self._event_types = common, event_types or {}
         self.wholes: list[int] = []
         self.reals: list[float] = []
         self.registers = len(numbers)
         self.depth = 1
-        self.accumulators = Accumulators()
+        self.accumulators = Accumulators() if common is None else common.accumulators
         self._atoms = atoms
         self._kept: list[Array] = []
         self._sources: dict[EventOf | str, int] = {}
@@ -141,7 +182,7 @@ class TermWriter:
     @cached_property
     def strings(self) -> StringRanks:
         """Ranks of all strings that the clause compares."""
-        return StringRanks(self.events, self._atoms)
+        return StringRanks(self.events, self._atoms) if self._common is None else self._common.strings
 
     def address(self, array: Array) -> int:
         """Where an array's data are; the array lives as long as the writer."""
@@ -252,7 +293,8 @@ class TermWriter:
             values = self.address(np.ascontiguousarray(column.values))
         mask = 0 if known is None else self.address(known)
         kind = _ACCUMULATORS[key]
-        count, value = self.accumulators.place(node.variable, node.attribute, kind, values, mask)
+        lists = self._event_types.get(node.variable, node.variable)
+        count, value = self.accumulators.place(lists, node.attribute, kind, values, mask)
         return _operation(_READS[key], self._cell(node), count, value)
 
     def string(self, expression: Expression, place: int) -> list[int]:

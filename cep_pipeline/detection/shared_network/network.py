@@ -1,0 +1,271 @@
+"""A network made of a shared plan: nodes of events, lists and joins, and the edges along which events go up.
+
+Every node of the shared plan becomes one node, whoever uses it, written in the variables of its first user (the *model*
+of `SharedNode`): those of another user stand in the same slots. Beside these there are nodes of events, one for all
+that read the same, from which lists are made and orders go on. They are the input buffer of the automaton.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cep_pipeline.detection.evaluation_tree.ascents import Ascents
+from cep_pipeline.detection.instances.program import Moment, Program, filters_of
+from cep_pipeline.detection.shared_network import codes as c
+from cep_pipeline.detection.shared_network.events import EventsOf
+from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan
+from cep_pipeline.planning.trees import Join, leaves_of, nodes_of
+
+Place = tuple[str, int, tuple[str, ...]]
+"""A pattern, one of its clauses, and variables of it."""
+
+
+@dataclass(eq=False)
+class Edge:
+    """From a node up to one that is made of it.
+
+    Attributes
+    ----------
+    parent, role, sibling
+        As in `codes.py`.
+    own, other
+        The first slot of this side and of the other one at the parent.
+    ascents
+        For each own slot, what is looked at when it has the newest event (`Ascents.words`).
+    """
+
+    parent: int
+    role: int
+    sibling: int
+    own: int
+    other: int
+    ascents: list[list[int]]
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of a network.
+
+    Attributes
+    ----------
+    number, kind
+        As in `codes.py`.
+    member, slots
+        The first user, and its variable in each slot; of nodes of events one variable.
+    sides
+        How many of the slots are of the left side; the others are of the right one. Of lists the right one is their
+        variable.
+    events
+        What events a node of events has.
+    edges
+        In the order in which events go along them.
+    members
+        Whose root it is, with their variables in the slots.
+    places
+        What it stands for in the plans: the first one is what is counted by.
+    windows
+        Members with the window of each size there is among its users.
+    stored
+        Whether later events can meet what it holds.
+    lists
+        The node of lists that may grow; its own number where complete lists may grow, too.
+    complete, begins, grows
+        The groups of conjuncts that a tuple (or a complete list) is tested for, the first element of a list, and a
+        later one.
+    """
+
+    number: int
+    kind: int
+    member: Member
+    slots: tuple[str, ...]
+    sides: int = 0
+    events: EventsOf | None = None
+    edges: list[Edge] = field(default_factory=list)
+    members: list[tuple[MemberId, tuple[str, ...]]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    windows: dict[int, Member] = field(default_factory=dict)
+    stored: bool = False
+    lists: int = -1
+    complete: int = -1
+    begins: int = -1
+    grows: int = -1
+
+    @property
+    def last(self) -> Variable:
+        """The variable of the last slot."""
+        return self.member.clause.by_name[self.slots[-1]]
+
+    @property
+    def window(self) -> Member:
+        """A member with the largest window of its users."""
+        return self.windows[max(self.windows)]
+
+    @property
+    def agree_on(self) -> tuple[str, ...]:
+        """The attributes that its events agree on, sorted."""
+        return tuple(sorted(set(self.member.clause.agree_on)))
+
+
+class Network:
+    """The nodes of a shared plan, wired.
+
+    Attributes
+    ----------
+    nodes
+        Each behind those that it is made of.
+
+    Parameters
+    ----------
+    shared
+        The plan of all members.
+    programs
+        The conditions of each member; groups of conjuncts are asked of them.
+    """
+
+    def __init__(self, shared: SharedPlan, programs: Mapping[MemberId, Program]) -> None:
+        self.shared = shared
+        self._programs = programs
+        self.nodes: list[Node] = []
+        self._events: dict[EventsOf, Node] = {}
+        self._of: dict[int, Node] = {}
+        self._ascents: dict[MemberId, Ascents] = {}
+        for node in shared:
+            self._add(node)
+
+    @cached_property
+    def event_nodes(self) -> tuple[Node, ...]:
+        """The nodes of events."""
+        return tuple(node for node in self.nodes if node.kind == c.EVENTS)
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def _add(self, shared: SharedNode) -> None:
+        member, slots = shared.model
+        last = member.clause.by_name[slots[-1]]
+        if shared.left is None and not last.kleene:
+            for user in self._users(shared):
+                self._root(self._event_node(user, shared.sharers[user.id][0][0]), shared, user)
+            return
+        node = self._new(c.JOIN if shared.right is not None or not last.kleene else c.LISTS, member, slots)
+        self._of[shared.index] = node
+        self._note(node, shared, self._users(shared))
+        if shared.left is None:
+            self._connect(node, None, self._event_node(member, slots[-1]))
+            return
+        left = self._below(shared.left, member, slots)
+        node.sides = len(left.slots)
+        if shared.right is None:
+            right = self._event_node(member, slots[-1])
+        else:
+            right = self._below(shared.right, member, slots[node.sides :])
+        self._connect(node, left, right)
+
+    def _new(self, kind: int, member: Member, slots: tuple[str, ...]) -> Node:
+        node = Node(len(self.nodes), kind, member, slots)
+        self.nodes.append(node)
+        return node
+
+    def _users(self, shared: SharedNode) -> list[Member]:
+        return [self.shared.members[user] for user in shared.sharers]
+
+    def _note(self, node: Node, shared: SharedNode, users: list[Member]) -> None:
+        for user in users:
+            node.windows.setdefault(user.window, user)
+            for slots in shared.sharers[user.id]:
+                node.places.append((*user.id, self._spelled(user, slots)))
+            if user.id in shared.members:
+                [root] = shared.sharers[user.id]
+                node.members.append((user.id, root))
+
+    def _root(self, node: Node, shared: SharedNode, user: Member) -> None:
+        self._note(node, shared, [user])
+
+    def _below(self, index: int, member: Member, slots: tuple[str, ...]) -> Node:
+        """The node of a node of the plan, or of its events where it is one event, as a member sees it."""
+        return self._of[index] if index in self._of else self._event_node(member, slots[0])
+
+    def _event_node(self, member: Member, name: str) -> Node:
+        """The node of the events that fit a variable of a member."""
+        clause, pattern = member.clause, member.pattern
+        window = ("time",) if pattern.window.events is None else ("events", *sorted(set(pattern.partition_by)))
+        what = EventsOf(
+            clause.by_name[name].event_type,
+            frozenset(filters_of(clause, name)),
+            tuple(sorted(set(clause.agree_on))),
+            window,
+        )
+        if what not in self._events:
+            node = self._events[what] = self._new(c.EVENTS, member, (name,))
+            node.events = what
+        return self._events[what]
+
+    def _spelled(self, member: Member, slots: tuple[str, ...]) -> tuple[str, ...]:
+        """The variables of a node as the member's plan has them from left to right."""
+        plan = self.shared.plans[member.id]
+        if isinstance(plan, Join):
+            wanted = frozenset(slots)
+            for node in nodes_of(plan):
+                if frozenset(leaves_of(node)) == wanted:
+                    return leaves_of(node)
+            raise AssertionError(f"{member} has no node over {', '.join(slots)}")
+        return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
+
+    # --- edges ---------------------------------------------------------------------------------------------------
+
+    def _connect(self, node: Node, left: Node | None, right: Node) -> None:
+        """Let a node be made of what is on its left (None: of nothing) and on its right."""
+        self._ask(node)
+        cut = node.sides
+        for below in (left, right):
+            if below is not None:
+                for window, user in node.windows.items():
+                    below.windows.setdefault(window, user)
+        if left is not None:
+            role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
+            self._edge(node, left, right, role, 0, cut)
+        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0)
+        if node.kind == c.LISTS:
+            self._grow(node)
+
+    def _edge(self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int) -> None:
+        ascents, numbers = self._rules_of(node.member)
+        mine = [numbers[name] for name in node.slots[own : own + len(below.slots)]]
+        rest = [numbers[name] for name in node.slots[others : others + (len(other.slots) if other else 0)]]
+        words = [ascents.words(mine, rest, number) for number in mine]
+        below.edges.append(Edge(node.number, role, -1 if other is None else other.number, own, others, words))
+        # What is held meets later events of the other side, if these can come last.
+        below.stored = below.stored or any(ascents.may_come_last(number, mine) for number in rest)
+
+    def _grow(self, node: Node) -> None:
+        """Where lists are kept that may grow, and whether they are."""
+        ascents, numbers = self._rules_of(node.member)
+        before = [numbers[name] for name in node.slots[:-1]]
+        grows = ascents.may_come_last(numbers[node.slots[-1]], before)
+        if self._programs[node.member.id].group_is_empty(node.complete):
+            node.lists, node.stored = node.number, grows
+            return
+        lists = self._new(c.LISTS, node.member, node.slots)
+        lists.windows, lists.lists, lists.stored = node.windows, lists.number, grows
+        node.lists = lists.number
+
+    def _ask(self, node: Node) -> None:
+        """Ask for the groups of conjuncts of a node that is made of others."""
+        program, slots = self._programs[node.member.id], node.slots
+        left, right = frozenset(slots[: node.sides]), frozenset(slots[node.sides :])
+        if node.kind == c.JOIN:
+            sides = [Moment(side, side) for side in (left, right)]
+            node.complete = program.group(Moment(left | right, left | right), sides)
+            return
+        [name] = right
+        begun = Moment(left | right, left)
+        node.begins = program.first_group(name, Moment(left, left))
+        node.grows = program.element_group(name, begun)
+        node.complete = program.left_group(begun, (name,))
+
+    def _rules_of(self, member: Member) -> tuple[Ascents, Mapping[str, int]]:
+        if member.id not in self._ascents:
+            self._ascents[member.id] = Ascents(member.pattern, member.clause)
+        return self._ascents[member.id], {variable.name: n for n, variable in enumerate(member.clause.positive)}

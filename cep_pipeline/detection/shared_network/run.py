@@ -1,0 +1,258 @@
+"""Run a shared plan over one slice: events enter its nodes, and the matches of each member leave its root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.blocks import Block
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.finality import Finality, finality_of
+from cep_pipeline.detection.fused.shared_bindings import without_earlier
+from cep_pipeline.detection.fused.views import leaf_view
+from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
+from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.instances.program import filters_of, joint_conjuncts
+from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned, conjuncts_joining
+from cep_pipeline.detection.ownership import earliest_row
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_network import codes as c
+from cep_pipeline.detection.shared_network.events import EventRows
+from cep_pipeline.detection.shared_network.memory import MOST_FOUND, Compiled, Memory, Output
+from cep_pipeline.detection.shared_network.network import Network, Node
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, share
+from cep_pipeline.planning.trees import OrderOrTree
+
+FIRST_FOUND = 1 << 10
+"""Events of matches of one member that there is room for at first."""
+
+_run_network = NativeKernel(
+    "cep_pipeline.detection.shared_network.kernel",
+    "run_network",
+    ("int64*",),
+    sources=(
+        *KERNEL_SOURCES,
+        *(f"cep_pipeline.detection.evaluation_tree.{name}" for name in ("finished", "kernel")),
+        *(f"cep_pipeline.detection.lazy_nfa.{name}" for name in ("automaton", "codes", "steps")),
+        *(
+            f"cep_pipeline.detection.shared_network.{name}"
+            for name in ("codes", "lists", "machine", "passing", "searching", "stores")
+        ),
+    ),
+)
+
+
+class NetworkRun:
+    """One run of members over a slice: iterate over it once for its blocks of matches.
+
+    Parameters
+    ----------
+    members, plans
+        Clauses of patterns under skip_till_any_match, and the order or tree of each.
+    sharing
+        What of the plans is shared.
+    events, owned
+        The slice's own events with the look-back before them, and the slice `[start, end)`.
+    with_negated
+        Whether the events of negated variables count as buffered.
+
+    Raises
+    ------
+    PlanError
+        An order or a tree does not fit its member, or is not run where plans are shared so.
+    DataError
+        While it is iterated over: a window has more instances than memory is there for.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        plans: Sequence[OrderOrTree],
+        sharing: Sharing,
+        events: PreparedEvents,
+        owned: Owned,
+        *,
+        with_negated: bool,
+    ) -> None:
+        self.events, self.owned = events, owned
+        self._with_negated = with_negated
+        atoms = [atom for member in members for conjunct in joint_conjuncts(member.clause) for atom in conjunct.atoms]
+        self._common = CommonTerms(events, atoms)
+        programs = {m.id: compile_program(m.pattern, m.clause, events, self._common) for m in members}
+        self.shared = share(members, plans, sharing)
+        for member in members:  # a clause with a condition that never holds has no matches
+            if not programs[member.id].possible:
+                self.shared.remove(member.id)
+        self.members = {member.id: member for member in members if programs[member.id].possible}
+        self.network = Network(self.shared, programs)
+        self._programs = programs
+        self._memory: Memory | None = None
+
+    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
+        """The blocks of matches, each with its member."""
+        if not self.members:
+            return
+        compiled = {}
+        for name, member in self.members.items():
+            rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
+            rules.prepare()
+            compiled[name] = Compiled(self._programs[name], rules)
+        begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
+        end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
+        leaves = {
+            node.number: EventRows(node.events, self.events, begin, end)
+            for node in self.network.nodes
+            if node.events is not None
+        }
+        outputs = _Outputs(self)
+        memory = self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+        while True:
+            code = _run_network(memory.words)
+            if code == c.FINISHED:
+                break
+            if code == c.FOUND_FULL:
+                number = int(memory.registers[c.SHORT_OF])
+                found = memory.outputs[number].found
+                empty = not len(found)
+                yield from outputs.drain(memory.outputs[number])
+                if empty or found.capacity < MOST_FOUND:
+                    memory.enlarge_output(number)
+            memory.make_room(code)
+        for output in memory.outputs:
+            yield from outputs.drain(output)
+        yield from outputs.rest()
+
+    def first_row_of(self, finality: Finality) -> int:
+        """The row from which on matches are wanted that count as final at a point."""
+        if self.owned[0] is None or finality is not Finality.LAST_EVENT:
+            return 0
+        return self.events.rows_before(self.owned[0])
+
+    # --- counts --------------------------------------------------------------------------------------------------
+
+    def count(self, counters: Counters) -> None:
+        """Add what has been counted, when the run is over: every node once, whoever uses it."""
+        memory = self._memory
+        if memory is None:
+            return
+        size = len(self.events)
+        instances, buffered = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        rows = memory.rows
+        if len(rows):
+            instances[rows[0] :] += np.repeat(memory.held[: len(rows)], np.diff(rows, append=size))
+        for node in self.network.nodes:
+            if node.events is not None:
+                leaf, ceiling = memory.leaves[node.number], self._ceiling(node)
+                counters.condition_evaluations += leaf.tested
+                if node.stored:  # what stands in a plan is an instance, other events wait in the input buffer
+                    held = leaf.held(ceiling, size)
+                    if node.places:
+                        instances += held
+                    else:
+                        buffered += held
+            if node.places:
+                counters.count(self._counts_of(node, memory))
+        buffered += self._negated(counters)
+        counters.condition_evaluations += int(self._common.counts[0])
+        counters.count_peak(int(instances.max(initial=0)))
+        counters.events_buffered = max(counters.events_buffered, int(buffered.max(initial=0)))
+
+    def _counts_of(self, node: Node, memory: Memory) -> NodeCounts:
+        (pattern, clause, names), *others = node.places
+        tested = None
+        if node.events is not None:
+            leaf = memory.leaves[node.number]
+            created = len(leaf.by_key) if node.stored else 0
+            counts = leaf.typed, len(leaf.rows), created, leaf.most_held(self._ceiling(node)) if node.stored else 0
+        else:
+            holding = node.number if node.lists < 0 else node.lists
+            candidates, passes, _ = memory.counts[node.number].tolist()
+            counts = candidates, passes, int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
+            if node.kind == c.JOIN:
+                tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
+        return NodeCounts(pattern, clause, names, *counts, tested, tuple(dict.fromkeys(others)))
+
+    def _ceiling(self, node: Node) -> Array:
+        member = node.window
+        return StreamRules(member.pattern, member.clause, self.events, self._programs[member.id]).ceiling
+
+    def _negated(self, counters: Counters) -> Array:
+        """int64: after each row the events that are held to reject matches, each for the longest window."""
+        held = np.zeros(len(self.events), np.int64)
+        windows: dict[tuple[str, frozenset[Conjunct]], Array] = {}
+        for name, member in self.members.items():
+            for variable in member.clause.negated:
+                filters = filters_of(member.clause, variable.name)
+                what = variable.event_type, frozenset(filters)
+                rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
+                if what not in windows:
+                    counters.condition_evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
+                windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
+        if self._with_negated:
+            end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
+            for (event_type, alone), ceiling in windows.items():
+                rows = leaf_view(self.events, event_type, tuple(alone), 0, end).rows
+                change = np.bincount(rows, minlength=len(held) + 1) - np.bincount(
+                    ceiling[rows] + 1, minlength=len(held) + 1
+                )
+                held += np.cumsum(change[: len(held)])
+        return held
+
+
+class _Outputs:
+    """The matches of the members of a run.
+
+    A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it out,
+    once both are known (`shared_bindings`).
+    """
+
+    def __init__(self, run: NetworkRun) -> None:
+        self.by_node: dict[int, list[Output]] = {}
+        self._leaving: dict[MemberId, list[Output]] = {}
+        self._held: dict[Output, list[Block]] = {}
+        self._own: dict[MemberId, Output] = {}
+        for node in run.network.nodes:
+            for name, slots in node.members:
+                member = run.members[name]
+                own = finality_of(member.pattern, member.clause)
+                self._own[name] = self._add(run, node.number, member, slots, own)
+                if run.owned == EVERYTHING:
+                    continue
+                for other in run.members.values():
+                    later = finality_of(other.pattern, other.clause)
+                    if other.pattern is member.pattern and later > own and _same(other, member):
+                        output = self._add(run, node.number, member, slots, later)
+                        self._leaving.setdefault(other.id, []).append(output)
+                        self._held[output] = []
+        for name in self._leaving:
+            self._held[self._own[name]] = []
+
+    def _add(self, run: NetworkRun, node: int, member: Member, slots: tuple[str, ...], finality: Finality) -> Output:
+        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, FIRST_FOUND)
+        output = Output(member.id, slots, run.first_row_of(finality), found)
+        self.by_node.setdefault(node, []).append(output)
+        return output
+
+    def drain(self, output: Output) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that an output has, but for those that wait for what others find."""
+        block = output.found.drain()
+        if block is None:
+            return
+        if output in self._held:
+            self._held[output].append(block)
+        else:
+            yield output.member, block
+
+    def rest(self) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that have waited."""
+        for name, leaving in self._leaving.items():
+            for block in without_earlier(self._held[self._own[name]], [self._held[output] for output in leaving]):
+                yield name, block
+
+
+def _same(one: Member, other: Member) -> bool:
+    return one.clause.positive == other.clause.positive
