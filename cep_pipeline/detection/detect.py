@@ -128,7 +128,9 @@ def detect(
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
     found: Tables = {}
-    for together in run_together(_detections(patterns, chosen, table, plan, counters, limit, options, prune=True)):
+    for together in run_together(
+        _detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan
+    ):
         own: Iterable[pa.Table]
         if output == "count":
             own = (
@@ -211,15 +213,15 @@ def _detections(
     return found
 
 
-def run_together(detections: Sequence[Detection]) -> list[list[Detection]]:
-    """The detections in groups, each of which is one run: all of one mechanism where that shares.
+def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detection]]:
+    """The detections in groups, each of which is one run: all of one mechanism where that, or the plan, shares.
 
     Groups come in the order of their first patterns, those of a group in theirs.
     """
     groups: dict[Hashable, list[Detection]] = {}
     for number, detection in enumerate(detections):
         mechanism = detection.mechanism
-        shares = mechanism.find_many is not None and mechanism.always_shares
+        shares = mechanism.find_many is not None and (mechanism.always_shares or plan.sharing != "none")
         key = (mechanism.find, id(detection.events)) if shares else number
         groups.setdefault(key, []).append(detection)
     return list(groups.values())
@@ -273,7 +275,7 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
     written = dict.fromkeys(chosen, 0)
-    for together in run_together(_detections(patterns, chosen, table, plan, counters)):
+    for together in run_together(_detections(patterns, chosen, table, plan, counters), plan):
         mechanism_, of_stream = together[0].mechanism, together[0].events
         orders = [detection.orders for detection in together]
         members = [detection.pattern for detection in together]
