@@ -132,7 +132,7 @@ def replace_units(
                 overwrite.append_data_file(file)
         return overwrite.snapshot_id
 
-    return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows)), rows
+    return commit(catalog, stream, table_name, change, lambda snapshot_id: beside(snapshot_id, rows), table), rows
 
 
 def append_file(
@@ -154,12 +154,17 @@ def commit(
     table_name: str,
     change: Change,
     beside: Callable[[int], Sequence[Beside]],
+    table: Table | None = None,
 ) -> int:
-    """Commit a change with what stands beside it, anew after every conflict; returns the snapshot's id."""
+    """Commit a change with what stands beside it, anew after every conflict; returns the snapshot's id.
+
+    `table` is the table as it has just been loaded, for the first attempt.
+    """
     what = f"committing to {stream}.{table_name} of the warehouse {catalog.properties['warehouse']}"
-    for _ in patient_attempts(f"{stream}.{table_name}"):
+    for attempt in patient_attempts(f"{stream}.{table_name}"):
         with storage_errors(what):
-            table = catalog.load_table((stream, table_name))
+            if table is None or attempt:
+                table = catalog.load_table((stream, table_name))
             transaction = UnitTransaction(table)
             snapshot_id = change(table, transaction)
             try:

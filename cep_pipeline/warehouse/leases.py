@@ -125,6 +125,18 @@ class Lease:
         with self._database.begin() as connection:
             self.renew(connection)
 
+    def look(self) -> None:
+        """Refuse to go on with a lease that is lost, before work that could not be committed; writes nothing.
+
+        Raises
+        ------
+        BusyError
+            It is no longer held.
+        """
+        with self._database.begin() as connection:
+            if connection.execute(sql.select(LEASES.c.token).where(*self._mine())).one_or_none() is None:
+                raise self._gone(connection)
+
     def renew(self, connection: Connection) -> None:
         """Renew the lease within a transaction, whose commit then depends on it.
 
@@ -135,14 +147,17 @@ class Lease:
         """
         held = connection.execute(sql.update(LEASES).where(*self._mine()).values(heartbeat_at=self._clock()))
         if held.rowcount < 1:
-            self._lost = True
-            holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
-            now = f"; now {_describe(holder)}" if holder else ""
-            raise BusyError(
-                f"stream {self.stream}, {self.unit}: run {self.run_id} no longer holds its lease{now}. Nothing of this "
-                f"run was published after that; it had sent no heartbeat for {self._timeout_s:.0f} s (was the machine "
-                "asleep or overloaded?). Run again when the other run has ended"
-            )
+            raise self._gone(connection)
+
+    def _gone(self, connection: Connection) -> BusyError:
+        self._lost = True
+        holder = connection.execute(_select(self.stream, self.unit)).one_or_none()
+        now = f"; now {_describe(holder)}" if holder else ""
+        return BusyError(
+            f"stream {self.stream}, {self.unit}: run {self.run_id} no longer holds its lease{now}. Nothing of this "
+            f"run was published after that; it had sent no heartbeat for {self._timeout_s:.0f} s (was the machine "
+            "asleep or overloaded?). Run again when the other run has ended"
+        )
 
     @property
     def lost(self) -> bool:

@@ -320,7 +320,7 @@ class StreamTables(StreamReader):
         summary = {"cep.run": lease.run_id, "cep.unit": named}
         if record is not None:
             summary["cep.fingerprint"] = record.fingerprint.digest
-        lease.check()
+        lease.look()
         with commits.catalog_errors(
             self.warehouse.catalog, f"publishing {table} of {self.name}, {summary['cep.unit']}"
         ):

@@ -71,9 +71,13 @@ def test_a_lease_is_taken_over_only_after_the_time_out(tmp_path: Path) -> None:
         warehouse.lease("trades", "day", run_id="second")
     clock.now += 1
     assert warehouse.leases()[0].expired
+    first.look()
+    assert warehouse.leases()[0].expired, "a look renews nothing"
     second = warehouse.lease("trades", "day", run_id="second")
-    with pytest.raises(BusyError, match="run first no longer holds its lease; now run second"):
-        first.check()
+    for ask in (first.look, first.check):
+        with pytest.raises(BusyError, match="run first no longer holds its lease; now run second"):
+            ask()
+    second.look()
     assert first.lost
     first.release()
     second.check()
