@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,34 +11,11 @@ from rich.console import Console
 
 from cep_pipeline.cli.options import Command, configuration_options, output_console
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.sources import open_stream
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-    from cep_pipeline.warehouse.stream_tables import StreamTables
-
-
-@dataclass(frozen=True)
-class _Opened:
-    """A configured stream with its tables, and the pattern sets that are meant."""
-
-    stream: Stream
-    tables: StreamTables
-    pattern_sets: tuple[PatternSet, ...]
-
-
-def _open(config: Path, stream: str | None, pattern_set: str | None) -> _Opened:
-    from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
-
-    configuration = Configuration.load(config)
-    opened = configuration.stream(stream or configuration.stream_names()[0])
-    if not opened.pattern_sets:
-        raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
-    chosen = (opened.pattern_set(pattern_set),) if pattern_set else opened.pattern_sets
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-    return _Opened(opened, warehouse.open_stream(opened.name), chosen)
 
 
 def _statistics_options(command: Command) -> Command:
@@ -95,7 +71,7 @@ def invariants(
     from cep_pipeline.pipeline.run import new_run_id
 
     asked = _asked(as_of, window)
-    opened = _open(config, stream, pattern_set)
+    opened = open_stream(config, stream, pattern_set)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("statistics") as progress:
         if check:
             run_id = new_run_id()
@@ -186,7 +162,7 @@ def replan(
     if cost:
         cost_named(cost)
     statistics = _asked(as_of, window)
-    opened = _open(config, stream, pattern_set)
+    opened = open_stream(config, stream, pattern_set)
     asked = Asked(reason, planner, cost, statistics=statistics, force=force)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(

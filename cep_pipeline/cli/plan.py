@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +20,7 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     pattern_file_options,
 )
+from cep_pipeline.cli.sources import Asked
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,53 +31,27 @@ if TYPE_CHECKING:
     from cep_pipeline.statistics import StatisticsSnapshot
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """The options that say of what statistics or a plan is wanted: files, or a day in the warehouse."""
-
-    patterns: Path | None
-    schema: Path | None
-    events: tuple[Path, ...]
-    parameters: tuple[str, ...]
-    config: Path
-    stream: str | None
-    pattern_set: str | None
-    day: date | None
+class _Asked(Asked):
+    """Of what a plan is wanted."""
 
     def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         """The patterns, their statistics (estimated from the files, or the day's), and what gets the events."""
-        if self.patterns or self.schema or self.events:
-            return self._from_files()
-        return self._from_warehouse()
+        return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         from cep_pipeline.events.loading import load_events
-        from cep_pipeline.events.schema import StreamSchema
-        from cep_pipeline.pipeline.configuration import read_patterns
         from cep_pipeline.statistics import estimate_statistics
 
-        if not (self.patterns and self.schema and self.events):
-            raise InputError("over files --patterns, --schema and --events belong together")
-        stream = StreamSchema.load(self.schema)
-        parameters = parse_parameters(self.parameters)
-        parsed = read_patterns(self.patterns, stream, parameters)
-        note_unused_parameters(parameters, parsed)
+        stream, parsed = self.over_these_files()
         with Console(stderr=True).status("reading events"):
             events = load_events(stream, self.events).events
         return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.pipeline.configuration import Configuration
         from cep_pipeline.statistics import StatisticsSnapshot
-        from cep_pipeline.warehouse import Warehouse
 
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream or configuration.stream_names()[0])
-        if not stream.pattern_sets:
-            raise InputError(f"{self.config}: stream {stream.name!r} has no pattern sets")
-        pattern_set = stream.pattern_set(self.pattern_set) if self.pattern_set else stream.pattern_sets[0]
-        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-        tables = warehouse.open_stream(stream.name)
+        opened = self.open()
+        stream, tables, pattern_set = opened.stream, opened.tables, opened.pattern_sets[0]
         days = [record.day for record in tables.days() if self.day in (None, record.day)]
         for day in reversed(days):
             content = tables.read_statistics(pattern_set.name, day)

@@ -16,12 +16,11 @@ from cep_pipeline.cli.options import (
     Command,
     Day,
     configuration_options,
-    note_unused_parameters,
     output_console,
-    parse_parameters,
     pattern_file_options,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.sources import Asked
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,17 +31,9 @@ CHART_FORMATS: dict[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Asked(Asked):
     """The options that say of what statistics are wanted."""
 
-    patterns: Path | None
-    schema: Path | None
-    events: tuple[Path, ...]
-    parameters: tuple[str, ...]
-    config: Path
-    stream: str | None
-    pattern_set: str | None
-    day: date | None
     days: str | None
     as_of: str | None
     window: str | None
@@ -51,24 +42,18 @@ class _Asked:
         """What is to be shown."""
         if self.days and (self.day or self.as_of or self.window):
             raise InputError("--days shows days as they are published: leave --day, --as-of and --window out")
-        return self._of_files(observer) if self.patterns or self.schema or self.events else self._of_stream(observer)
+        return self._of_files(observer) if self.over_files else self._of_stream(observer)
 
     def _of_files(self, observer: ConsoleObserver) -> ShownStatistics:
         from cep_pipeline.events.loading import load_events
-        from cep_pipeline.events.schema import StreamSchema
-        from cep_pipeline.pipeline.configuration import parse_window, read_patterns
+        from cep_pipeline.pipeline.configuration import parse_window
         from cep_pipeline.pipeline.statistics_history import statistics_of_events
 
-        if not (self.patterns and self.schema and self.events):
-            raise InputError("over files --patterns, --schema and --events belong together")
         if self.days or self.day:
             raise InputError("--day and --days are of a published stream; of files, --as-of takes a date and a time")
         if self.window:
             parse_window(self.window)  # a wrong one is told before anything is read
-        stream = StreamSchema.load(self.schema)
-        parameters = parse_parameters(self.parameters)
-        parsed = read_patterns(self.patterns, stream, parameters)
-        note_unused_parameters(parameters, parsed)
+        stream, parsed = self.over_these_files()
         with observer.step("reading events"):
             loaded = load_events(stream, self.events)
         with observer.step("statistics"):
@@ -78,18 +63,13 @@ class _Asked:
 
     def _of_stream(self, observer: ConsoleObserver) -> ShownStatistics:
         from cep_pipeline.events.timestamps import parse_moment
-        from cep_pipeline.pipeline.configuration import Configuration, parse_window
+        from cep_pipeline.pipeline.configuration import parse_window
         from cep_pipeline.pipeline.statistics_history import StatisticsHistory
-        from cep_pipeline.warehouse import Warehouse
 
-        configuration = Configuration.load(self.config)
-        stream = configuration.stream(self.stream or configuration.stream_names()[0])
-        if not stream.pattern_sets:
-            raise InputError(f"{self.config}: stream {stream.name!r} has no pattern sets")
-        pattern_set = stream.pattern_set(self.pattern_set) if self.pattern_set else stream.pattern_sets[0]
+        opened = self.open()
+        stream, pattern_set = opened.stream, opened.pattern_sets[0]
         window = parse_window(self.window) if self.window else None
-        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-        history = StatisticsHistory(warehouse.open_stream(stream.name), stream, pattern_set)
+        history = StatisticsHistory(opened.tables, stream, pattern_set)
         if self.days:
             return history.of_days(*days_of(self.days))
         if self.as_of is None and window is None:
