@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import inspect
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
@@ -114,8 +115,10 @@ class Verdict:
         return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
 
 
-class DecisionFunction(Protocol):
+class DecisionFunction(ABC):
     """Decides whether to plan again."""
+
+    __slots__ = ()
 
     def begin(
         self,
@@ -134,11 +137,13 @@ class DecisionFunction(Protocol):
         distances
             The minimal distances to go on with, as the last state had them; None: those of a first plan.
         """
-        ...
+        invariants = self._invariants(plan, tuple(patterns), snapshot)
+        first = self._first_distances(plan) if distances is None else distances
+        return DecisionState(plan, tuple(patterns), snapshot, invariants, first)
 
+    @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Whether these statistics ask for another plan."""
-        ...
 
     def replanned(
         self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
@@ -153,30 +158,27 @@ class DecisionFunction(Protocol):
             The share of the old plan's cost that the new one saves, on this snapshot (`plan_quality.gain`); 0 where
             it is the same plan.
         """
-        ...
+        distances = self._distances_after(state.distances, verdict, gain)
+        invariants = state.invariants
+        if plan is not state.plan:
+            invariants = self._invariants(plan, state.patterns, snapshot)
+        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances)
 
+    def _invariants(
+        self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
+    ) -> tuple[Invariant, ...]:
+        """Those of a plan that decisions look at."""
+        return ()
 
-class _Remembering:
-    """What decision functions share that look at no invariants."""
+    def _first_distances(self, plan: Plan) -> Distances:
+        return Distances()
 
-    def begin(
-        self,
-        plan: Plan,
-        patterns: Sequence[Pattern],
-        snapshot: StatisticsSnapshot | None = None,
-        *,
-        distances: Distances | None = None,
-    ) -> DecisionState:
-        return DecisionState(plan, tuple(patterns), snapshot, distances=distances or Distances())
-
-    def replanned(
-        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
-    ) -> DecisionState:
-        return replace(state, plan=plan, snapshot=snapshot)
+    def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
+        return distances
 
 
 @dataclass(frozen=True, slots=True)
-class Static(_Remembering):
+class Static(DecisionFunction):
     """The plan stays as it is."""
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
@@ -184,7 +186,7 @@ class Static(_Remembering):
 
 
 @dataclass(frozen=True, slots=True)
-class Unconditional(_Remembering):
+class Unconditional(DecisionFunction):
     """Plan again at every check."""
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
@@ -192,7 +194,7 @@ class Unconditional(_Remembering):
 
 
 @dataclass(frozen=True, slots=True)
-class ConstantThreshold(_Remembering):
+class ConstantThreshold(DecisionFunction):
     """Plan again when any number that the plan rests on has moved by the share `threshold` or more."""
 
     threshold: float = DEFAULT_THRESHOLD
@@ -205,7 +207,7 @@ class ConstantThreshold(_Remembering):
 
 
 @dataclass(frozen=True, slots=True)
-class InvariantBased:
+class InvariantBased(DecisionFunction):
     """Plan again when an invariant of the plan is violated.
 
     Attributes
@@ -230,18 +232,6 @@ class InvariantBased:
         if self.k is not None and self.k < 1:
             raise InputError(f"k is {self.k}: a block has one invariant or more")
 
-    def begin(
-        self,
-        plan: Plan,
-        patterns: Sequence[Pattern],
-        snapshot: StatisticsSnapshot | None = None,
-        *,
-        distances: Distances | None = None,
-    ) -> DecisionState:
-        invariants = self._invariants(plan, tuple(patterns), snapshot)
-        first = self.distance.begin(plan) if distances is None else distances
-        return DecisionState(plan, tuple(patterns), snapshot, invariants, first)
-
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         checks: list[Verification] = []
         for one in state.check.verifications(snapshot, distance=state.minimal, frozen=self.frozen):
@@ -254,14 +244,11 @@ class InvariantBased:
         also = f"; {moved.reason}" if moved.checks else ""
         return Verdict(False, f"all {len(checks)} invariants hold{also}", (*checks, *moved.checks))
 
-    def replanned(
-        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
-    ) -> DecisionState:
-        distances = self.distance.after_replanning(state.distances, verdict.violated, gain)
-        invariants = state.invariants
-        if plan is not state.plan:
-            invariants = self._invariants(plan, state.patterns, snapshot)
-        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances)
+    def _first_distances(self, plan: Plan) -> Distances:
+        return self.distance.begin(plan)
+
+    def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
+        return self.distance.after_replanning(distances, verdict.violated, gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants; what planning again cannot change asks for nothing."""

@@ -1,8 +1,7 @@
 """A plan made again: by fresh statistics, compared with the current one, made current where it is better, recorded.
 
-Better is what costs less by the fresh statistics and does no more over a sample of the latest day's events: costs rest
-on estimates, and the sample shows where they are wrong. What both did there is counted, not timed, as long as both are
-orders or both trees; an order and a tree are compared by the clock.
+Better is what costs less by the fresh statistics and does no more over a sample of the latest day's events
+(`plan_comparison`).
 
 Whatever comes of it is one decision of the kind "replanning". A run that is repeated under its id, or another one for
 the same violation, finds that decision, or the plan that was recorded before it could be written, and does nothing
@@ -17,15 +16,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import gain, ln_cost_on
-from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings, finite
+from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
-from cep_pipeline.pipeline.plan_trials import Trial, run_plans, sample_of_day
+from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
 from cep_pipeline.pipeline.steps import PLAN_WAIT_S
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
@@ -68,70 +65,6 @@ class Asked:
     violation: Violation | None = None
     statistics: AskedStatistics | None = None
     force: bool = False
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A new plan beside the current one.
-
-    Attributes
-    ----------
-    same
-        Whether they run every pattern alike.
-    ln_current, ln_new
-        Natural logarithms of their costs by the new plan's cost models on the fresh statistics.
-    trials
-        What they did over a sample, the current one first; None: none was run.
-    by_clock
-        Whether the trials are compared by their seconds.
-    """
-
-    same: bool
-    ln_current: float
-    ln_new: float
-    trials: tuple[Trial, Trial] | None = None
-    by_clock: bool = False
-
-    @property
-    def gain(self) -> float:
-        """The share of the current plan's cost that the new one saves."""
-        return 0.0 if self.same else gain(self.ln_current, self.ln_new)
-
-    @property
-    def measured_gain(self) -> float | None:
-        """The same over the sample; None where nothing was measured."""
-        if self.trials is None:
-            return None
-        current, new = ((one.seconds if self.by_clock else one.work) for one in self.trials)
-        return 1 - new / current if current else (0.0 if not new else -1.0)
-
-    @property
-    def better(self) -> bool:
-        """Whether the new plan costs less, and does no more over the sample."""
-        return not self.same and self.gain > 0 and (self.measured_gain is None or self.measured_gain >= 0)
-
-    def describe(self) -> str:
-        """A sentence for people."""
-        if self.same:
-            return "planning again gives the same plan"
-        said = f"by cost the new plan saves {self.gain:.1%}"
-        if self.measured_gain is not None:
-            said += f", over a sample of the latest day {self.measured_gain:.1%} of the "
-            said += "time" if self.by_clock else "work"
-        return said
-
-    def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
-        return {
-            "same": self.same,
-            "ln_current": finite(self.ln_current),
-            "ln_new": finite(self.ln_new),
-            "gain": finite(self.gain),
-            "measured_gain": self.measured_gain,
-            "by_clock": self.by_clock,
-            "current": None if self.trials is None else self.trials[0].to_json(),
-            "new": None if self.trials is None else self.trials[1].to_json(),
-        }
 
 
 @dataclass(frozen=True)
@@ -207,7 +140,7 @@ def replan(
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
     planner, cost = asked.planner or pattern_set.planner, asked.cost or pattern_set.cost
     made = plan_for(pattern_set.patterns, fresh.snapshot, chosen, planner, cost, pattern_set.alpha)
-    comparison = None if current is None else _compared(tables, pattern_set, current, made, fresh)
+    comparison = None if current is None else compare(tables, pattern_set, current.plan, made, fresh)
     return _Outcome(tables, pattern_set, asked, run_id, current, made, fresh, comparison).settle(dry_run)
 
 
@@ -258,41 +191,6 @@ def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | s
     return ""
 
 
-def _compared(
-    tables: StreamTables, pattern_set: PatternSet, current: CurrentPlan, made: Plan, fresh: FreshStatistics
-) -> Comparison:
-    patterns = pattern_set.patterns
-    same = same_plans(current.plan, made)
-    ln_current = ln_cost_on(_costed_as(current.plan, made), patterns, fresh.snapshot)
-    if same:
-        return Comparison(True, ln_current, made.ln_cost)
-    sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
-    if not sample:
-        return Comparison(False, ln_current, made.ln_cost)
-    before, now = run_plans(pattern_set, (current.plan, made), sample)
-    by_clock = _trees(current.plan) != _trees(made)
-    return Comparison(False, ln_current, made.ln_cost, (before, now), by_clock)
-
-
-def _costed_as(plan: Plan, other: Plan) -> Plan:
-    """A plan as the cost models of another one see it."""
-    patterns = (
-        replace(one, cost_model=other.for_pattern(one.pattern).cost_model, unit=other.for_pattern(one.pattern).unit)
-        for one in plan.patterns
-    )
-    return replace(plan, alpha=other.alpha, patterns=tuple(patterns))
-
-
-def _trees(plan: Plan) -> dict[str, bool]:
-    return {one.pattern: any(clause.tree is not None for clause in one.clauses) for one in plan.patterns}
-
-
-def _made_alike(plan: Plan, other: Plan) -> bool:
-    """Whether plans are the same, and made by the same planners for the same costs."""
-    by = [{one.pattern: (one.planner, one.cost_model) for one in of.patterns} for of in (plan, other)]
-    return same_plans(plan, other) and by[0] == by[1] and plan.alpha == other.alpha
-
-
 @dataclass(frozen=True)
 class _Outcome:
     """A plan that was made, and all that its fate depends on."""
@@ -325,7 +223,7 @@ class _Outcome:
     def _replaces(self) -> bool:
         if self.current is None or self.comparison is None:
             return True
-        return self.comparison.better or (self.asked.force and not _made_alike(self.current.plan, self.made))
+        return self.comparison.better or (self.asked.force and not made_alike(self.current.plan, self.made))
 
     def _make_current(self, reason: str) -> PlanRecord:
         name, before = self.pattern_set.name, None if self.current is None else self.current.record.version
@@ -354,7 +252,7 @@ class _Outcome:
             of_these = record.pattern_set_version == self.pattern_set.version
             if of_these and record.plan.get("version") == PLAN_VERSION:
                 plan = Plan.from_json(record.plan, f"plan {record.version} of {self.pattern_set.name}")
-                if _made_alike(plan, self.made):
+                if made_alike(plan, self.made):
                     return record
         return None
 

@@ -12,11 +12,12 @@ import pytest
 
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.errors import BusyError, InputError
-from cep_pipeline.pipeline import replanning
+from cep_pipeline.pipeline import plan_comparison
 from cep_pipeline.pipeline.adaptation import Check, Violation, check_invariants
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+from cep_pipeline.pipeline.plan_comparison import Comparison
 from cep_pipeline.pipeline.plan_trials import Trial, sample_of_day
-from cep_pipeline.pipeline.replanning import Asked, Comparison, Replanning, replan
+from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows, write_project
@@ -182,7 +183,7 @@ def test_a_plan_that_does_more_over_the_sample_is_not_deployed(drifting: Driftin
     drifting.publish(DRIFT_DAYS[:3])
     violation = check(drifting, "one").violation
     worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
-    with mock.patch.object(replanning, "run_plans", lambda *_: worse):
+    with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         kept = answer(drifting, violation)
     assert kept.decision.outcome == "kept" and current(drifting).version == 1
     assert "-1.0% of the work" in kept.decision.reason
@@ -213,14 +214,17 @@ def test_a_run_that_was_killed_before_its_decision_finds_its_plan(drifting: Drif
 def test_a_plan_that_became_current_in_the_meantime_is_not_overwritten(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     violation = check(drifting).violation
-    sample = replanning.sample_of_day
+    sample = plan_comparison.sample_of_day
 
     def while_it_compares(*arguments: Any) -> Any:
-        with mock.patch.object(replanning, "sample_of_day", sample):
+        with mock.patch.object(plan_comparison, "sample_of_day", sample):
             plan_again(drifting, "by-hand")
         return sample(*arguments)
 
-    with mock.patch.object(replanning, "sample_of_day", while_it_compares), pytest.raises(BusyError, match="version 1"):
+    with (
+        mock.patch.object(plan_comparison, "sample_of_day", while_it_compares),
+        pytest.raises(BusyError, match="version 1"),
+    ):
         answer(drifting, violation)
     assert (current(drifting).version, current(drifting).run_id) == (2, "by-hand")
     assert answer(drifting, violation).decision.reason == "plan 1 is no longer the current one: version 2 is"
@@ -258,7 +262,7 @@ def test_a_threshold_is_measured_from_what_was_planned_from_last(drifting: Drift
     write_project(drifting.folder, "{decision: constant_threshold, threshold: 0.6}")
     drifting.publish(DRIFT_DAYS[:3])
     worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
-    with mock.patch.object(replanning, "run_plans", lambda *_: worse):
+    with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         assert answer(drifting, check(drifting, "one").violation).decision.outcome == "kept"
     drifting.publish([DRIFT_DAYS[3]])
     assert check(drifting, "two").decision.outcome == "keep", "the rates have not moved since"
@@ -270,7 +274,7 @@ def test_the_distance_follows_what_replanning_brings(drifting: DriftingStream) -
     first = check(drifting, "one")
     assert first.decision.details["distances"]["everywhere"] == 0
     worse = [Trial(1.0, 100, {"rising": 1}), Trial(1.0, 101, {"rising": 1})]
-    with mock.patch.object(replanning, "run_plans", lambda *_: worse):
+    with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         kept = answer(drifting, first.violation)
     assert kept.decision.details["distances"]["everywhere"] == 0.01
     drifting.publish([DRIFT_DAYS[3]])

@@ -1,0 +1,127 @@
+"""A new plan beside the current one: by cost on fresh statistics, and by what both do over a sample of events.
+
+Costs rest on estimates, and the sample shows where they are wrong. What both plans did there is counted, not timed, as
+long as both are orders or both trees; an order and a tree are compared by the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.adaptation import gain, ln_cost_on
+from cep_pipeline.adaptation.plan_quality import same_plans
+from cep_pipeline.pipeline.adaptation import finite
+from cep_pipeline.pipeline.plan_trials import Trial, run_plans, sample_of_day
+from cep_pipeline.planning import Plan
+
+if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet
+    from cep_pipeline.pipeline.fresh_statistics import FreshStatistics
+    from cep_pipeline.warehouse.stream_reader import StreamReader
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A new plan beside the current one.
+
+    Attributes
+    ----------
+    same
+        Whether they run every pattern alike.
+    ln_current, ln_new
+        Natural logarithms of their costs by the new plan's cost models on the fresh statistics.
+    trials
+        What they did over a sample, the current one first; None: none was run.
+    by_clock
+        Whether the trials are compared by their seconds.
+    """
+
+    same: bool
+    ln_current: float
+    ln_new: float
+    trials: tuple[Trial, Trial] | None = None
+    by_clock: bool = False
+
+    @property
+    def gain(self) -> float:
+        """The share of the current plan's cost that the new one saves."""
+        return 0.0 if self.same else gain(self.ln_current, self.ln_new)
+
+    @property
+    def measured_gain(self) -> float | None:
+        """The same over the sample; None where nothing was measured."""
+        if self.trials is None:
+            return None
+        current, new = ((one.seconds if self.by_clock else one.work) for one in self.trials)
+        return 1 - new / current if current else (0.0 if not new else -1.0)
+
+    @property
+    def better(self) -> bool:
+        """Whether the new plan costs less, and does no more over the sample."""
+        return not self.same and self.gain > 0 and (self.measured_gain is None or self.measured_gain >= 0)
+
+    def describe(self) -> str:
+        """A sentence for people."""
+        if self.same:
+            return "planning again gives the same plan"
+        said = f"by cost the new plan saves {self.gain:.1%}"
+        if self.measured_gain is not None:
+            said += f", over a sample of the latest day {self.measured_gain:.1%} of the "
+            said += "time" if self.by_clock else "work"
+        return said
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return {
+            "same": self.same,
+            "ln_current": finite(self.ln_current),
+            "ln_new": finite(self.ln_new),
+            "gain": finite(self.gain),
+            "measured_gain": self.measured_gain,
+            "by_clock": self.by_clock,
+            "current": None if self.trials is None else self.trials[0].to_json(),
+            "new": None if self.trials is None else self.trials[1].to_json(),
+        }
+
+
+def compare(
+    tables: StreamReader, pattern_set: PatternSet, current: Plan, made: Plan, fresh: FreshStatistics
+) -> Comparison:
+    """Compare a new plan with the current one of a pattern set, by fresh statistics and over a sample of their day.
+
+    Raises
+    ------
+    CepError
+        They find different matches.
+    """
+    patterns = pattern_set.patterns
+    same = same_plans(current, made)
+    ln_current = ln_cost_on(_costed_as(current, made), patterns, fresh.snapshot)
+    if same:
+        return Comparison(True, ln_current, made.ln_cost)
+    sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
+    if not sample:
+        return Comparison(False, ln_current, made.ln_cost)
+    before, now = run_plans(pattern_set, (current, made), sample)
+    by_clock = _trees(current) != _trees(made)
+    return Comparison(False, ln_current, made.ln_cost, (before, now), by_clock)
+
+
+def _costed_as(plan: Plan, other: Plan) -> Plan:
+    """A plan as the cost models of another one see it."""
+    patterns = (
+        replace(one, cost_model=other.for_pattern(one.pattern).cost_model, unit=other.for_pattern(one.pattern).unit)
+        for one in plan.patterns
+    )
+    return replace(plan, alpha=other.alpha, patterns=tuple(patterns))
+
+
+def _trees(plan: Plan) -> dict[str, bool]:
+    return {one.pattern: any(clause.tree is not None for clause in one.clauses) for one in plan.patterns}
+
+
+def made_alike(plan: Plan, other: Plan) -> bool:
+    """Whether plans are the same, and made by the same planners for the same costs."""
+    by = [{one.pattern: (one.planner, one.cost_model) for one in of.patterns} for of in (plan, other)]
+    return same_plans(plan, other) and by[0] == by[1] and plan.alpha == other.alpha
