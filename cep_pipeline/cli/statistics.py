@@ -115,6 +115,9 @@ def _options(command: Command) -> Command:
         click.option(
             "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
         ),
+        click.option(
+            "--all", "all_numbers", is_flag=True, help="Draw all numbers, not only the 12 that move most (or --match)."
+        ),
         click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
         click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
         click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
@@ -128,7 +131,7 @@ def _options(command: Command) -> Command:
 
 @click.command()
 @_options
-def statistics(match: str, chart: Path | None, as_json: bool, **options: object) -> None:
+def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool, **options: object) -> None:
     """Show arrival rates and selectivities with their bounds, what each rests on, and how far it has moved.
 
     Of a published day: the mean over its windows, which plans are made from, with the worst window beside it, its
@@ -155,7 +158,7 @@ def statistics(match: str, chart: Path | None, as_json: bool, **options: object)
     if match and not view.numbers():
         raise InputError(f"--match {match!r}: no leaf and no condition has this text in it")
     if chart is not None:
-        _draw(view, chart)
+        _draw(view, chart, all_numbers or bool(match))
     if as_json:
         click.echo(json.dumps(view.to_json(), indent=1))
         return
@@ -176,10 +179,10 @@ def _check_chart_file(path: Path) -> None:
         raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
 
 
-def _draw(view: StatisticsView, path: Path) -> None:
+def _draw(view: StatisticsView, path: Path, all_numbers: bool) -> None:
     from cep_pipeline.band_charts import band_chart
 
-    panels = view.panels()
+    panels, numbers = (view.panels(), 0) if all_numbers else view.moving_panels()
     if not panels:
         raise InputError(f"{path}: there are no numbers to draw")
     level = f"as of {view.of.compared[-1].label}" if view.of.compared else ""
@@ -188,4 +191,7 @@ def _draw(view: StatisticsView, path: Path) -> None:
         path.write_bytes(drawn)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-    click.echo(f"written to {path}", err=True)
+    some = (
+        f": the {len(panels)} of {numbers} numbers that move most; --all draws all of them, --match TEXT those of TEXT"
+    )
+    click.echo(f"written to {path}{some if len(panels) < numbers else ''}", err=True)

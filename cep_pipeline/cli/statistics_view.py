@@ -14,6 +14,7 @@ from rich.table import Table
 from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.pipeline.statistics_history import ShownStatistics, local_time
 from cep_pipeline.statistics.drift import Drift
+from cep_pipeline.statistics.mergeable import Estimate
 from cep_pipeline.statistics.numbers import Number, What, drift_between, numbers_of
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -24,6 +25,8 @@ TITLES: dict[What, tuple[str, str]] = {
     "order": ("temporal order", "share"),
     "joint selectivity": ("conditions that depend on each other", "selectivity"),
 }
+PANELS_DRAWN = 12
+"""Numbers that are drawn unless all are asked for: those that move most."""
 SPARK_WIDTH = 24
 SHOWN_ORDERS = 5
 """Temporal orders of a pattern's matches that are shown, the most frequent ones."""
@@ -174,6 +177,12 @@ class StatisticsView:
             panels.append(BandPanel(f"{number.key}{unit and f', events{unit}'}", points, compared))
         return panels
 
+    def moving_panels(self, most: int = PANELS_DRAWN) -> tuple[list[BandPanel], int]:
+        """The panels of the numbers that move most, in their order, and of how many numbers they are."""
+        panels = self.panels()
+        by_movement = sorted(range(len(panels)), key=lambda place: _movement(panels[place]), reverse=True)
+        return [panels[place] for place in sorted(by_movement[:most])], len(panels)
+
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON values."""
         return {
@@ -196,6 +205,19 @@ class StatisticsView:
             "windows": [window.to_json() for window in self.of.windows],
             "notes": list(self.of.notes),
         }
+
+
+def _movement(panel: BandPanel) -> tuple[bool, float]:
+    """How far a number moves between its lowest and its highest point: surely or not, and by which factor."""
+    known = [
+        Estimate(point.value, point.low, point.high)
+        for point in panel.points
+        if point.value is not None and point.low is not None and point.high is not None
+    ]
+    if not known:
+        return False, 0.0
+    drift = Drift(*(choose(known, key=lambda estimate: estimate.value) for choose in (min, max)))
+    return drift.sure, drift.factor
 
 
 def _ends(snapshot: StatisticsSnapshot) -> int | None:

@@ -202,11 +202,16 @@ class StatisticsHistory:
         return (*compared, *planned), (*notes, *said)
 
     def _planned(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[Labelled, ...], tuple[str, ...]]:
-        """The snapshot that the current plan was made from, as long as it is there."""
+        """The snapshot that the current plan was made from: recorded with it, or of a day, as long as it is there."""
         current = self.tables.current_plan(self.pattern_set.name)
         if current is None:
             return (), ()
         name = f"plan {current.version}"
+        if current.statistics is not None:
+            try:
+                return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
+            except InputError as error:
+                return (), (str(error),)
         digest = Plan.from_json(current.plan, f"{name} of {self.pattern_set.name}").statistics.digest
         for record in reversed(records):
             try:

@@ -8,9 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cep_pipeline.cli.statistics_view import sparkline
+from cep_pipeline.cli.statistics_view import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.statistics import WindowedStatistics
+from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
+from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
+from cep_pipeline.statistics.snapshot import LeafRate, Source
 from tests.cli.command_line import cep
 from tests.pipeline.project import DAYS, Project
 
@@ -98,6 +100,37 @@ def test_a_chart_is_written(project: Project, tmp_path: Path, name: str) -> None
         assert "(A)" not in text
 
 
+def test_a_chart_is_of_the_numbers_that_move_most_unless_all_are_asked_for(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StatisticsView.moving_panels, "__defaults__", (2,))
+
+    def drawn(*arguments: str) -> tuple[str, str]:
+        chart = tmp_path / "drift.svg"
+        done = cep("statistics", "--days", "3", "--chart", str(chart), *arguments, folder=project.folder)
+        assert done.code == 0, done.errors
+        return " ".join(ElementTree.fromstring(chart.read_bytes()).itertext()), " ".join(done.errors.split())
+
+    few, said = drawn()
+    whole, nothing_said = drawn("--all")
+    assert "the 2 of " in said and "numbers that move most; --all draws all of them" in said
+    assert "that move most" not in nothing_said
+    assert len(few) < len(whole)
+
+
+def test_the_numbers_that_move_most_are_those_that_surely_move_by_the_largest_factor() -> None:
+    def snapshot(day: int, rates: dict[str, float], unsure: float) -> Labelled:
+        known = [LeafRate(leaf, rate, None, Source.COUNT, rate, rate) for leaf, rate in rates.items()]
+        unclear = LeafRate("unclear", unsure, None, Source.COUNT, 0.0, 100.0)
+        return Labelled(str(day), StatisticsSnapshot(rates=(*known, unclear), as_of_us=day, start_us=0, end_us=day))
+
+    days = (snapshot(1, {"A": 1.0, "B": 1.0, "C": 5.0}, 1.0), snapshot(2, {"A": 1.1, "B": 4.0, "C": 2.0}, 90.0))
+    view = StatisticsView(ShownStatistics(days[1], "UTC", days=days))
+    titles = [panel.title for panel in view.moving_panels(2)[0]]
+    assert titles == ["B, events/s", "C, events/s"]
+    assert view.moving_panels(9)[1] == 4
+
+
 def test_statistics_of_files(project: Project) -> None:
     whole = cep("statistics", *FILES, "--json", folder=project.folder)
     assert whole.code == 0, whole.errors
@@ -142,6 +175,16 @@ def test_statistics_that_are_of_other_events_are_told(project: Project) -> None:
     assert done.code == 0
     assert "they were made with window 1 hour, and 20 minutes is configured now" in done.errors
     assert "cep run --stream ticks --steps statistics --redo --day 2024-03-05" in done.errors
+
+
+def test_the_drift_since_the_plan_is_shown_after_its_statistics_were_made_again(project: Project) -> None:
+    configuration = (project.folder / "pipeline.yaml").read_text()
+    (project.folder / "pipeline.yaml").write_text(f"{configuration}statistics: {{window: 20 minutes}}\n")
+    project.run(steps=frozenset({"statistics"}), redo=True).run_days(DAYS)
+    done = cep("statistics", "--day", "2024-03-05", folder=project.folder)
+    assert done.code == 0, done.errors
+    assert "since plan 1" in done.output
+    assert "no longer there" not in done.errors
 
 
 def test_a_sparkline_is_as_long_as_there_is_room() -> None:
