@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
 
 from cep_pipeline.patterns.conditions import Atom, Between, Comparison, Conjunct, Membership, Value
 from cep_pipeline.patterns.expressions import (
@@ -22,6 +24,9 @@ from cep_pipeline.patterns.expressions import (
     Negative,
     Reference,
 )
+
+MOST_VALUES = 32
+"""Of more values after IN a digest stands in the text."""
 
 
 def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:
@@ -46,7 +51,7 @@ def _atom(atom: Atom, slots: Mapping[str, int]) -> str:
                 return f"{one} {min(comparator.value, comparator.mirror.value)} {other}"
             return f"{one} {comparator.value} {other}" if one < other else f"{other} {comparator.mirror.value} {one}"
         case Membership(expression, values, _, negated):
-            members = ", ".join(sorted({_value(value) for value in values}))
+            members = _values(values, any(isinstance(value, bool) for value in values[:1]))
             return f"{_compared(expression, slots)} {'not in' if negated else 'in'} ({members})"
         case Between(expression, low, high, negated):
             sides = f"{_compared(low, slots)} and {_compared(high, slots)}"
@@ -56,6 +61,14 @@ def _atom(atom: Atom, slots: Mapping[str, int]) -> str:
 def _compared(expression: Expression, slots: Mapping[str, int]) -> str:
     """An expression that is compared: of a constant only the value counts, as comparison is exact."""
     return _value(expression.value) if isinstance(expression, Literal) else _expression(expression, slots)
+
+
+@lru_cache(maxsize=256)
+def _values(values: tuple[Value, ...], of_bools: bool) -> str:
+    """A set of constants; of many, which a parameter may have, a digest. (`of_bools`: to a table True is 1.)"""
+    texts = {_value(value) for value in values}
+    text = ", ".join(sorted(texts))
+    return text if len(texts) <= MOST_VALUES else blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _value(value: Value) -> str:

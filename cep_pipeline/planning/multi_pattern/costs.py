@@ -126,9 +126,8 @@ def _ln_cost(
     numbers = statistics[name]
     place = {variable: position for position, variable in enumerate(numbers.names)}
     places = [place[variable] for variable in slots]
-    if node.right is None:
-        return model.ln_step(numbers, places) if node.left is not None else model.ln_leaf(numbers, places[0])
-    assert node.left is not None
+    if node.left is None or node.right is None:  # a leaf costs what an order of one step does
+        return model.ln_step(numbers, places)
     cut = node.below[0]
     return model.ln_join(numbers, _tree(plan, node.left, places[:cut]), _tree(plan, node.right, places[cut:]))
 

@@ -15,6 +15,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import EventOperand, Pattern, Window
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern import Member, SharedNode, members_of, share
+from cep_pipeline.planning.multi_pattern.conjunct_text import MOST_VALUES
 from cep_pipeline.planning.trees import Join, leaves_of
 from tests.oracle.any_match import any_matches
 from tests.oracle.clauses import Conjunct as OracleConjunct
@@ -259,6 +260,9 @@ def test_the_values_of_a_parameter_count_and_not_its_name() -> None:
         return members_of([pattern])[0].forms.leaf_keys[0]
 
     assert leaf("p", [1, 2]) == leaf("q", [2.0, 1]) != leaf("p", [1, 3])
+    for size in (MOST_VALUES, MOST_VALUES + 1, 100):
+        many = list(range(size))
+        assert leaf("p", many) == leaf("q", [*many[::-1], 7.0]) != leaf("p", [*many[:-1], size])
 
 
 def test_partition_by_is_agreement_but_for_what_counted_windows_count() -> None:

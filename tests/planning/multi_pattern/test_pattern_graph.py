@@ -18,6 +18,7 @@ from cep_pipeline.planning.multi_pattern import (
     members_of,
     subpattern_of,
 )
+from cep_pipeline.planning.multi_pattern.subpatterns import _maximal_cliques
 from tests.planning.multi_pattern.literal import common_subpatterns, content, maximal
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
@@ -79,6 +80,38 @@ def test_members_come_and_go() -> None:
         graph.neighbours(two.id)
     graph.add(two)
     assert [ids for _, ids in graph.common] == [(one.id, two.id)]
+
+
+def test_a_subpattern_stays_only_while_two_members_have_no_larger_one() -> None:
+    three = members(
+        "NAME p1 PATTERN SEQ(A a, B b, C c) WITHIN 1 second; NAME p2 PATTERN SEQ(A a, B b, C c) WITHIN 1 second; "
+        "NAME p3 PATTERN SEQ(A a, B b) WITHIN 1 second"
+    )
+    graph = PatternGraph(three)
+    assert sorted(part.size for part, _ in graph.common) == [2, 3]
+    graph.remove(("p3", 0))
+    assert [part.size for part, _ in graph.common] == [3]
+
+
+def test_a_conjunct_over_three_variables_leaves_their_pairs_in_common() -> None:
+    one, two = members(
+        "NAME p1 PATTERN SEQ(A a, B b, C c, D d) WHERE a.price + b.price < c.price AND c.diff < d.diff WITHIN 1 second;"
+        "NAME p2 PATTERN SEQ(A a, B b, C c, D d) WHERE c.diff < d.diff WITHIN 1 second"
+    )
+    assert named(maximal_common(one, two), one) == {"abd", "acd", "bcd"}
+
+
+@given(st.integers(0, 8), st.data())
+def test_maximal_cliques_are_those_of_all_sets_of_vertices(size: int, data: st.DataObject) -> None:
+    edges = data.draw(st.sets(st.sampled_from([*combinations(range(size), 2)]))) if size > 1 else set()
+    near = tuple(sum(1 << w for w in range(size) if (min(v, w), max(v, w)) in edges) for v in range(size))
+    cliques = {
+        chosen
+        for chosen in range(1 << size)
+        if all(chosen & ~(near[v] | 1 << v) == 0 for v in range(size) if chosen >> v & 1)
+    }
+    wanted = {one for one in cliques if not any(one != other and one & other == one for other in cliques)}
+    assert sorted(_maximal_cliques(near)) == sorted(wanted)
 
 
 # -- against all subsets and all mappings ------------------------------------------------------------------------------

@@ -90,6 +90,15 @@ def test_the_window_of_a_node_is_the_largest_of_those_left() -> None:
     assert [node.window // SECOND for node in plan] == [3, 3]
 
 
+def test_a_root_that_two_patterns_have_is_the_others_where_one_leaves() -> None:
+    two = members("NAME one PATTERN AND(A a, B b) WITHIN 1 second; NAME two PATTERN AND(B p, A q) WITHIN 1 second")
+    plan = share(two, [Join("a", "b"), Join("p", "q")], "subexpression")
+    root = plan[plan.roots["one", 0]]
+    assert root.members == [("one", 0), ("two", 0)]
+    plan.remove(("one", 0))
+    assert root.members == [("two", 0)] and plan.roots == {("two", 0): root.index}
+
+
 def test_what_is_no_plan_of_a_member_is_refused_and_changes_nothing() -> None:
     (one,) = members("NAME one PATTERN SEQ(A a, B b) WITHIN 1 second")
     plan = share([one], [("a", "b")], "prefix")
