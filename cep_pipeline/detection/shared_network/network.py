@@ -68,8 +68,9 @@ class Node:
         What it stands for in the plans: the first one is what is counted by.
     windows
         Members with the window of each size there is among its users.
-    stored
-        Whether later events can meet what it holds.
+    stored, partial
+        Whether later events can meet what it holds, and whether that is partial matches of a plan: other events are
+        held as input buffer only.
     lists
         The node of lists that may grow; its own number where complete lists may grow, too.
     complete, begins, grows
@@ -88,6 +89,7 @@ class Node:
     places: list[Place] = field(default_factory=list)
     windows: dict[int, Member] = field(default_factory=dict)
     stored: bool = False
+    partial: bool = False
     lists: int = -1
     complete: int = -1
     begins: int = -1
@@ -153,7 +155,7 @@ class Network:
         self._of[shared.index] = node
         self._note(node, shared, self._users(shared))
         if shared.left is None:
-            self._connect(node, None, self._event_node(member, slots[-1]))
+            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
             return
         left = self._below(shared.left, member, slots)
         node.sides = len(left.slots)
@@ -161,7 +163,7 @@ class Network:
             right = self._event_node(member, slots[-1])
         else:
             right = self._below(shared.right, member, slots[node.sides :])
-        self._connect(node, left, right)
+        self._connect(node, left, right, in_tree=shared.right is not None)
 
     def _new(self, kind: int, member: Member, slots: tuple[str, ...]) -> Node:
         node = Node(len(self.nodes), kind, member, slots)
@@ -215,8 +217,8 @@ class Network:
 
     # --- edges ---------------------------------------------------------------------------------------------------
 
-    def _connect(self, node: Node, left: Node | None, right: Node) -> None:
-        """Let a node be made of what is on its left (None: of nothing) and on its right."""
+    def _connect(self, node: Node, left: Node | None, right: Node, *, in_tree: bool) -> None:
+        """Let a node be made of what is on its left (None: of nothing) and on its right, a node of the plan or not."""
         self._ask(node)
         cut = node.sides
         for below in (left, right):
@@ -226,18 +228,22 @@ class Network:
         if left is not None:
             role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
             self._edge(node, left, right, role, 0, cut)
-        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0)
+        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0, partial=in_tree)
         if node.kind == c.LISTS:
             self._grow(node)
 
-    def _edge(self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int) -> None:
+    def _edge(
+        self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int, *, partial: bool = True
+    ) -> None:
         ascents, numbers = self._rules_of(node.member)
         mine = [numbers[name] for name in node.slots[own : own + len(below.slots)]]
         rest = [numbers[name] for name in node.slots[others : others + (len(other.slots) if other else 0)]]
         words = [ascents.words(mine, rest, number) for number in mine]
         below.edges.append(Edge(node.number, role, -1 if other is None else other.number, own, others, words))
         # What is held meets later events of the other side, if these can come last.
-        below.stored = below.stored or any(ascents.may_come_last(number, mine) for number in rest)
+        held = any(ascents.may_come_last(number, mine) for number in rest)
+        below.stored = below.stored or held
+        below.partial = below.partial or (held and partial)
 
     def _grow(self, node: Node) -> None:
         """Where lists are kept that may grow, and whether they are."""

@@ -148,9 +148,9 @@ class NetworkRun:
             if node.events is not None:
                 leaf, ceiling = memory.leaves[node.number], self._ceiling(node)
                 counters.condition_evaluations += leaf.tested
-                if node.stored:  # what stands in a plan is an instance, other events wait in the input buffer
+                if node.stored:
                     held = leaf.held(ceiling, size)
-                    if node.places:
+                    if node.partial:
                         instances += held
                     else:
                         buffered += held
@@ -166,8 +166,9 @@ class NetworkRun:
         tested = None
         if node.events is not None:
             leaf = memory.leaves[node.number]
-            created = len(leaf.by_key) if node.stored else 0
-            counts = leaf.typed, len(leaf.rows), created, leaf.most_held(self._ceiling(node)) if node.stored else 0
+            counts = leaf.typed, len(leaf.rows), 0, 0
+            if node.partial:
+                counts = *counts[:2], len(leaf.by_key), leaf.most_held(self._ceiling(node))
         else:
             holding = node.number if node.lists < 0 else node.lists
             candidates, passes, _ = memory.counts[node.number].tolist()
