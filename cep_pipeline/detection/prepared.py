@@ -11,13 +11,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.columns import Array, Column, TableColumns
 from cep_pipeline.errors import DataError, InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.detection.fused.shared_work import SharedWork
 
 Boundary = tuple[int, int]
 """A point `(timestamp in microseconds, seq)` of the stream's order."""
@@ -41,6 +44,11 @@ class PreparedEvents:
         The attribute whose text is an event's type.
     base_type
         A type that every event has, or None.
+
+    Attributes
+    ----------
+    shared_work
+        What the patterns of a workload that run over the slice on the columnar kernel have in common; None: nothing.
 
     Raises
     ------
@@ -66,6 +74,7 @@ class PreparedEvents:
         self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
         self._codes: tuple[Array, list[str]] | None = None
         self._numbers: dict[Hashable, int] = {}
+        self.shared_work: SharedWork | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

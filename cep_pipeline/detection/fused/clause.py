@@ -16,7 +16,7 @@ from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.support import refuse_unsupported
-from cep_pipeline.detection.fused.views import View, leaf_view, without_name
+from cep_pipeline.detection.fused.views import View, filters_of, leaf_view
 from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
@@ -181,7 +181,14 @@ class ClauseRun:
             by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-            self._levels = Levels(planned, self._leaves, self._negated_views(), as_places=self._as_places)
+            shared = self.events.shared_work
+            self._levels = Levels(
+                planned,
+                self._leaves,
+                self._negated_views(),
+                as_places=self._as_places,
+                beginning=None if shared is None else shared.beginning_of,
+            )
 
     @property
     def levels(self) -> Levels | None:
@@ -194,7 +201,7 @@ class ClauseRun:
         assert self._as_places
         self._counters[:] = 0
         if self.levels is not None and self._leaves is not None:
-            self._counters[0] = len(self._leaves[0])
+            self._begin_counts(self._leaves)
             yield from self.levels.run(self.block_rows, self._counters)
 
     def __iter__(self) -> Iterator[MatchBlock]:
@@ -202,7 +209,7 @@ class ClauseRun:
         self._counters[:] = 0
         if self._leaves is None:
             return
-        self._counters[0] = len(self._leaves[0])
+        self._begin_counts(self._leaves)
         if self._levels is None:
             yield from self._single(self._leaves[0])
             return
@@ -210,6 +217,13 @@ class ClauseRun:
             final = self._final(rows)
             if final.shape[1]:
                 yield MatchBlock(self.clause, final)
+
+    def _begin_counts(self, leaves: list[View]) -> None:
+        """What happened at the levels that are bound before the kernel runs."""
+        self._counters[0] = len(leaves[0])
+        if self._levels is not None and self._levels.beginning is not None:
+            beginning = self._levels.beginning
+            self._counters[: beginning.levels] = beginning.counts
 
     def _final(self, rows: Array) -> Array:
         """The matches that become final in the slice, of those whose events say that they may."""
@@ -247,8 +261,7 @@ class ClauseRun:
         views = {}
         look_back = self._look_back(2)
         for variable in self.clause.negated:
-            own = (conjunct for conjunct in self.clause.conjuncts if conjunct.variables == {variable.name})
-            filters = tuple(without_name(conjunct, variable.name) for conjunct in own)
+            filters = filters_of(self.clause, variable.name)
             views[variable.name] = leaf_view(self.events, variable.event_type, filters, look_back, self.end_row)
         return views
 
@@ -260,7 +273,7 @@ class ClauseRun:
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         views = []
         for name in self.order:
-            filters = tuple(without_name(c, name) for c in clause.conjuncts if c.variables == {name})
+            filters = filters_of(clause, name)
             view = leaf_view(events, clause.by_name[name].event_type, filters, *self._rows_read(name))
             if not len(view):
                 return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,7 +22,26 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Window
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """The partial matches of the first levels of a run.
+
+    Attributes
+    ----------
+    levels
+        How many levels are bound, at least two.
+    places
+        int32, shape (levels, n): places in the run's views.
+    counts
+        int64, shape (levels, 2): candidates and passes in finding them; zeros where another run has found them.
+    """
+
+    levels: int
+    places: Array
+    counts: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +52,8 @@ class PlannedClause:
     ----------
     first_owned
         A match must have an event in this row or after it. None: the views see to that.
+    window
+        None: the pattern's.
     """
 
     pattern: Pattern
@@ -40,11 +61,12 @@ class PlannedClause:
     order: tuple[str, ...]
     events: PreparedEvents
     first_owned: int | None = None
+    window: Window | None = None
 
     @cached_property
     def reach(self) -> Reach:
-        """The pattern's window, no wider than the slice needs it to be."""
-        window, stamps = self.pattern.window, self.events.timestamps
+        """The window, no wider than the slice needs it to be."""
+        window, stamps = self.window or self.pattern.window, self.events.timestamps
         if window.time_us is not None:
             span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
             return Reach(Clock.TIME, min(window.time_us, span))
@@ -61,6 +83,8 @@ class Levels:
         The events of each level, and of each negated variable, in stream order.
     as_places
         Whether matches are given as places in the views, in plan order, not as rows in pattern order.
+    beginning
+        Finds the partial matches of the first levels that are stored; the kernel extends them.
 
     Attributes
     ----------
@@ -70,7 +94,13 @@ class Levels:
     """
 
     def __init__(
-        self, planned: PlannedClause, leaves: list[View], negated: Mapping[str, View], *, as_places: bool = False
+        self,
+        planned: PlannedClause,
+        leaves: list[View],
+        negated: Mapping[str, View],
+        *,
+        as_places: bool = False,
+        beginning: Callable[[Levels], Beginning | None] | None = None,
     ) -> None:
         self.planned = planned
         self.as_places = as_places
@@ -96,6 +126,8 @@ class Levels:
             self.views,
             types,
         )
+        self.beginning = None if beginning is None else beginning(self)
+        self._bound_levels = 1 if self.beginning is None else self.beginning.levels
         self._compile(negated)
 
     def _choose_keys(self) -> list[Key | None]:
@@ -135,7 +167,8 @@ class Levels:
         if not all(map(len, self.views)):
             return
         if self.stage_ends:
-            yield from self._extend(0, None, block_rows, counters)
+            prefix = None if self.beginning is None else self.beginning.places
+            yield from self._extend(0, prefix, block_rows, counters)
             return
         for start in range(0, len(self.views[0]), block_rows):
             places = np.arange(start, min(start + block_rows, len(self.views[0])), dtype=np.int32)
@@ -146,7 +179,7 @@ class Levels:
     def shapes(self) -> list[Shape]:
         """The shapes of all stages, and those of the searches for events that reject."""
         shapes = list(self.searches)
-        bound = 1
+        bound = self._bound_levels
         for end in self.stage_ends:
             shapes.append(self._shape(end, bound))
             bound = end + 1
@@ -161,7 +194,7 @@ class Levels:
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
         residual: list[list[Conjunct]] = [[] for _ in self.views]
         self.tested: list[list[Conjunct]] = [[] for _ in self.views]
-        for level in range(1, len(self.views)):
+        for level in range(self._bound_levels, len(self.views)):
             tests[level] += self._bound(level)
             tests[level] += self._distinct(level)
         self._other_tests = list(map(len, tests))
@@ -171,6 +204,8 @@ class Levels:
                 continue
             level = max(self.levels[name] for name in conjunct.variables)
             self.tested[level].append(conjunct)
+            if level < self._bound_levels:
+                continue
             compiled = compile_conjunct(conjunct, self.scope)
             if compiled is None:
                 residual[level].append(conjunct)
@@ -180,6 +215,7 @@ class Levels:
         self.searches: list[Shape] = []
         for name, leaf in negated.items():
             negation = Negation(name, leaf, self.around)
+            negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
             if test is not None:

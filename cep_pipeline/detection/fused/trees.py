@@ -16,7 +16,7 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
+from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counts import LevelCount
@@ -26,11 +26,15 @@ from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunc
 from cep_pipeline.detection.fused.views import View
 from cep_pipeline.detection.kleene.bindings import Rules
 from cep_pipeline.detection.kleene.skeleton import clause_over
+from cep_pipeline.detection.mechanism import EVERYTHING
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, leaves_of
+
+STREAMED, HELD = 0, 1
+"""The sides of a node."""
 
 
 def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
@@ -145,9 +149,10 @@ class TreeRun:
         self.rules = Rules(pattern, clause, events)
         # A variable is the smaller side to hold.
         streamed, held = (tree.right, tree.left) if isinstance(tree.left, str) else (tree.left, tree.right)
-        self._sides = tuple(
-            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned) for side in (streamed, held)
-        )
+        self._plans = streamed, held
+        self._sides = [
+            start_run(pattern, clause_over(clause, leaves_of(side)), side, events, owned) for side in self._plans
+        ]
         self._counters = np.zeros((2, 2), np.int64)
         self._held = 0
         self._other_tests = False
@@ -172,15 +177,34 @@ class TreeRun:
         return (*streamed, *held, joined)
 
     def __iter__(self) -> Iterator[MatchBlock]:
-        streamed, held = self._sides
-        right = self._sorted(PartialMatches.of(_names(held.clause), held))
+        if not constants_hold(self.clause.conjuncts, self.events):
+            return
+        right = self._sorted(PartialMatches.of(_names(self._sides[HELD].clause), self._blocks(HELD)))
         self._held = len(right.matches)
         if not self._held:
             return
-        for block in streamed:
-            left = PartialMatches(_names(streamed.clause), block.rows)
+        for block in self._blocks(STREAMED):
+            left = PartialMatches(_names(block.clause), block.rows)
             for rows in self._joined(left, right):
                 yield MatchBlock(self.clause, rows)
+
+    def _blocks(self, side: int) -> Iterator[MatchBlock]:
+        """The partial matches of a side, of all the slice where patterns share them."""
+        clause, plan = self._sides[side].clause, self._plans[side]
+        shared = self.events.shared_work
+        rows = None
+        if shared is not None:
+
+            def find(pattern: Pattern, part: Clause) -> Iterator[MatchBlock]:
+                self._sides[side] = start_run(pattern, part, plan, self.events, EVERYTHING)
+                yield from self._sides[side]
+
+            rows = shared.subtree(self.pattern, clause, leaves_of(plan), find)
+        if rows is None:
+            yield from self._sides[side]
+            return
+        for start in range(0, rows.shape[1], BLOCK_ROWS):
+            yield MatchBlock(clause, rows[:, start : start + BLOCK_ROWS])
 
     def _sorted(self, matches: PartialMatches) -> _Sorted:
         """Sorted by what all events agree on, and then by the last event; what agrees with nothing goes."""

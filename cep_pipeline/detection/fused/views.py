@@ -22,6 +22,7 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Expression, Reference
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.rewriting import Node, rewritten
 
 ANY_EVENT = "*"
@@ -46,6 +47,9 @@ class View:
         The view of the same leaf in stream order; None where this is it.
     places
         int32, for a keyed view: the place in `base` of each of its rows.
+    whole, offset
+        The rows of all events of the leaf, whatever part of the slice the view is over, and the place in them of the
+        view's first one. None where there are no others; for a keyed view `base` has them.
     """
 
     identity: Hashable
@@ -53,9 +57,20 @@ class View:
     starts: Array
     base: View | None = None
     places: Array | None = None
+    whole: Array | None = None
+    offset: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def whole_rows(self) -> Array:
+        """The rows of all events of the leaf."""
+        return self.rows if self.whole is None else self.whole
+
+    def in_leaf(self, places: Array) -> Array:
+        """Places in the view as places in the leaf in stream order."""
+        return places if self.places is None else self.places[places]
 
     @property
     def in_stream_order(self) -> View:
@@ -92,7 +107,12 @@ def leaf_view(
     if end_row < len(events):
         end = int(np.searchsorted(rows, end_row))
     identity = events.number_of(("leaf", event_type, leaf[1] if filters else None, first, end))
-    return View(identity, rows[first:end], np.array([0, end - first], np.int64))
+    return View(identity, rows[first:end], np.array([0, end - first], np.int64), whole=rows, offset=first)
+
+
+def filters_of(clause: Clause, variable: str) -> tuple[Conjunct, ...]:
+    """The conjuncts over one variable alone, as `leaf_view` takes them."""
+    return tuple(without_name(c, variable) for c in clause.conjuncts if c.variables == {variable})
 
 
 def keyed_view(
