@@ -42,6 +42,13 @@ def _count_fused(pattern: Pattern, orders: Orders, events: PreparedEvents, count
     return count_pattern(pattern, orders, events, counters)
 
 
+def _share_fused(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
+    """One pattern after another, so that the matches of one are held at a time; what several begin with is stored."""
+    from cep_pipeline.detection.fused.shared_work import share_work
+
+    share_work(patterns, orders, events)
+
+
 def _check_nfab(pattern: Pattern) -> None:
     from cep_pipeline.detection.nfab.support import refuse_unsupported
 
@@ -129,7 +136,7 @@ def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
 
 
 MECHANISMS: Mapping[str, Mechanism] = {
-    "fused": Mechanism(_check_fused, _find_fused, _count_fused, runs_trees=True),
+    "fused": Mechanism(_check_fused, _find_fused, _count_fused, share=_share_fused, runs_trees=True),
     "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find),
     "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
     "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True),

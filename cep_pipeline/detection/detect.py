@@ -210,7 +210,21 @@ def _detections(
         mechanism = MECHANISMS[chosen[pattern.name]]
         asked = (*options, PRUNE) if prune and mechanism.prunes and pattern.output is Output.NON_OVERLAP else options
         found.append(Detection(pattern, mechanism.with_options(asked), orders, of_stream, counters, limit))
+    if plan.sharing != "none":
+        _share(found)
     return found
+
+
+def _share(detections: Sequence[Detection]) -> None:
+    """Tell mechanisms that run patterns one by one which ones they will run."""
+    groups: dict[Hashable, list[Detection]] = {}
+    for detection in detections:
+        groups.setdefault((detection.mechanism.share, id(detection.events)), []).append(detection)
+    for together in groups.values():
+        share = together[0].mechanism.share
+        if share is not None and len(together) > 1:
+            patterns = [detection.pattern for detection in together]
+            share(patterns, [detection.orders for detection in together], together[0].events)
 
 
 def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detection]]:

@@ -243,6 +243,9 @@ class Mechanism:
         what their orders or trees have in common is done once (MCEP): pairs of a pattern's index among them and a
         block, in no order of the patterns. Of each pattern they are the matches that `find` finds of it alone. It takes
         the patterns, the Orders of each, PreparedEvents, Owned and Counters. None where patterns are run one by one.
+    share
+        Told, before patterns are run one by one, which ones will be, by which Orders, over the same PreparedEvents:
+        what their plans have in common may then be kept for the next by the one that finds it. None: nothing is kept.
     always_shares
         Whether patterns are run together whatever the plan says; otherwise they are where the plan shares.
     in_pattern_order
@@ -261,6 +264,7 @@ class Mechanism:
     find: Callable[..., Iterable[Block]]
     count: Callable[[Pattern, Orders, PreparedEvents, Counters], int | None] = lambda *_: None
     find_many: Callable[..., Iterable[tuple[int, Block]]] | None = None
+    share: Callable[[Sequence[Pattern], Sequence[Orders], PreparedEvents], None] | None = None
     always_shares: bool = False
     in_pattern_order: bool = False
     runs_trees: bool = False

@@ -70,14 +70,20 @@ class Shared:
 
 @dataclass(eq=False)
 class SharedWork:
-    """What the runs of a workload over one slice have in common; `share_work` makes it."""
+    """What the runs of a workload over one slice have in common; `share_work` makes it.
+
+    Attributes
+    ----------
+    stored, stored_bytes
+        By key, the one not asked for longest first: partial matches, and how large they are together.
+    """
 
     events: PreparedEvents
     _shared: dict[str, Shared] = field(default_factory=dict)
     _keys: dict[RunKey, list[str]] = field(default_factory=dict)
     _trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    _stored: OrderedDict[str, Array] = field(default_factory=OrderedDict)
-    _bytes: int = 0
+    stored: OrderedDict[str, Array] = field(default_factory=OrderedDict)
+    stored_bytes: int = 0
 
     # -- which nodes are alike ------------------------------------------------------------------------------------
 
@@ -153,7 +159,7 @@ class SharedWork:
     def _found(self, key: str, shared: Shared, planned: PlannedClause, length: int) -> tuple[Array, Array] | None:
         """Places in the whole leaves, and the counts of having found them; None where they are not to be stored."""
         counts = np.zeros((length, 2), np.int64)
-        if key in self._stored:
+        if key in self.stored:
             return self._taken(key), counts
         order = planned.order[:length]
         part = over_variables(planned.clause, order)
@@ -258,7 +264,7 @@ class SharedWork:
         if shared.uses < 2 or shared.refused:
             return None
         own = [slots.index(variable.name) for variable in clause.positive]
-        if key not in self._stored:
+        if key not in self.stored:
             assert shared.window is not None
             blocks = [np.empty((len(own), 0), np.int32)]
             held = 0
@@ -283,15 +289,15 @@ class SharedWork:
     # -- what is stored ---------------------------------------------------------------------------------------------
 
     def _taken(self, key: str) -> Array:
-        self._stored.move_to_end(key)
-        return self._stored[key]
+        self.stored.move_to_end(key)
+        return self.stored[key]
 
     def _store(self, key: str, found: Array) -> None:
-        self._stored[key] = found
-        self._bytes += found.nbytes
-        while self._bytes > MOST_BYTES and len(self._stored) > 1:
-            _, oldest = self._stored.popitem(last=False)
-            self._bytes -= oldest.nbytes
+        self.stored[key] = found
+        self.stored_bytes += found.nbytes
+        while self.stored_bytes > MOST_BYTES and len(self.stored) > 1:
+            _, oldest = self.stored.popitem(last=False)
+            self.stored_bytes -= oldest.nbytes
 
 
 def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:

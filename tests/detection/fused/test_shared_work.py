@@ -1,0 +1,201 @@
+"""Workloads on the columnar kernel: what patterns have in common is found once, and each has the matches of its own."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.extent import counts_in_partitions, look_back
+from cep_pipeline.detection.fused import shared_work
+from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.patterns import Pattern
+from cep_pipeline.planning import Plan
+from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, TIME_WINDOWS, Statement, conditions, statements
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.tree_plans import random_tree
+
+FEATURES = (
+    FIRST_SLICE,
+    replace(FIRST_SLICE, max_condition_variables=3, nested=True),
+    replace(ANY_MATCH_LANGUAGE, output=False, consume=False),
+)
+
+
+@pytest.fixture(autouse=True, params=["whatever is shared", "what pays"])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+    """Storing pays for nothing that is as small as the streams of tests."""
+    if request.param == "whatever is shared":
+        monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
+        monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
+    elif tier == "own code":
+        pytest.skip("what is refused runs as alone")
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> list[Statement]:
+    """Two to eight statements: some of them are others with another window or one more condition."""
+    features = draw(st.sampled_from(FEATURES))
+    drawn = [draw(statements(features))]
+    for _ in range(draw(st.integers(1, 7))):
+        kind = draw(st.sampled_from(["new", "window", "window", "condition", "the same"]))
+        known = draw(st.sampled_from(drawn))
+        if kind == "new":
+            drawn.append(draw(statements(features)))
+        elif kind == "window" and "event" not in known.window:
+            drawn.append(known.within(draw(st.sampled_from(TIME_WINDOWS))))
+        elif kind == "condition":
+            drawn.append(known.having(draw(conditions(features, known.operands))))
+        else:
+            drawn.append(known)
+    return drawn
+
+
+def parse(workload: Sequence[Statement]) -> list[Pattern]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [
+            cep.parse_patterns(f"NAME p{number} {one.text}", stream_schema(), params=one.params)[0]
+            for number, one in enumerate(workload)
+        ]
+
+
+def plan_for(patterns: Sequence[Pattern], table: pa.Table, seed: int, trees: bool) -> Plan:
+    """Orders or trees drawn so that patterns of the same structure mostly have the same one."""
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    planned = []
+    for pattern, own in zip(patterns, made.patterns, strict=True):
+        clauses = []
+        for clause, plan in zip(pattern.clauses, own.clauses, strict=True):
+            names = [variable.name for variable in clause.positive]
+            kinds = [(variable.event_type, variable.kleene) for variable in clause.positive]
+            drawn = random.Random(f"{seed} {kinds}")
+            order = sorted(plan.steps, key=lambda step: (drawn.random(), names.index(step.variable)))
+            tree = random_tree(names, drawn) if trees and drawn.random() < 0.8 else None
+            changed = replace(plan, alternatives=(), comparisons=())
+            if tree is not None and not isinstance(tree, str):
+                clauses.append(replace(changed, tree=tree))
+            else:
+                clauses.append(replace(changed, steps=tuple(order)))
+        planned.append(replace(own, clauses=tuple(clauses)))
+    return replace(made, patterns=tuple(planned), sharing="subexpression" if trees else "prefix")
+
+
+def plan_of_one(plan: Plan, name: str) -> Plan:
+    return replace(plan, patterns=(plan.for_pattern(name),), sharing="none")
+
+
+@settings(max_examples=60, deadline=None)
+@given(workload=workloads(), stream_rows=rows(max_size=14), seed=st.integers(0, 5), trees=st.booleans())
+def test_each_pattern_has_the_matches_of_its_own(
+    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
+) -> None:
+    patterns, table = parse(workload), events_table(stream_rows)
+    plan = plan_for(patterns, table, seed, trees)
+    for output in ("verbose", "count"):
+        together = cep.detect(patterns, table, plan=plan, mechanism="fused", output=output)
+        for pattern in patterns:
+            own = plan_of_one(plan, pattern.name)
+            [alone] = cep.detect([pattern], table, plan=own, mechanism="fused", output=output).values()
+            compared = ["match_id", "end_ts"] if output == "verbose" else ["count"]  # what RETURN gives may be NaN
+            assert together[pattern.name].select(compared).equals(alone.select(compared))
+
+
+@settings(max_examples=25, deadline=None)
+@given(workload=workloads(), stream_rows=rows(max_size=10), seed=st.integers(0, 5), trees=st.booleans())
+def test_slices_own_what_each_pattern_owns_alone(
+    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
+) -> None:
+    patterns = parse(workload)
+    plan = plan_for(patterns, events_table(stream_rows), seed, trees)
+    reach = look_back(patterns)
+    points = [(row["timestamp"], row["seq"]) for row in stream_rows][:: max(len(stream_rows) // 3, 1)]
+    for start, end in pairwise([None, *points, None]):
+        first = 0
+        if start is not None and not any(map(counts_in_partitions, patterns)):
+            place = sum(row["timestamp"] < start[0] for row in stream_rows)
+            first = min(
+                sum(row["timestamp"] < start[0] - reach.time_us for row in stream_rows),
+                max(place - reach.positions, 0),
+            )
+        read = [row for row in stream_rows[first:] if end is None or (row["timestamp"], row["seq"]) < end]
+        table = events_table(read)
+
+        def ids(chosen: Sequence[Pattern], plan: Plan, table: pa.Table = table, owned: Any = (start, end)) -> Any:
+            found: dict[str, list[str]] = {pattern.name: [] for pattern in chosen}
+
+            def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
+                found[pattern.name].extend(batch["match_id"].to_pylist())
+
+            detect_slice(chosen, plan, table, owned, sink, "fused")
+            return found
+
+        together = ids(patterns, plan)
+        for pattern in patterns:
+            assert ids([pattern], plan_of_one(plan, pattern.name)) == {pattern.name: together[pattern.name]}
+
+
+TEXT = """
+NAME near PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.y < c.y WITHIN 30 us;
+NAME far PATTERN SEQ(A p, B q, C r) WHERE p.x < q.x AND q.y > r.y WITHIN 60 us;
+NAME rejected PATTERN SEQ(A a, B b, ~A n, C c) WHERE a.x < b.x AND n.x > a.x WITHIN 60 us;
+NAME lists PATTERN SEQ(A a, B b, B+ l[], C c) WHERE b.x > a.x AND l[i].x > a.x WITHIN 15 us;
+NAME other PATTERN SEQ(A a, B b, C c) WHERE a.x <= b.x WITHIN 30 us
+"""
+ROWS = [
+    {"timestamp": 3 * place, "kind": "ABC"[place * 7 % 3], "x": place * 7919 % 31, "y": float(place % 13)}
+    for place in range(80)
+]
+
+
+@pytest.mark.parametrize("trees", [False, True])
+def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
+    patterns, table = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    tables, metrics = cep.detect(patterns, table, plan=replace(made, sharing="prefix"), mechanism="fused", metrics=True)
+    alone, apart = cep.detect(patterns, table, plan=made, mechanism="fused", metrics=True)
+    assert all(tables[name].equals(alone[name]) and alone[name].num_rows for name in alone)
+    nodes = {(node.pattern, node.node): node for node in metrics.nodes}
+    if shared_work.STORED_NS:
+        assert metrics.nodes == apart.nodes
+        return
+    found = [name for name, *_ in zip(("near", "far", "rejected", "lists"), "abcd", strict=True)]
+    counted = [node for (name, names), node in nodes.items() if name in found and len(names) == 2 and node.candidates]
+    assert len(counted) == 1  # in one of the four orders that begin with the same two
+    assert nodes["other", ("a", "b")].candidates > 0
+    assert sum(node.candidates for node in metrics.nodes) < sum(node.candidates for node in apart.nodes)
+
+
+def test_what_is_too_large_is_found_by_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns, table = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    monkeypatch.setattr(shared_work, "MOST_BYTES_OF_ONE", 100)
+    tables = cep.detect(patterns, table, plan=replace(made, sharing="prefix"), mechanism="fused")
+    alone = cep.detect(patterns, table, plan=made, mechanism="fused")
+    assert all(tables[name].equals(alone[name]) for name in alone)
+
+
+def test_what_was_not_asked_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns, table = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
+    events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
+    monkeypatch.setattr(shared_work, "MOST_BYTES", 1)
+    orders = [[[variable.name for variable in clause.positive] for clause in pattern.clauses] for pattern in patterns]
+    shared_work.share_work(patterns, orders, events)
+    mechanism = cep.detection.MECHANISMS["fused"]
+    for pattern, own in zip(patterns, orders, strict=True):
+        for block in mechanism.find(pattern, own, events, (None, None), Counters()):
+            assert len(block)
+        assert events.shared_work is not None
+        assert len(events.shared_work.stored) <= 1
+        assert events.shared_work.stored_bytes == sum(found.nbytes for found in events.shared_work.stored.values())
