@@ -17,7 +17,8 @@ from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
-from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.measured import LeafRate, Selectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 

@@ -20,7 +20,8 @@ from cep_pipeline.planning.clause_statistics import (
 from cep_pipeline.planning.negation import compared_with, surrounding
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
-from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.measured import Selectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 LN_2 = math.log(2)

@@ -10,7 +10,7 @@ from typing import Protocol
 from cep_pipeline.planning.clause_plans import ClausePlan, PlanNode, PlanStep
 from cep_pipeline.planning.logarithms import format_ln, format_number, from_ln
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
-from cep_pipeline.statistics.snapshot import Selectivity, Source
+from cep_pipeline.statistics.measured import Selectivity, Source
 
 FAR_OFF = 10.0
 """An estimate is marked where more than so many times as much, or as little, has happened."""

@@ -38,13 +38,9 @@ from dataclasses import dataclass, replace
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.intervals import wilson_interval
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, ClauseTerms, check_factor, ln_planned
+from cep_pipeline.statistics.measured import JointSelectivity, Selectivity, Source
 from cep_pipeline.statistics.observed import Observation, Observed, clause_key
-from cep_pipeline.statistics.snapshot import (
-    JointSelectivity,
-    Selectivity,
-    Source,
-    StatisticsSnapshot,
-)
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import conjunct_key
 
 

@@ -19,7 +19,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.measured import JointSelectivity, Selectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import (
     FIRST,
     SECOND,

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cep_pipeline.statistics.drift import Drift
+from cep_pipeline.statistics.measured import JointSelectivity, LeafRate, Selectivity
 from cep_pipeline.statistics.mergeable import Estimate
-from cep_pipeline.statistics.snapshot import JointSelectivity, LeafRate, Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 What = Literal["rate", "selectivity", "order", "joint selectivity"]
 

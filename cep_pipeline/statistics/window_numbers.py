@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from cep_pipeline.statistics.intervals import effective_number, wilson_interval
+from cep_pipeline.statistics.measured import LeafRate, Selectivity, Source
 from cep_pipeline.statistics.mergeable import Estimate
 from cep_pipeline.statistics.sliding_window import Sums
-from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, Source
 
 
 def selectivity_in_window(condition: str, sums: Sums, row: int) -> Selectivity:

@@ -19,11 +19,12 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.day_bins import DayBins, bin_width_us
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
+from cep_pipeline.statistics.measured import LeafRate, Selectivity, Source
 from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
 from cep_pipeline.statistics.samples import Terms
 from cep_pipeline.statistics.scope_keys import ScopeKeys, scope_keys
 from cep_pipeline.statistics.sliding_window import SlidingWindow
-from cep_pipeline.statistics.snapshot import Kind, LeafRate, Selectivity, Source, StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
 from cep_pipeline.statistics.stream_clock import StreamClock
 from cep_pipeline.statistics.terms import format_window
 from cep_pipeline.statistics.versioned import check_version, digest_of

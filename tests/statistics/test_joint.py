@@ -13,7 +13,8 @@ import cep_pipeline as cep
 from cep_pipeline.planning.cardinality import ln_partial_matches
 from cep_pipeline.planning.clause_statistics import clause_statistics
 from cep_pipeline.statistics.joint import ClauseTerms
-from cep_pipeline.statistics.snapshot import JointSelectivity, StatisticsSnapshot
+from cep_pipeline.statistics.measured import JointSelectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from tests.statistics.market import market, parse
 
 TEXT = """

@@ -16,6 +16,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.clause_statistics import clause_statistics
 from cep_pipeline.statistics.combining import combine_observed
+from cep_pipeline.statistics.measured import Source
 from cep_pipeline.statistics.observed import (
     Observation,
     Observed,
@@ -23,7 +24,6 @@ from cep_pipeline.statistics.observed import (
     merge_observations,
     observations_of,
 )
-from cep_pipeline.statistics.snapshot import Source
 from tests.statistics.market import market, parse
 
 SCHEMA = cep.StreamSchema.from_dict(
