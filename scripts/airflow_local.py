@@ -224,9 +224,15 @@ class LocalAirflow:
 
     def get(self, path: str) -> Any:
         """Answer of the REST API (`/api/v2` and on) to a GET of the logged-in user."""
+        return _request_json(f"{self.address}/api/v2{path}", token=self._token())
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Answer of the REST API to a POST of the logged-in user."""
+        return _request_json(f"{self.address}/api/v2{path}", body, self._token())
+
+    def _token(self) -> str:
         login = {"username": USER, "password": self.password}
-        token = _request_json(f"{self.address}/auth/token", login)["access_token"]
-        return _request_json(f"{self.address}/api/v2{path}", token=token)
+        return str(_request_json(f"{self.address}/auth/token", login)["access_token"])
 
     def dag_ids(self) -> list[str]:
         """The DAGs that Airflow has loaded."""
@@ -284,7 +290,7 @@ def _write_private(path: Path, content: dict[str, str]) -> None:
         json.dump(content, file)
 
 
-def _request_json(url: str, body: dict[str, str] | None = None, token: str | None = None) -> Any:
+def _request_json(url: str, body: dict[str, Any] | None = None, token: str | None = None) -> Any:
     headers = {"Content-Type": "application/json"}
     if token:
         headers["Authorization"] = f"Bearer {token}"

@@ -15,6 +15,7 @@ from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
 DETECT_WINDOWS = 32
@@ -133,11 +134,9 @@ class PatternLoop:
         t0 = self._stream.boundary(check.row)
         assert t0 is not None, "plans are switched where events follow"
         self._cut(check.row)
-        self.switches.append(
-            PlanSwitch(
-                self.pattern.name, check.row, t0, self.plan.plan_id, new.plan_id, _orders(new), check.reason, saved
-            )
-        )
+        orders = "; ".join(written(clause.order_or_tree) for clause in new.for_pattern(self.pattern.name).clauses)
+        old_id, new_id = self.plan.plan_id, new.plan_id
+        self.switches.append(PlanSwitch(self.pattern.name, check.row, t0, old_id, new_id, orders, check.reason, saved))
         self.plan = new
         return replace(check, gain=saved, deployed=True)
 
@@ -184,8 +183,3 @@ class PatternLoop:
             orders = [clause.order_or_tree for clause in self.plan.for_pattern(self.pattern.name).clauses]
             self._waiting.append(Stretch(self._begin, row, orders))
             self._begin = row
-
-
-def _orders(plan: Plan) -> str:
-    clauses = (clause for of in plan.patterns for clause in of.clauses)
-    return "; ".join(", ".join(clause.order) if clause.tree is None else str(clause.tree) for clause in clauses)

@@ -16,6 +16,8 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+    from cep_pipeline.pipeline.violations import Violation
+    from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
 def _statistics_options(command: Command) -> Command:
@@ -32,7 +34,10 @@ def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
     from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
 
     if window:
-        parse_window(window)  # a wrong one is told before anything is read
+        try:
+            parse_window(window)  # a wrong one is told before anything is read
+        except InputError as error:
+            raise InputError(f"--window: {error}") from error
     return AskedStatistics(as_of, window)
 
 
@@ -119,10 +124,11 @@ def invariants(
 @click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
 @click.option("--planner", metavar="NAME", help="Planner.  [default: that of the pattern set]")
 @click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set]")
-@click.option("--reason", default="by hand", show_default=True, help="Why, for the record.")
+@click.option("--reason", help="Why, for the record.  [default: the violation that no replanning has answered yet]")
 @_statistics_options
 @click.option("--force", is_flag=True, help="Make the new plan current even if it is not better.")
 @click.option("--dry-run", is_flag=True, help="Make and compare, and record nothing.")
+@click.option("--explain", is_flag=True, help="Print the whole plan, as `cep explain` does.")
 @click.option("--json", "as_json", is_flag=True, help="The decision as JSON, for machines.")
 def replan(
     config: Path,
@@ -130,18 +136,20 @@ def replan(
     pattern_set: str | None,
     planner: str | None,
     cost: str | None,
-    reason: str,
+    reason: str | None,
     as_of: str | None,
     window: str | None,
     force: bool,
     dry_run: bool,
+    explain: bool,
     as_json: bool,
 ) -> None:
     """Make a plan by fresh statistics, compare it with the current one, and make it the current one if it is better.
 
     Better is what costs less by the statistics of the latest day and does no more over a sample of its events. Plan
     and decision are recorded with the reason; the next day runs on the current plan. A plan that was recorded before
-    becomes current again, rather than a new version.
+    becomes current again, rather than a new version. Without a reason it answers the violation that the last check has
+    found, if there is one (`cep status` tells).
 
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
@@ -151,6 +159,7 @@ def replan(
       cep replan --pattern-set market --reason 'earnings season begins'
       cep replan --planner greedy --force
     """
+    from cep_pipeline.cli.adaptation_view import changes_table
     from cep_pipeline.pipeline.replanning import Asked
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
@@ -163,7 +172,9 @@ def replan(
         cost_named(cost)
     statistics = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
-    asked = Asked(reason, planner, cost, statistics=statistics, force=force)
+    violation = None if reason else _pending(opened.tables, opened.pattern_sets[0].name)
+    why = reason or ("by hand" if violation is None else violation.reason)
+    asked = Asked(why, planner, cost, violation, statistics, force)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(
             opened.tables,
@@ -181,9 +192,21 @@ def replan(
     version = done.current.version if done.current is not None else "none"
     recorded = "would be " if dry_run else ""
     click.echo(f"{done.decision.pattern_set}: {recorded}{done.decision.outcome}: {done.decision.reason}")
-    if done.made is not None and done.decision.outcome != "kept":
-        click.echo(done.made.explain())
+    if done.made is not None:
+        changes = changes_table(done.before, done.made)
+        if explain:
+            click.echo(done.made.explain())
+        elif changes is not None:
+            output_console().print(changes)
     click.echo(f"current plan: {version}")
+
+
+def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
+    """The violation of the current plan that waits for a replanning."""
+    from cep_pipeline.pipeline.violations import pending_violation
+
+    plan = tables.current_plan(pattern_set)
+    return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)
 
 
 def _decision_json(decision: Any) -> dict[str, Any]:

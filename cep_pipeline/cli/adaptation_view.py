@@ -12,6 +12,8 @@ from cep_pipeline.adaptation.describe import describe
 from cep_pipeline.cli.statistics_view import figure
 from cep_pipeline.pipeline.invariants_shown import ShownInvariants
 from cep_pipeline.planning.logarithms import format_ln
+from cep_pipeline.planning.plans import PatternPlan, Plan
+from cep_pipeline.planning.trees import written
 
 
 def shown_headline(of: ShownInvariants) -> str:
@@ -86,6 +88,20 @@ def forecast_line(of: ShownInvariants) -> str:
     else:
         lines.append(f"by the trend of {days} days none will be violated")
     return "\n".join(lines)
+
+
+def changes_table(before: Plan | None, made: Plan) -> Table | None:
+    """The patterns that a new plan runs otherwise, with both orders or trees; None where there are none."""
+    table = Table("pattern", "runs now" if before is not None else "", "by the new plan", "planner")
+    for plan in made.patterns:
+        own = "" if before is None else _runs(before.for_pattern(plan.pattern))
+        if own != _runs(plan):
+            table.add_row(plan.pattern, escape(own), escape(_runs(plan)), plan.planner)
+    return table if table.row_count else None
+
+
+def _runs(plan: PatternPlan) -> str:
+    return "; ".join(written(clause.order_or_tree) for clause in plan.clauses)
 
 
 def _share(ln_distance: float) -> str:

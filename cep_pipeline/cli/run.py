@@ -193,6 +193,7 @@ def _print_summary(
 def _print_plan(console: Console, name: str, record: object) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.logarithms import from_ln
+    from cep_pipeline.planning.trees import written
     from cep_pipeline.warehouse.records import PlanRecord
 
     assert isinstance(record, PlanRecord)
@@ -211,7 +212,7 @@ def _print_plan(console: Console, name: str, record: object) -> None:
             runner_up = clause.runner_up
             shown.add_row(
                 pattern.pattern,
-                ", ".join(clause.order) if clause.tree is None else str(clause.tree),
+                written(clause.order_or_tree),
                 f"{from_ln(clause.ln_cost):.4g}",
                 f"{', '.join(runner_up.order)} ({runner_up.planner})" if runner_up else "",
                 f"{from_ln(runner_up.ln_cost):.4g}" if runner_up else "",

@@ -65,10 +65,10 @@ class Comparison:
         """A sentence for people."""
         if self.same:
             return "planning again gives the same plan"
-        said = f"by cost the new plan saves {self.gain:.1%}"
+        said = f"by cost the new plan {_saved(self.gain)}"
         if self.measured_gain is not None:
-            said += f", over a sample of the latest day {self.measured_gain:.1%} of the "
-            said += "time" if self.by_clock else "work"
+            measure = "time" if self.by_clock else "work"
+            said += f", over a sample of the latest day it {_saved(self.measured_gain, measure)}"
         return said
 
     def to_json(self) -> dict[str, Any]:
@@ -83,6 +83,12 @@ class Comparison:
             "current": None if self.trials is None else self.trials[0].to_json(),
             "new": None if self.trials is None else self.trials[1].to_json(),
         }
+
+
+def _saved(gain: float, measure: str = "") -> str:
+    if gain > -0.0005:
+        return f"saves {max(gain, 0.0):.1%}" + (f" of the {measure}" if measure else "")
+    return f"takes {-gain:.1%} more {measure}".rstrip()
 
 
 def compare(

@@ -75,8 +75,8 @@ class Replanning:
     ----------
     decision
         As it is recorded; of a dry run, as it would be.
-    made
-        The plan that was made; None where there was nothing to do.
+    before, made
+        The plan that was current, and the one that was made; None where there was none, and nothing to do.
     current
         The plan that is current now; of a dry run the one that was and is.
     comparison
@@ -86,6 +86,7 @@ class Replanning:
     """
 
     decision: Decision
+    before: Plan | None = None
     made: Plan | None = None
     current: PlanRecord | None = None
     comparison: Comparison | None = None
@@ -168,7 +169,7 @@ def _recorded_before(tables: StreamTables, current: CurrentPlan, asked: Asked, r
     }
     decision = _decision(current.pattern_set, REPLACED, reason, run_id, asked, None, details)
     tables.record_decision(decision)
-    return Replanning(decision, current.plan, current.record)
+    return Replanning(decision, made=current.plan, current=current.record)
 
 
 def _distances_of(current: CurrentPlan) -> dict[str, Any]:
@@ -218,7 +219,8 @@ class _Outcome:
         decision = self._decision(outcome, reason, record)
         if not dry_run:
             self.tables.record_decision(decision)
-        return Replanning(decision, self.made, record, self.comparison, self.fresh.notes)
+        before = None if self.current is None else self.current.plan
+        return Replanning(decision, before, self.made, record, self.comparison, self.fresh.notes)
 
     def _replaces(self) -> bool:
         if self.current is None or self.comparison is None:

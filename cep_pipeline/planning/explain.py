@@ -14,7 +14,7 @@ from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of, tightest_of_blocks
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan
-from cep_pipeline.planning.trees import Join, nodes_of, shape_of
+from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
 
 WIDTH = 118
 """Longest line of text."""
@@ -124,7 +124,7 @@ def _pattern(
             yield ""
             yield f"  clause {clause.clause + 1} of {len(pattern.clauses)}"
         what = "order" if clause.tree is None else "tree "
-        yield from _wrapped(f"  {what} ", ", ".join(clause.order) if clause.tree is None else str(clause.tree))
+        yield from _wrapped(f"  {what} ", written(clause.order_or_tree))
         yield f"  cost  {format_ln(clause.ln_cost)} {pattern.unit}"
         if clause.ln_waiting is not None and plan.alpha:
             yield f"        of which latency {format_ln(clause.ln_waiting)}, weighed by {plan.alpha:g}"
@@ -230,4 +230,4 @@ def _kind(tree: Join | None) -> str:
 
 
 def _bound(other: Alternative) -> str:
-    return ", ".join(other.order) if other.tree is None else str(other.tree)
+    return written(other.order_or_tree)

@@ -57,6 +57,17 @@ OrderOrTree = Sequence[str] | Join
 """How the positive variables of a clause are bound: by an order, which is a left-deep tree, or by a tree."""
 
 
+def written(plan: OrderOrTree) -> str:
+    """An order or a tree as people read it.
+
+    Examples
+    --------
+    >>> written(("a", "b")), written(Join("a", Join("b", "c")))
+    ('a, b', '(a, (b, c))')
+    """
+    return str(plan) if isinstance(plan, Join) else ", ".join(plan)
+
+
 def leaves_of(tree: Tree) -> tuple[str, ...]:
     """The variables of a tree from left to right."""
     return (tree,) if isinstance(tree, str) else tree.leaves

@@ -140,8 +140,10 @@ class Warehouse:
         from cep_pipeline.warehouse import commits, iceberg_tables
 
         if name not in (known := self.streams()):
-            there = f"there are {', '.join(known)}" if known else "it has none yet; `cep run` makes one"
-            raise InputError(f"warehouse {self.location}: it has no stream {name!r}: {there}")
+            there = f"there are {', '.join(known)}" if known else "it has none yet"
+            raise InputError(
+                f"warehouse {self.location}: it has no stream {name!r}: {there}; `cep run --stream {name}` makes it"
+            )
         with commits.catalog_errors(self.catalog, f"opening stream {name}"):
             events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
         return StreamTables(self, name, table_layouts(pa.schema(events)))

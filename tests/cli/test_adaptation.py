@@ -90,10 +90,16 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     assert done.code == 0, done.errors
     assert done.output.startswith("all: replaced: the rates have moved; by cost the new plan saves ")
     assert "over a sample of the latest day" in done.output
-    assert "order a, b, c" in done.output and done.output.endswith("current plan: 2\n")
+    (row,) = [[cell.strip() for cell in line.split("│")] for line in done.output.splitlines() if "│ rising" in line]
+    assert row[1:5] == ["rising", "c, b, a", "a, b, c", "dp_left_deep"]
+    assert done.output.endswith("current plan: 2\n")
     kept = cep("replan", "--json", folder=own.folder)
     decision = json.loads(kept.output)
     assert (decision["outcome"], decision["reason"]) == ("kept", "by hand; planning again gives the same plan")
+    other = cep("replan", "--planner", "trivial", "--dry-run", "--explain", folder=own.folder)
+    assert "planner trivial" in other.output and "order a, b, c" in other.output
+    worse = cep("replan", "--planner", "zstream", "--cost", "throughput", "--dry-run", folder=own.folder)
+    assert worse.code == 0, worse.errors
     explained = cep("explain", folder=own.folder)
     assert "version 2 (current)" in explained.output and "because: the rates have moved" in explained.output
 
@@ -103,7 +109,7 @@ def test_a_plan_is_made_compared_and_recorded(own: DriftingStream) -> None:
     [
         (("invariants", "--pattern-set", "none"), "it has: all"),
         (("invariants", "--stream", "none"), "no stream 'none'"),
-        (("invariants", "--window", "an hour"), "or write a number of events"),
+        (("invariants", "--window", "an hour"), "--window: 'an hour' is no length of time"),
         (("invariants", "--as-of", "noon"), "write a time (14:30, 14:30:05)"),
         (("replan", "--planner", "best"), "there is no planner 'best'"),
         (("replan", "--cost", "money"), "there is no cost model 'money'"),
@@ -150,7 +156,10 @@ def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: Drifti
     assert "plan again: cep replan --stream ticks --pattern-set all, or the DAG replanning_ticks" in status()
     assert cep("invariants", "--check", folder=own.folder).code == 0  # no new data: it still waits
     assert pending in status()
-    assert cep("replan", folder=own.folder).code == 0
+    answered = cep("replan", folder=own.folder)
+    assert answered.output.startswith("all: replaced: pattern rising, step 2"), "that is the reason, if none is given"
+    (decision, *_) = own.tables.decisions("all")
+    assert decision.details["violation"] == own.tables.decisions("all")[1].details["violation"]["key"]
     shown = status()
     assert pending not in shown
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if "│ all " in line]
@@ -159,6 +168,6 @@ def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: Drifti
         ["all", "2024-03-06", "invariant", "no new data", "1"],
         ["all", "2024-03-06", "invariant", "replan", "1"],
     ]
-    assert "pattern rising, step 2" in rows[2][6]
+    assert "pattern rising, step 2" in rows[0][6] and "pattern rising, step 2" in rows[2][6]
     assert "1 → 2" in status("--decisions", "1") and "no new data" not in status("--decisions", "1")
     assert "decisions about plans" not in status("--decisions", "0")

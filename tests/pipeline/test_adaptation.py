@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -186,7 +187,7 @@ def test_a_plan_that_does_more_over_the_sample_is_not_deployed(drifting: Driftin
     with mock.patch.object(plan_comparison, "run_plans", lambda *_: worse):
         kept = answer(drifting, violation)
     assert kept.decision.outcome == "kept" and current(drifting).version == 1
-    assert "-1.0% of the work" in kept.decision.reason
+    assert "it takes 1.0% more work" in kept.decision.reason
     assert check(drifting, "two").decision.outcome == "no new data", "what was decided is not decided again"
     # On new events it is a new question.
     drifting.publish([DRIFT_DAYS[3]])
@@ -375,3 +376,16 @@ def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
     with mock.patch.object(plan_trials, "_over", fake), pytest.raises(CepError, match="find different matches"):
         plan_trials.run_plans(pattern_set, (plan, plan), [])
+
+
+def test_a_comparison_says_what_is_saved_or_lost() -> None:
+    said = [
+        comparison(ln_current=math.log(200.0), ln_new=math.log(150.0)),
+        comparison(ln_current=math.log(100.0), ln_new=math.log(150.0), by_clock=True),
+        comparison(ln_current=0.0, ln_new=1e-12, trials=None),
+    ]
+    assert [one.describe() for one in said] == [
+        "by cost the new plan saves 25.0%, over a sample of the latest day it saves 50.0% of the work",
+        "by cost the new plan takes 50.0% more, over a sample of the latest day it saves 50.0% of the time",
+        "by cost the new plan saves 0.0%",
+    ]
