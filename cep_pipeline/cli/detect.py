@@ -88,7 +88,7 @@ def detect(
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import planner_named
+    from cep_pipeline.planning.planners import check_planner
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
@@ -102,7 +102,7 @@ def detect(
     note_unused_parameters(values, parsed)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
-    planner_named(planner)
+    check_planner(planner)
     if cost is not None:
         cost_named(cost)
     given = read_plan(plan_file) if plan_file else None

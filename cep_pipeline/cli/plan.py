@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -20,6 +20,7 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     pattern_file_options,
 )
+from cep_pipeline.cli.search_options import given_options, search_options, shown_search
 from cep_pipeline.cli.sources import Asked
 from cep_pipeline.errors import InputError
 
@@ -93,6 +94,7 @@ def _what_options(command: Command) -> Command:
     help="With --compare: how many of the first events the plans run over.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --compare: as JSON.")
+@search_options
 def plan(
     planner: str,
     cost: str | None,
@@ -102,7 +104,7 @@ def plan(
     compare: bool,
     sample: int,
     as_json: bool,
-    **options: object,
+    **options: Any,
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
@@ -112,10 +114,13 @@ def plan(
 
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
-    zstream_ordered, dp_bushy.
-    Example:
+    zstream_ordered, dp_bushy. Of all patterns together, so that they share work: simulated_annealing and tabu search
+    for the cheapest plan as long as they may; beside them none, sharing, reordering, redundancy_ratio and
+    merge_decomposition, what they are measured against.
+    Examples:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
+      cep plan --stream us_equity_trades --planner simulated_annealing --sharing subexpression --time-limit 5
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
     from cep_pipeline.detection.choice import explained_choice
@@ -123,21 +128,26 @@ def plan(
     from cep_pipeline.detection.nfab.automaton import describe
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import planner_named
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
-    planner_named(planner), cost_named(cost or "throughput")  # a wrong name is told before anything is read
+    check_planner(planner)  # a wrong name is told before anything is read
+    cost_named(cost or "throughput")
+    searching = given_options(planner, options)
     if out is not None and compare:
         raise InputError("--compare makes no plan to write: leave out --out, or --compare")
     if as_json and not compare:
         raise InputError("--json is for --compare; --out writes a plan as JSON")
-    patterns, snapshot, events = _Asked(**options).resolve()  # type: ignore[arg-type]
+    if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
+        raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
+    patterns, snapshot, events = _Asked(**options).resolve()
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
         from cep_pipeline.cli.compare_plans import show_comparisons
 
         show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
-    made = plan_for(patterns, snapshot, chosen, planner, cost, alpha)
+    with shown_search(planner) as shown:
+        made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching, **shown)
     click.echo(made.explain(explained_choice(patterns, mechanism)))
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner

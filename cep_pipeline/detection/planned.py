@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import in_pattern_order
@@ -21,12 +22,13 @@ def plan_for(
     alpha: float = 0.0,
     *,
     compare: bool = True,
+    **options: Any,
 ) -> Plan:
     """Plan patterns for the mechanisms that were chosen for them.
 
     Parameters
     ----------
-    patterns, snapshot, alpha, compare
+    patterns, snapshot, alpha, compare, options
         As `planning.plan` takes them.
     chosen
         Pattern name -> its mechanism (`choose_mechanisms`).
@@ -54,6 +56,7 @@ def plan_for(
         on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
         alpha=alpha,
         compare=compare,
+        **options,
     )
 
 

@@ -254,7 +254,7 @@ class Configuration:
         from cep_pipeline.detection.detect import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
         from cep_pipeline.planning.costs import cost_named
-        from cep_pipeline.planning.planners import planner_named
+        from cep_pipeline.planning.planners import check_planner
 
         file = self.folder / settings.file
         parameters = {
@@ -266,7 +266,7 @@ class Configuration:
         planning = self.settings.planning
         planner, cost = settings.planner or planning.planner, settings.cost or planning.cost
         try:
-            planner_named(planner)
+            check_planner(planner)
             if cost is not None:
                 cost_named(cost)
             choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run

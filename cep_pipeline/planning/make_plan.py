@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,8 +97,7 @@ def plan(
         check_model(with_latency(cost_named(cost or THROUGHPUT.name), alpha))
         return plan_workload(patterns, snapshot, planner, **options)
     planner_named(planner)
-    if options:
-        raise InputError(f"planner {planner!r} plans each pattern by itself: {', '.join(options)} are for others")
+    _refuse_options(planner, options)
     models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
@@ -155,16 +154,18 @@ def plan_by_strategy(
     orders_only: Collection[str] = (),
     on_kernel: Collection[str] | None = None,
     compare: bool = True,
+    **options: Any,
 ) -> Plan:
     """Plan a file of patterns whose selection strategies, or mechanisms, differ.
 
     Under the strategies of the language page's section 4 there is one order, the pattern's, which is planner
     `trivial`'s; so it is for the patterns named in `in_pattern_order`, whose mechanisms know no other. The rest are
-    planned by `planner`; but where that makes trees, the patterns in `orders_only` by the default planner.
+    planned by `planner`; but where that makes trees, the patterns in `orders_only` by the default planner. Planners of
+    many patterns plan for sharing `prefix` where a mechanism runs orders only, unless the options say otherwise.
 
     Parameters
     ----------
-    patterns, snapshot, planner, cost, alpha, compare
+    patterns, snapshot, planner, cost, alpha, compare, options
         As in `plan`.
     in_pattern_order, orders_only
         Names of patterns whose mechanisms run the pattern's order only, or no trees.
@@ -174,8 +175,11 @@ def plan_by_strategy(
     Raises
     ------
     InputError, PlanError
-        As `plan`.
+        As `plan`; or trees are to be planned together for a mechanism that runs orders only.
     """
+    if planner in MULTI_PATTERN_PLANNER_NAMES:
+        return _plan_together(patterns, snapshot, planner, cost, alpha, in_pattern_order, orders_only, options)
+    _refuse_options(planner, options)
     planner_named(planner)
     planned = []
     for pattern in patterns:
@@ -190,6 +194,33 @@ def plan_by_strategy(
         )
     empty = plan([], snapshot, planner, cost, alpha)
     return replace(empty, patterns=tuple(one.patterns[0] for one in planned))
+
+
+def _plan_together(
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    planner: str,
+    cost: str | None,
+    alpha: float,
+    in_pattern_order: Collection[str],
+    orders_only: Collection[str],
+    options: Mapping[str, Any],
+) -> Plan:
+    asked = options.get("sharing")
+    ordered = sorted({pattern.name for pattern in patterns} & set(orders_only) - set(in_pattern_order))
+    if ordered and asked == "subexpression":
+        raise PlanError(
+            f"the mechanism of pattern {ordered[0]!r} runs orders, and subexpressions are shared by trees: plan for "
+            "sharing 'prefix', or choose a mechanism that runs trees"
+        )
+    sharing = asked or ("prefix" if ordered else "subexpression")
+    together = {**options, "sharing": sharing, "in_pattern_order": in_pattern_order}
+    return plan(patterns, snapshot, planner, cost, alpha, **together)
+
+
+def _refuse_options(planner: str, options: Mapping[str, Any]) -> None:
+    if options:
+        raise InputError(f"planner {planner!r} plans each pattern by itself: {', '.join(options)} are for others")
 
 
 def _refuse_strategy(pattern: Pattern, planner: str) -> None:

@@ -31,6 +31,8 @@ MULTI_PATTERN_PLANNER_NAMES = (
     "none",
     "sharing",
     "reordering",
+    "redundancy_ratio",
+    "merge_decomposition",
 )
 """The planners of many patterns together, by name: `planning.multi_pattern.planners` has them."""
 
@@ -55,6 +57,12 @@ MAX_COMPARED_VARIABLES = {
 }
 """Above this size a planner is not run merely to be compared with the one that was asked for: up to it, it takes a few
 hundredths of a second."""
+
+
+def check_planner(name: str) -> None:
+    """Refuse a name that is no planner's, of one pattern or of many; InputError lists the known ones."""
+    if name not in MULTI_PATTERN_PLANNER_NAMES:
+        planner_named(name)
 
 
 def planner_named(name: str) -> Planner:

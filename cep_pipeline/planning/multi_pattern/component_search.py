@@ -99,6 +99,9 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
     for component, search in zip(components, searches, strict=True):
         for member, plan in zip(component, search.best(), strict=True):
             plans[member.id] = named_plan(plan, member, trees=workload.trees)
+    # The kernel takes the numbers of the first of several sharers; where those of others differ, it may be wrong.
+    if workload.ln_cost(plans) > workload.ln_cost(workload.start):
+        plans = dict(workload.start)
     return plans, sum(search.steps for search in searches)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.expected import Expectations
@@ -21,7 +21,7 @@ from cep_pipeline.planning.multi_pattern.planners import (
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.ordering import Ordering, TreeOrdering
 from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
-from cep_pipeline.planning.trees import Join, OrderOrTree, tree_of_positions
+from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_window
@@ -42,6 +42,7 @@ def plan_workload(
     seed: int = 0,
     start: Plan | None = None,
     only: Collection[str] | None = None,
+    in_pattern_order: Collection[str] = (),
     progress: Callable[[SearchProgress], None] | None = None,
     recompute: bool = False,
 ) -> Plan:
@@ -69,6 +70,8 @@ def plan_workload(
         others; where it has trees and orders are asked for, it is not used.
     only
         Names of patterns: only their components are searched, all others keep what `start` says.
+    in_pattern_order
+        Names of patterns that keep their order, as their mechanisms know no other.
     progress
         Is told what a local search has come to, some twenty times a second.
     recompute
@@ -105,9 +108,11 @@ def plan_workload(
         rule,
         {} if start is None else _given(members, start, trees=rule != "prefix"),
         _again(members, start, only),
+        in_pattern_order,
     )
     plans, taken = found(workload, options)
     searched = planner in LOCAL_SEARCHES
+    planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
     search = WorkloadSearch(
         planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
     )
@@ -116,7 +121,10 @@ def plan_workload(
         statistics=StatisticsSummary(
             snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
         ),
-        patterns=tuple(_pattern_plan(pattern, expected, plans, planner) for pattern in patterns),
+        patterns=tuple(
+            _pattern_plan(pattern, expected, plans, planner if pattern.name in planned else "trivial")
+            for pattern in patterns
+        ),
         sharing=rule,
         workload=workload_plan(workload.shared(plans), workload.statistics, search),
     )
@@ -142,7 +150,7 @@ def _given(members: Sequence[Member], start: Plan, *, trees: bool) -> dict[Membe
             continue
         planned = known[name].clauses[clause]
         if sorted(planned.order) == sorted(member.names) and (trees or planned.tree is None):
-            found[member.id] = planned.order_or_tree
+            found[member.id] = as_tree(planned.order_or_tree) if trees else planned.order
     return found
 
 
@@ -167,7 +175,7 @@ def _pattern_plan(pattern: Pattern, expected: dict[MemberId, Expectations], plan
             _clause_plan(expected[pattern.name, clause.index], plans[pattern.name, clause.index])
             for clause in pattern.clauses
         ),
-        planner if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else "trivial",
+        planner,
         THROUGHPUT.name,
         THROUGHPUT.unit,
         first.events_in_window,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from cep_pipeline.planning.multi_pattern.baselines import none, reordering, sharing
+from cep_pipeline.planning.multi_pattern.baselines import (
+    merge_decomposition,
+    none,
+    redundancy_ratio,
+    reordering,
+    sharing,
+)
 from cep_pipeline.planning.multi_pattern.simulated_annealing import simulated_annealing
 from cep_pipeline.planning.multi_pattern.tabu import tabu
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
@@ -24,5 +30,7 @@ MULTI_PATTERN_PLANNERS: dict[str, MultiPatternPlanner] = {
     "none": none,
     "sharing": sharing,
     "reordering": reordering,
+    "redundancy_ratio": redundancy_ratio,
+    "merge_decomposition": merge_decomposition,
 }
 """The local searches, and what they are measured against."""

@@ -34,9 +34,9 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     while probed < PROBED and (steps := budget.take()):
         largest = search.probe(min(steps, PROBED - probed))
         probed += steps
-    search.set_threshold(largest, ALPHA, STEPS_PER_MEMBER * len(search.problem.members))
+    search.set_threshold(largest, ALPHA, max(1, int(STEPS_PER_MEMBER * len(search.problem.members))))
     while steps := budget.take():
         search.anneal(steps)
         if search.threshold < FROZEN * largest:
             search.restart()
-            search.set_threshold(largest, ALPHA, STEPS_PER_MEMBER * len(search.problem.members))
+            search.set_threshold(largest, ALPHA, max(1, int(STEPS_PER_MEMBER * len(search.problem.members))))

@@ -99,6 +99,8 @@ class Workload:
         Orders or trees that are kept, or from which a search begins.
     again
         The members whose components are searched; None: all. The others keep what is given.
+    in_pattern_order
+        Names of patterns that keep their order.
     """
 
     members: tuple[Member, ...]
@@ -106,6 +108,12 @@ class Workload:
     sharing: Sharing
     given: Mapping[MemberId, OrderOrTree | str] = field(default_factory=dict)
     again: Collection[MemberId] | None = None
+    in_pattern_order: Collection[str] = ()
+
+    def keeps_order(self, member: Member) -> bool:
+        """Whether a member runs in the pattern's order only: it is asked to, or its strategy does."""
+        pattern = member.pattern
+        return pattern.name in self.in_pattern_order or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
 
     @property
     def trees(self) -> bool:
@@ -126,19 +134,29 @@ class Workload:
     def local(self) -> dict[MemberId, LocalPlans]:
         """The local plans of the members that are planned together.
 
-        Those of other strategies than skip_till_any_match run in the pattern's order; those with more than
-        `MAX_VARIABLES` variables are planned alone.
+        Others keep the pattern's order, or are planned alone as they have more than `MAX_VARIABLES` variables.
         """
         return {
             member.id: LocalPlans(self.statistics[member.id])
             for member in self.members
-            if member.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH and len(member.names) <= MAX_VARIABLES
+            if not self.keeps_order(member) and len(member.names) <= MAX_VARIABLES
         }
 
     @cached_property
     def start(self) -> Plans:
-        """What is given, and of the others the cheapest plans, each by itself (MCEP [0115])."""
-        return {member.id: self.given.get(member.id) or self.cheapest(member) for member in self.members}
+        """What is given, and of the others the cheapest plans, each by itself (MCEP [0115]).
+
+        Members that have nothing in common with others have the cheapest plan where they are planned again.
+        """
+        return {member.id: self._start_of(member) for member in self.members}
+
+    def _start_of(self, member: Member) -> OrderOrTree | str:
+        if self.keeps_order(member):
+            return member.names
+        given = self.given.get(member.id)
+        if given is None or (member.id in self._alone and (self.again is None or member.id in self.again)):
+            return self.cheapest(member)
+        return given
 
     def cheapest(self, member: Member) -> OrderOrTree | str:
         """The cheapest plan of a member by itself."""
@@ -147,20 +165,25 @@ class Workload:
             if self.trees:
                 return named_tree(local.cheapest_tree(), member.names)
             return named_order(local.cheapest_order(), member.names)
-        if member.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-            return member.names
         statistics = self.statistics[member.id]
         if self.trees:
             return named_tree(dp_bushy_tree(statistics, THROUGHPUT).tree, member.names)
         return named_order(dp_left_deep_order(statistics, THROUGHPUT).order, member.names)
 
     @cached_property
+    def _components(self) -> list[tuple[MemberId, ...]]:
+        return self.graph.components(2 if self.trees else 1)
+
+    @cached_property
+    def _alone(self) -> set[MemberId]:
+        return {name for component in self._components if len(component) == 1 for name in component}
+
+    @cached_property
     def components(self) -> list[tuple[Member, ...]]:
         """The members that are searched together: those of each component with two members or more."""
-        found = self.graph.components(2 if self.trees else 1)
         return [
             tuple(self.by_id[name] for name in component)
-            for component in found
+            for component in self._components
             if len(component) > 1 and (self.again is None or any(name in self.again for name in component))
         ]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cache
+from itertools import combinations
 from random import Random
 
 import pyarrow as pa
+from hypothesis import strategies as st
 
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, share
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
@@ -58,3 +61,24 @@ def ln_cost_of_joins(workload: Workload, plans: Plans, component: Collection[Mem
     plan = share(members, [plans[member.id] for member in members], workload.sharing)
     nodes = (node for node in plan if node.left is not None or not workload.trees)
     return ln_sum(ln_node_cost(plan, node, workload.statistics) for node in nodes)
+
+
+@st.composite
+def alike(draw: st.DrawFn, most: int = 5, largest: int = 5, *, distinct: bool = False) -> list[Member]:
+    """Patterns that have much in common: conditions depend on types, variables of one type are alike, or `distinct`."""
+    texts = []
+    for _ in range(draw(st.integers(2, most))):
+        types = draw(st.lists(st.sampled_from("ABBCDX"), min_size=2, max_size=largest, unique=distinct))
+        if draw(st.booleans()):
+            types.sort()
+        operands = [f"{kind}+ v{k}[]" if kind == "X" else f"{kind} v{k}" for k, kind in enumerate(types)]
+        some = list(combinations([(kind, f"v{k}") for k, kind in enumerate(types) if kind != "X"], 2))
+        conditions = [
+            f"{one}.x < {other}.x" if kind < other_kind else f"{one}.y = {other}.y"
+            for (kind, one), (other_kind, other) in some
+            if kind + other_kind in ("AB", "BC", "DD", "BA")
+        ]
+        where = f"WHERE {' AND '.join(conditions)}" if conditions and draw(st.booleans()) else ""
+        structure = f"{draw(st.sampled_from(('SEQ', 'AND', 'AND')))}({', '.join(operands)})"
+        texts.append(f"PATTERN {structure} {where} WITHIN {draw(st.sampled_from('122'))} seconds")
+    return list(members_of(parse_patterns(";".join(texts), SCHEMA)))

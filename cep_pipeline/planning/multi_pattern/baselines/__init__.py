@@ -7,8 +7,10 @@ pattern order.
 
 from __future__ import annotations
 
+from cep_pipeline.planning.multi_pattern.baselines.merge_decomposition import merge_decomposition
 from cep_pipeline.planning.multi_pattern.baselines.none import none
+from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import redundancy_ratio
 from cep_pipeline.planning.multi_pattern.baselines.reordering import reordering
 from cep_pipeline.planning.multi_pattern.baselines.sharing import sharing
 
-__all__ = ["none", "reordering", "sharing"]
+__all__ = ["merge_decomposition", "none", "redundancy_ratio", "reordering", "sharing"]

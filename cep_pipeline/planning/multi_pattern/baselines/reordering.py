@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.greedy import greedy_order
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
@@ -16,7 +15,7 @@ def reordering(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
     """
     return {
         member.id: named_order(greedy_order(workload.statistics[member.id], THROUGHPUT).order, member.names)
-        if member.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+        if not workload.keeps_order(member)
         else member.names
         for member in workload.members
     }, 0

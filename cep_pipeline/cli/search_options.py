@@ -1,0 +1,98 @@
+"""Options of the planners of many patterns, and what is shown while they search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cep_pipeline.cli.options import Command
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.planning.multi_pattern import SearchProgress
+
+OPTIONS = {
+    "neighbourhood": "--neighbourhood",
+    "sharing": "--sharing",
+    "time_limit_s": "--time-limit",
+    "steps": "--steps",
+    "seed": "--seed",
+}
+
+
+def search_options(command: Command) -> Command:
+    """`--neighbourhood`, `--sharing`, `--time-limit`, `--steps` and `--seed`; None where they are not given."""
+    for option in (
+        click.option("--seed", type=click.IntRange(min=0), help="Of the search's random choices.  [default: 0]"),
+        click.option(
+            "--steps",
+            type=click.IntRange(min=1),
+            help="End the search after so many steps; without a time limit it finds the same plan each time.",
+        ),
+        click.option(
+            "--time-limit",
+            "time_limit_s",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            help="End the search after this time.  [default: 5, without --steps]",
+        ),
+        click.option(
+            "--sharing",
+            type=click.Choice(["prefix", "subexpression"]),
+            help="What patterns planned together share: beginnings of orders, or subtrees.  [default: subexpression, "
+            "where the mechanisms run trees]",
+        ),
+        click.option(
+            "--neighbourhood",
+            metavar="NAME",
+            help="Of a search: edge, or vertex:K, which gives up to K patterns a subpattern in common at once."
+            "  [default: edge]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of searches out of a command's, as far as they are given.
+
+    Raises
+    ------
+    InputError
+        One is given with a planner of single patterns.
+    """
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+
+    given = {name: options.pop(name) for name in OPTIONS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and planner not in MULTI_PATTERN_PLANNER_NAMES:
+        raise InputError(
+            f"{', '.join(OPTIONS[name] for name in given)}: for planners of many patterns together, not for {planner}; "
+            f"these are: {', '.join(MULTI_PATTERN_PLANNER_NAMES)}"
+        )
+    return given
+
+
+@contextmanager
+def shown_search(planner: str) -> Iterator[dict[str, Any]]:
+    """A progress bar with the cost of the best plan so far; gives the option that tells it of a search."""
+    from cep_pipeline.planning.logarithms import format_ln
+    from cep_pipeline.planning.multi_pattern.planners import LOCAL_SEARCHES
+
+    if planner not in LOCAL_SEARCHES:
+        yield {}
+        return
+    columns = (TextColumn("planning"), BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=1.0)
+
+        def told(reached: SearchProgress) -> None:
+            text = f"cost {format_ln(reached.ln_cost)} after {reached.steps:,} steps"
+            progress.update(task, completed=reached.share, description=text)
+
+        yield {"progress": told}
