@@ -1,7 +1,8 @@
 """The DAGs by the real scheduler: backfills make the tables that `cep run` makes, and the plan follows the data.
 
 On the first two days BAC is rare, on the last two SPY is. After each published day `invariant_check` runs: it passes
-until the third day, whose violation starts `replanning`; the fourth day runs on the new plan.
+until the third day, whose violation starts `replanning`; the fourth day runs on the new plan. At last the checks that
+are not of days run: when the asset of the events is updated by hand, and by hand over a morning of the first day.
 """
 
 from __future__ import annotations
@@ -288,3 +289,34 @@ def test_the_page_shows_the_runs_and_leads_to_airflows(airflow: Any) -> None:
     assert page.count(">DAG run</a>") >= len(DAYS)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(f"{airflow.address}/cep/", timeout=30)
+
+
+def test_checks_by_other_schedules_and_by_hand(airflow: Any, tables_of_airflow: StreamTables) -> None:
+    """When another program updates the events, and over a morning on which the present plan would not fit.
+
+    That violation starts one more replanning run, which finds that the present plan does less over the latest day.
+    """
+    before = tables_of_airflow.decisions("market")
+    airflow.run("dags", "unpause", CHECK)
+    (asset,) = airflow.get(f"/assets?name_pattern=cep_{STREAM}_events")["assets"]
+    airflow.post("/assets/events", {"asset_id": asset["id"]})
+    morning = {"as_of": f"{DAYS[0]} 10:30", "window": "2 hours"}
+    airflow.post(f"/dags/{CHECK}/dagRuns", {"dag_run_id": "by_hand", "logical_date": None, "conf": morning})
+    wait_for_runs(airflow, CHECK, 2)
+    wait_for_runs(airflow, REPLANNING, 2)
+    runs = {run["run_type"]: run["dag_run_id"] for run in airflow.get(f"/dags/{CHECK}/dagRuns")["dag_runs"]}
+    found = {one.run_id: one for one in tables_of_airflow.decisions("market") if one not in before}
+    updated = found[runs["asset_triggered"]]
+    assert (updated.plan_version, updated.day) == (2, DAYS[3])
+    assert updated.outcome in ("no new data", "keep"), "whether it comes before the other one or after it"
+    violated = found["by_hand"].details["violation"]
+    assert found["by_hand"].outcome == "replan" and "pattern rising" in violated["reason"]
+    run_id = f"violation__market__v2__{violated['key']}"
+    (run,) = (run for run in airflow.get(f"/dags/{REPLANNING}/dagRuns")["dag_runs"] if run["dag_run_id"] == run_id)
+    assert {name: run["conf"][name] for name in ("as_of", "window", "reason")} == {
+        **morning,
+        "reason": violated["reason"],
+    }
+    assert (found[run_id].kind, found[run_id].outcome, found[run_id].plan_version) == ("replanning", "kept", 2)
+    plan = tables_of_airflow.current_plan("market")
+    assert plan is not None and plan.version == 2
