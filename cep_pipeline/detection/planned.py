@@ -12,6 +12,10 @@ from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
+MOST_COMPARED = 100
+"""Patterns whose other plans are made beside the chosen ones, for people to compare, unless that is asked for: it takes
+ten times as long as planning."""
+
 
 def plan_for(
     patterns: Sequence[Pattern],
@@ -21,15 +25,17 @@ def plan_for(
     cost: str | None = None,
     alpha: float = 0.0,
     *,
-    compare: bool = True,
+    compare: bool | None = None,
     **options: Any,
 ) -> Plan:
     """Plan patterns for the mechanisms that were chosen for them.
 
     Parameters
     ----------
-    patterns, snapshot, alpha, compare, options
+    patterns, snapshot, alpha, options
         As `planning.plan` takes them.
+    compare
+        As `planning.plan` takes it; None: for up to `MOST_COMPARED` patterns.
     chosen
         Pattern name -> its mechanism (`choose_mechanisms`).
     planner, cost
@@ -55,7 +61,7 @@ def plan_for(
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
         on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
         alpha=alpha,
-        compare=compare,
+        compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
+from functools import lru_cache, partial
 from math import exp, log
 
 import pyarrow as pa
@@ -136,14 +137,13 @@ def detect_slices(
     UnsupportedPattern
         No mechanism runs a pattern; nothing has been read.
     """
-    waiting = tuple(pattern for pattern in job.patterns if can_pend(pattern))
-    tasks = [_Part(number, slice_, job.patterns) for number, slice_ in enumerate(slices)]
-    if behind is not None and waiting:
-        tasks.append(_Part(len(slices), behind, waiting, behind=True))
+    tasks = [_Part(number, slice_) for number, slice_ in enumerate(slices)]
+    if behind is not None and any(map(can_pend, job.patterns)):
+        tasks.append(_Part(len(slices), behind, behind=True))
     job = replace(job, code=compiled_kernels(job, slices) if tasks else {})
     results = run_tasks(
         spark,
-        partial(_detect, replace(job, carry_in=None, reachable={})),  # only the pass needs them, and they may be large
+        partial(_detect, _packed(job)),
         tasks,
         what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
         progress=progress,
@@ -246,16 +246,32 @@ def compiled_kernels(job: DetectionJob, slices: Sequence[Slice]) -> dict[str, by
 
 @dataclass(frozen=True)
 class _Part:
-    """One task: a slice, and the patterns whose matches it owns; `behind` is what comes behind the range."""
+    """One task: a slice whose matches it owns; `behind` is what comes behind the range: matches that wait."""
 
     number: int
     slice: Slice
-    patterns: tuple[Pattern, ...]
     behind: bool = False
 
 
-def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
+def _packed(job: DetectionJob) -> bytes:
+    """The job for its tasks, without what only the driver needs: a thousand patterns are read once a worker."""
+    planned = tuple(
+        replace(plan, clauses=tuple(replace(clause, alternatives=(), comparisons=()) for clause in plan.clauses))
+        for plan in job.plan.patterns
+    )
+    return pickle.dumps(replace(job, plan=replace(job.plan, patterns=planned), carry_in=None, reachable={}), protocol=5)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> DetectionJob:
+    job: DetectionJob = pickle.loads(packed)
     adopt(job.code)
+    return job
+
+
+def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
+    job = _unpacked(packed)
+    patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
     constants = {
@@ -264,10 +280,10 @@ def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
         "pattern_version": job.pattern_set_version,
     }
     partitions: dict[str, set[str]] = {}
-    profiler = OutputProfiler(pattern for pattern in part.patterns if not has_output_policy(pattern))
+    profiler = OutputProfiler(pattern for pattern in patterns if not has_output_policy(pattern))
     # Of what is not final only the number is asked for, and of what waits in partitions where it is.
-    located = {p.name for p in part.patterns if part.behind and counts_in_partitions(p)}
-    hidden = {p.name for p in part.patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
+    located = {p.name for p in patterns if part.behind and counts_in_partitions(p)}
+    hidden = {p.name for p in patterns if part.behind and not job.end_of_stream and not has_output_policy(p)}
     with ExitStack() as stack:
 
         def sink(pattern: Pattern, batch: pa.RecordBatch) -> None:
@@ -293,12 +309,12 @@ def _detect(job: DetectionJob, part: _Part, attempt: int) -> DetectedSlice:
             ]
             writers[schema].write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 
-        matches = dict.fromkeys((pattern.name for pattern in part.patterns), 0)
+        matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
         rows = 0
-        for patterns, events in job.reading(part.slice, part.patterns):
+        for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
-                patterns,
+                members,
                 job.plan,
                 events,
                 (part.slice.start, part.slice.end),
