@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from cep_pipeline.benchmarks.report import Timing
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.fused.tiers import own_code
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.workload_plan import Sharing
 
+SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}
+"""What the mechanisms for many patterns share."""
+SEARCH_STEPS = 20_000
+"""Steps of the search for a plan of patterns that share."""
 SLOW_ROUND_S = 4.0
 """An engine whose run takes longer than this is measured fewer times."""
 
@@ -112,13 +118,23 @@ def measure_in_turn(
     return {name: Timing(name, tuple(values)) for name, values in seconds.items()}, expected
 
 
-def planned_orders(patterns: Sequence[Pattern], events: pa.Table, mechanism: str) -> list[Orders]:
-    """For each pattern the orders in which the mechanism is to bind events, by the statistics of the events."""
+def planned_orders(
+    patterns: Sequence[Pattern], events: pa.Table, mechanism: str, sharing: Sharing = "none"
+) -> list[Orders]:
+    """For each pattern the orders or trees by which the mechanism is to bind events, by the statistics of the events.
+
+    Patterns that share are planned together, by a search of so many steps that each run of it finds the same plan.
+    """
     from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
     from cep_pipeline.statistics import estimate_statistics
 
     chosen = dict.fromkeys((pattern.name for pattern in patterns), mechanism)
-    made = plan_for(patterns, estimate_statistics(patterns, events), chosen, compare=False)
+    snapshot = estimate_statistics(patterns, events)
+    if sharing == "none" or len(patterns) == 1:
+        made = plan_for(patterns, snapshot, chosen, compare=False)
+    else:
+        made = plan_workload(patterns, snapshot, sharing=sharing, steps=SEARCH_STEPS, time_limit_s=None)
     return [[clause.order_or_tree for clause in made.for_pattern(pattern.name).clauses] for pattern in patterns]
 
 
@@ -136,26 +152,45 @@ def mechanism_runner(
     events: pa.Table,
     *,
     counting: bool = False,
+    sharing: Sharing | None = None,
     counters: Counters | None = None,
     clock: Clock = time.perf_counter,
 ) -> Callable[[], Measurement]:
-    """A function that prepares the events and finds all matches of all patterns, one pattern after the other.
+    """A function that prepares the events and finds all matches of all patterns.
+
+    They are found one pattern after another, or together by a mechanism that runs many patterns at once. `sharing` is
+    the rule by which they are planned, None for that of the mechanism.
 
     Making the plan comes before: it is done once for a plan, not once a day; what a mechanism compiles is kept from its
     first run on. With `counting` matches are counted without being listed, where the mechanism can. What a run counts
     is added to `counters`.
     """
-    orders = planned_orders(patterns, events, mechanism)
+    if sharing is None:
+        sharing = SHARING_OF.get(mechanism, "none")
+    orders = planned_orders(patterns, events, mechanism, sharing)
     first = patterns[0]
+    find_many, share = MECHANISMS[mechanism].find_many, MECHANISMS[mechanism].share
+    compiled = False
 
-    def run() -> Measurement:
-        counted = Counters()
-        start = clock()
-        prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
+    def find(prepared: PreparedEvents, counted: Counters) -> int:
+        if share is not None and sharing != "none":
+            share(patterns, orders, prepared)
+        if find_many is not None:
+            return sum(len(block) for _, block in find_many(patterns, orders, prepared, EVERYTHING, counted))
         matches = 0
         for pattern, order in zip(patterns, orders, strict=True):
             at_once = MECHANISMS[mechanism].count(pattern, order, prepared, counted) if counting else None
             matches += list_matches(mechanism, pattern, order, prepared, counted) if at_once is None else at_once
+        return matches
+
+    def run() -> Measurement:
+        nonlocal compiled
+        counted = Counters()
+        start = clock()
+        prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
+        with nullcontext() if compiled else own_code():
+            matches = find(prepared, counted)
+        compiled = True
         taken = clock() - start
         if counters is not None:
             counters.add(counted)

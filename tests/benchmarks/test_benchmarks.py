@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.benchmarks import mechanisms
-from cep_pipeline.benchmarks.detection import CPP, compare_detection, detection_table, duckdb_rates
+from cep_pipeline.benchmarks.detection import CPP, TOGETHER, compare_detection, detection_table, duckdb_rates
 from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
 from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn
 from cep_pipeline.benchmarks.mechanisms import (
@@ -50,12 +50,15 @@ def comparisons() -> list[Comparison]:
 
 
 def test_all_engines_run_side_by_side(comparisons: list[Comparison], tmp_path: Path) -> None:
-    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W7"]
+    assert [c.workload for c in comparisons] == ["W1", "W2", "W3", "W4", "W4b", "W6", "W6", "W7"]
     compiler, duckdb = compile_reference(tmp_path) is not None, duckdb_joins() is not None
     for comparison in comparisons:
         engines = {timing.engine for timing in comparison.peers}
         assert (CPP in engines) == (compiler and comparison.workload != "W7")
-        assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES)
+        many = comparison.workload == "W6"
+        assert (TOGETHER in engines) == many
+        in_time = not many or comparison.events == 1_000
+        assert (DUCKDB in engines) == (duckdb and comparison.workload in DUCKDB_QUERIES and in_time)
         assert comparison.matches == WORKLOADS[comparison.workload].matches.get(comparison.events, comparison.matches)
     rows = cells(detection_table(comparisons))
     assert len(rows) == sum(1 + len(comparison.peers) for comparison in comparisons)

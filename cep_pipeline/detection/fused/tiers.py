@@ -9,7 +9,8 @@ other between two blocks.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -73,7 +74,7 @@ class RunningShape:
         return self._own
 
     def _pays(self) -> bool:
-        if not self._program.runs or self.interpreted >= COMPILED_FROM:
+        if not self._program.runs or _at_once or self.interpreted >= COMPILED_FROM:
             return True
         if self._looked or self.interpreted < LOADED_FROM:
             return False
@@ -82,6 +83,7 @@ class RunningShape:
 
 
 _shapes: OrderedDict[bytes, RunningShape] = OrderedDict()
+_at_once = False
 
 
 def running_shape(shape: Shape) -> RunningShape:
@@ -96,6 +98,17 @@ def running_shape(shape: Shape) -> RunningShape:
     else:
         _shapes.move_to_end(name)
     return known
+
+
+@contextmanager
+def own_code() -> Iterator[None]:
+    """Give every shape that is run inside code of its own, which it keeps: as a process does that has run for long."""
+    global _at_once
+    before, _at_once = _at_once, True
+    try:
+        yield
+    finally:
+        _at_once = before
 
 
 def forget_shapes() -> None:
