@@ -148,7 +148,7 @@ class SharedWork:
         keys = self._keys.get((planned.pattern.name, planned.clause.index, order), [])
         for length in range(len(keys) - 1, 1, -1):
             shared = self._shared[keys[length - 1]]
-            if shared.uses < 2 or shared.refused:
+            if shared.uses < 2 or shared.refused or _is_wider(planned, shared):
                 continue
             found = self._found(keys[length - 1], shared, planned, length)
             if found is not None:
@@ -307,6 +307,17 @@ def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: Pr
         for clause, plan in zip(pattern.clauses, plans, strict=True):
             work.add(pattern, clause, plan)
     events.shared_work = work
+
+
+def _is_wider(planned: PlannedClause, shared: Shared) -> bool:
+    """Whether a run's window is larger than that of all nodes of a beginning.
+
+    So it may be where a subtree is found for all that share it: sides stand in any order in equal trees, but not in the
+    orders that these run as, so that the pattern with the largest window need not have this beginning.
+    """
+    window, widest = planned.window or planned.pattern.window, shared.window
+    assert widest is not None
+    return window.time_us is not None and window.time_us > (widest.time_us or 0)
 
 
 def over_variables(clause: Clause, names: Sequence[str]) -> Clause:

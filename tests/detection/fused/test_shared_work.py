@@ -21,7 +21,7 @@ from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns import Pattern
-from cep_pipeline.planning import Plan
+from cep_pipeline.planning import Join, Plan
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, TIME_WINDOWS, Statement, conditions, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.tree_plans import random_tree
@@ -175,6 +175,26 @@ def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
     assert len(counted) == 1  # in one of the four orders that begin with the same two
     assert nodes["other", ("a", "b")].candidates > 0
     assert sum(node.candidates for node in metrics.nodes) < sum(node.candidates for node in apart.nodes)
+
+
+def test_a_beginning_within_a_subtree_is_as_wide_as_the_subtree() -> None:
+    patterns = cep.parse_patterns(
+        """NAME narrow PATTERN AND(A a, B b, C c, A d, B e) WITHIN 15 us;
+        NAME wide PATTERN AND(A a, B b, C c, A d, B e) WITHIN 30 us;
+        NAME begins_alike PATTERN AND(A a, B b, A d) WITHIN 15 us""",
+        stream_schema(),
+    )
+    table = events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    planned = list(made.patterns)
+    for place, pair in enumerate((Join("a", "b"), Join("b", "a"))):  # equal trees, but other orders
+        clause = replace(planned[place].clauses[0], tree=Join(Join("d", "e"), Join(pair, "c")), alternatives=())
+        planned[place] = replace(planned[place], clauses=(replace(clause, comparisons=()),))
+    plan = replace(made, patterns=tuple(planned), sharing="subexpression")
+    tables = cep.detect(patterns, table, plan=plan, mechanism="fused", output="count")
+    alone = cep.detect(patterns, table, plan=made, mechanism="fused", output="count")
+    assert tables == alone
+    assert all(count["count"].to_pylist() != ["0"] for count in alone.values())
 
 
 def test_what_is_too_large_is_found_by_each(monkeypatch: pytest.MonkeyPatch) -> None:
