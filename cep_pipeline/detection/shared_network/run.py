@@ -83,11 +83,15 @@ class NetworkRun:
         atoms = [atom for member in members for conjunct in joint_conjuncts(member.clause) for atom in conjunct.atoms]
         self._common = CommonTerms(events, atoms)
         programs = {m.id: compile_program(m.pattern, m.clause, events, self._common) for m in members}
-        self.shared = share(members, plans, sharing)
-        for member in members:  # a clause with a condition that never holds has no matches
-            if not programs[member.id].possible:
-                self.shared.remove(member.id)
-        self.members = {member.id: member for member in members if programs[member.id].possible}
+        # A clause with a condition that never holds has no matches; shared nodes are not written in its variables.
+        taken = []
+        for member, plan in zip(members, plans, strict=True):
+            if programs[member.id].possible:
+                taken.append((member, plan))
+            else:
+                share([member], [plan], sharing)  # only refuses a plan that does not fit
+        self.shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
+        self.members = {member.id: member for member, _ in taken}
         self.network = Network(self.shared, programs)
         self._programs = programs
         self._memory: Memory | None = None

@@ -116,3 +116,18 @@ def test_what_is_shared_is_made_once(mechanism: str, text: str, stream_rows: lis
 def _node_of(metrics: Metrics, place: tuple[str, int, tuple[str, ...]]) -> NodeCounts:
     [found] = [node for node in metrics.nodes if place in [(node.pattern, node.clause, node.node), *node.shared_with]]
     return found
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_condition_that_never_holds_leaves_the_others_what_they_would_share(mechanism: str) -> None:
+    patterns = patterns_of(
+        """NAME never PATTERN SEQ(A a, B b, C c) WHERE 1 > 2 AND a.x < b.x WITHIN 30 us;
+        NAME some PATTERN SEQ(A p, B q, C r) WHERE p.x < q.x WITHIN 60 us;
+        NAME neither PATTERN SEQ(A a, B b) WHERE a.x < b.x AND 1 > 2 WITHIN 90 us"""
+    )
+    table = events_table([{"timestamp": 3 * at, "kind": "ABC"[at % 3], "x": at * 7 % 5} for at in range(30)])
+    tables = cep.detect(patterns, table, mechanism=mechanism)
+    assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+    assert [bool(table.num_rows) for table in tables.values()] == [False, True, False]
+    impossible = [pattern for pattern in patterns if pattern.name != "some"]
+    assert [table.num_rows for table in cep.detect(impossible, table, mechanism=mechanism).values()] == [0, 0]
