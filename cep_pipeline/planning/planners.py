@@ -44,6 +44,9 @@ WITHOUT_INVARIANTS = {
     "trivial": "the pattern's order is kept whatever the statistics",
     "ii_random": _LOCAL_SEARCH,
     "ii_greedy": _LOCAL_SEARCH,
+    **dict.fromkeys(
+        MULTI_PATTERN_PLANNER_NAMES, "the plans of all patterns together decided, not a comparison of blocks"
+    ),
 }
 """The planners whose plans have no invariants, and why: they record no deciding comparisons."""
 

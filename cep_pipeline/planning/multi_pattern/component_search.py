@@ -75,12 +75,12 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
 
     Notes
     -----
-    Steps and time are shared out by the number of members. Members that have nothing in common with others keep the
-    plans that they start from.
+    Steps and time are shared out by the number of members; time counts from when all components are ready. Members that
+    have nothing in common with others keep the plans that they start from.
     """
-    begun = time.monotonic()
     components = workload.components
     searches = [search_of(workload, options, number) for number in range(len(components))]
+    begun = time.monotonic()
     progress = _Progress(workload, options, searches, begun)
     left = sum(map(len, components))
     steps = options.steps
@@ -89,7 +89,7 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
         seconds = None
         if options.time_limit_s is not None:
             seconds = max(options.time_limit_s - (time.monotonic() - begun), 0.0) * share
-        own = None if steps is None else math.ceil(steps * share)
+        own = None if steps is None else max(math.ceil(steps * share), 0)
         chunk = SLOW_CHUNK if options.recompute else CHUNK
         search_by(search, Budget(own, seconds, chunk, progress.tell))
         steps = None if steps is None else steps - search.steps

@@ -34,7 +34,7 @@ from cep_pipeline.planning.plans import validate
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of, nodes_of, tree_of_positions
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.planning.multi_pattern.literal import all_trees
-from tests.planning.multi_pattern.planned import alike, patterns_of, snapshot_of, workload_of
+from tests.planning.multi_pattern.planned import alike, events, patterns_of, snapshot_of, workload_of
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import market, parse
 
@@ -251,3 +251,16 @@ def test_mechanisms_that_run_orders_only_get_orders() -> None:
     assert plan_by_strategy(patterns, snapshot, "simulated_annealing", steps=100).sharing == "subexpression"
     with pytest.raises(PlanError, match="subexpressions are shared by trees"):
         plan_by_strategy(patterns, snapshot, "tabu", orders_only={"one"}, sharing="subexpression")
+
+
+@pytest.mark.parametrize("planner", MULTI_PATTERN_PLANNERS)
+@settings(max_examples=6)
+@given(members=alike(most=3, largest=3))
+def test_detection_by_every_plan_finds_what_it_finds_without(planner: str, members: list[Member]) -> None:
+    patterns, stream = patterns_of(members), events()
+    alone = cep.detect(patterns, stream)
+    for rule in RULES:
+        plan = plan_workload(patterns, snapshot_of(members), planner, sharing=rule, steps=50)
+        found = cep.detect(patterns, stream, plan=plan)
+        for pattern in patterns:
+            assert found[pattern.name].equals(alone[pattern.name])
