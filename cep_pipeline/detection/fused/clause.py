@@ -14,6 +14,7 @@ from cep_pipeline.detection.evaluate import constants_hold
 from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
+from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.support import refuse_unsupported
 from cep_pipeline.detection.fused.views import View, filters_of, leaf_view
@@ -242,7 +243,8 @@ class ClauseRun:
 
     @cached_property
     def _last_variable(self) -> str | None:
-        return last_variable(self.pattern, self.clause)
+        recipe = recipe_of(self.clause)
+        return recipe.once(("last variable", self.pattern.ties), lambda: last_variable(self.pattern, self.clause))
 
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""

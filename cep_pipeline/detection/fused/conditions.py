@@ -17,6 +17,7 @@ from cep_pipeline.detection.columns import Array, Column
 from cep_pipeline.detection.comparison import EXACT_IN_FLOAT
 from cep_pipeline.detection.evaluate import atom_holds, expression_values
 from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact, largest
+from cep_pipeline.detection.fused.recipes import Recipe
 from cep_pipeline.detection.fused.routines import gather, padded
 from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation, Slot, Term, Test, TestedConjunct
 from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
@@ -65,12 +66,27 @@ class Scope:
         The level that binds each variable; one level may bind several.
     views
         The events of each variable, in the order of `levels`; those of one level's variables lie beside each other.
+    recipe
+        That of the clause that the compiled conjuncts are of; None where they are of none.
     """
 
     events: PreparedEvents
     levels: Mapping[str, int]
     views: tuple[View, ...]
     columns: Columns
+    recipe: Recipe | None = None
+
+    def own(self, expression: Expression, variable: str) -> Expression:
+        """An expression over one variable as one over `ANY_EVENT`."""
+        if self.recipe is None:
+            return without_name(expression, variable)
+        return self.recipe.once(("own", id(expression), variable), lambda: without_name(expression, variable))
+
+    def owners(self, expression: Expression) -> frozenset[str]:
+        """The variables that an expression mentions."""
+        if self.recipe is None:
+            return variables_of(expression)
+        return self.recipe.once(("owners", id(expression)), lambda: variables_of(expression))
 
     def view(self, variable: str) -> View:
         return self._views[variable]
@@ -113,7 +129,7 @@ def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
 
 
 def _compile_atom(atom: Atom, scope: Scope) -> tuple[Alternative, ...] | None:
-    variables = frozenset(name for expression in expressions_of(atom) for name in variables_of(expression))
+    variables = frozenset(name for expression in expressions_of(atom) for name in scope.owners(expression))
     if len(variables) <= 1:
         # One event decides it (or none: then any event will do).
         variable = next(iter(variables), next(iter(scope.levels)))
@@ -150,7 +166,7 @@ def _truth(atom: Atom, variable: str, scope: Scope) -> Test:
 
 def _compile_comparison(comparator: Comparator, left: Expression, right: Expression, scope: Scope) -> Test | None:
     sides = (left, right)
-    owners = [variables_of(side) for side in sides]
+    owners = [scope.owners(side) for side in sides]
     if all(len(owner) == 1 for owner in owners) and owners[0] != owners[1]:
         (one,), (other,) = owners
         return Test(comparator, *_compare_columns(sides, (one, other), scope))
@@ -171,7 +187,7 @@ def _compare_with_one(comparator: Comparator, left: Expression, right: Expressio
 
 
 def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, str], scope: Scope) -> tuple[Slot, Slot]:
-    own = [without_name(side, owner) for side, owner in zip(sides, owners, strict=True)]
+    own = [scope.own(side, owner) for side, owner in zip(sides, owners, strict=True)]
     columns = [scope.evaluated(side, owner) for side, owner in zip(own, owners, strict=True)]
     views = [scope.view(owner) for owner in owners]
     if all(map(is_exact, columns)):
@@ -207,10 +223,10 @@ def _compile_number(expression: Expression, scope: Scope) -> _Number | None:
 
     int64 results are exact in float64 while no intermediate one exceeds 2^53, and then overflow is out of reach, too.
     """
-    variables = variables_of(expression)
+    variables = scope.owners(expression)
     if len(variables) == 1:
         (variable,) = variables
-        own = without_name(expression, variable)
+        own = scope.own(expression, variable)
         column = scope.evaluated(own, variable)
         if not is_exact(column):
             return None

@@ -15,6 +15,7 @@ from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conj
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.detection.fused.negation import Negation, Surroundings
+from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.detection.fused.views import View, row_values_of, rows_below
@@ -108,7 +109,8 @@ class Levels:
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
         types = {**dict(planned.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-        self.keys = keys_of(planned.clause, types)
+        self.recipe = recipe_of(planned.clause)
+        self.keys = self.recipe.once("keys", lambda: keys_of(planned.clause, types))
         self.level_keys = self._choose_keys()
         self.views = [
             leaf if key is None else self._keyed(level, key)
@@ -188,7 +190,7 @@ class Levels:
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = Columns()
-        self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns)
+        self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns, self.recipe)
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
@@ -249,16 +251,12 @@ class Levels:
     def _bound(self, level: int) -> list[TestedConjunct]:
         """Ranges of the level, and tests for the bounds by levels that its key does not join."""
         planned, key = self.planned, self.level_keys[level]
-        needed = bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach)
+        needed = self._bounds_of(level)
         members = range(level) if key is None else [i for i in range(level) if planned.order[i] in key.variables]
         ranges: Iterable[Bound] = needed
         if len(members) < level:
             # The key does not make the members agree with each other, so that each must hold its own group's range.
-            ranges = (
-                b
-                for i in members
-                for b in bounds_of(planned.clause, planned.order, level, planned.pattern.ties, planned.reach, [i])
-            )
+            ranges = (b for i in members for b in self._bounds_of(level, i))
         for bound in ranges:
             earlier = bound.earlier
             alike = self.leaves[earlier] if key is None else self._keyed(earlier, key)
@@ -266,6 +264,15 @@ class Levels:
             found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
             found[level, earlier] = tighter(found[level, earlier], ends) if (level, earlier) in found else ends
         return [self._clock_test(level, bound) for bound in needed if bound.earlier not in members]
+
+    def _bounds_of(self, level: int, member: int | None = None) -> tuple[Bound, ...]:
+        planned = self.planned
+        ties, reach = planned.pattern.ties, planned.reach
+        members = None if member is None else [member]
+        return self.recipe.once(
+            ("bounds", planned.order, level, ties.value, reach.clock.value, reach.size, member),
+            lambda: bounds_of(planned.clause, planned.order, level, ties, reach, members),
+        )
 
     def _clock_test(self, level: int, bound: Bound) -> TestedConjunct:
         """The bound as a test of row numbers: a timestamp's bound is a row, as rows are sorted by time."""

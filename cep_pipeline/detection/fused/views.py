@@ -17,6 +17,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.merging import count_before
+from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.routines import gather, group_rows, padded_copy
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import DataError
@@ -112,7 +113,10 @@ def leaf_view(
 
 def filters_of(clause: Clause, variable: str) -> tuple[Conjunct, ...]:
     """The conjuncts over one variable alone, as `leaf_view` takes them."""
-    return tuple(without_name(c, variable) for c in clause.conjuncts if c.variables == {variable})
+    return recipe_of(clause).once(
+        ("filters", variable),
+        lambda: tuple(without_name(c, variable) for c in clause.conjuncts if c.variables == {variable}),
+    )
 
 
 def keyed_view(

@@ -1,0 +1,50 @@
+"""What runs of a clause need of it whatever the slice: worked out once for all slices that a process runs it over.
+
+It is found by the clause as an object: a task has one for all its slices, and to compare clauses would take longer than
+to work most of it out again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from cep_pipeline.patterns.normal_form import Clause
+
+MOST_CLAUSES = 1 << 12
+"""Clauses that are remembered; those not run for longest go first."""
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Recipe:
+    """What was worked out of one clause, by what it is."""
+
+    clause: Clause
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What is known under a key, worked out on first use; it must depend on the clause and the key alone."""
+        try:
+            return cast(T, self._known[key])
+        except KeyError:
+            found = self._known[key] = work_out()
+            return found
+
+
+_recipes: OrderedDict[int, Recipe] = OrderedDict()
+
+
+def recipe_of(clause: Clause) -> Recipe:
+    """The recipe of this very clause."""
+    known = _recipes.get(id(clause))
+    if known is not None:  # it holds the clause, so that no other one can have its id
+        _recipes.move_to_end(id(clause))
+        return known
+    made = _recipes[id(clause)] = Recipe(clause)
+    while len(_recipes) > MOST_CLAUSES:
+        _recipes.popitem(last=False)
+    return made
