@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     Block,
     common_blocks,
@@ -12,7 +11,6 @@ from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     planned_together,
 )
 from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import BlockCosts
-from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from cep_pipeline.planning.trees import OrderOrTree
@@ -40,10 +38,14 @@ def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Pla
     steiner.insert_subpatterns()
     steiner.connect_members()
     plans: Plans = {member.id: member.names for member in workload.members}
-    return plans | steiner.plan.plans, 0
+    found = plans | steiner.plan.plans
+    in_order = plans | {m.id: plan_around(workload, m, ()) for m in planned_together(workload)}
+    return (found if workload.ln_cost(found) < workload.ln_cost(in_order) else in_order), 0
 
 
 class _Steiner:
+    """The plan so far: each member in pattern order, or around one block that others have, too."""
+
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._members = planned_together(workload)
@@ -57,11 +59,11 @@ class _Steiner:
         for group in self._groups:
             for block in group:
                 self._own[block.member].append(block)
+        self._blocks: list[Block | None] = [None] * len(self._members)
         self.plan = SharedPlan(workload.sharing)
-        for member in self._members:
-            plan = plan_around(workload, member, ())
-            self._added(member, plan)
-            self.plan.add(member, plan)
+        for place, member in enumerate(self._members):
+            self._added(place, None)
+            self.plan.add(member, self._around(place, None))
 
     def insert_subpatterns(self) -> None:
         """Compute sub-patterns once, those first with which most work would be done once only."""
@@ -72,64 +74,72 @@ class _Steiner:
 
         for group in sorted(self._groups, key=saved, reverse=True):
             by_member = {block.member: block for block in reversed(group)}
-            known = {place: self.plan.plans[self._members[place].id] for place in by_member}
-            total = 0.0
-            for place, block in sorted(by_member.items()):
-                member = self._members[place]
-                total += self._replace(member, plan_around(self._workload, member, [block]))
+            known = {place: self._blocks[place] for place in by_member}
+            total = sum(self._connect(place, block) for place, block in sorted(by_member.items()))
+            for place, before in known.items():  # those to which it is not worth it go back
+                change = self._connect(place, before)
+                if change > 0:
+                    change += self._connect(place, by_member[place])
+                total += change
             if total > -NOTHING:
-                for place, plan in known.items():
-                    self._replace(self._members[place], plan)
-                continue
-            # Those to which it is not worth it go back.
-            for place, plan in known.items():
-                member = self._members[place]
-                new = self.plan.plans[member.id]
-                if self._replace(member, plan) > 0:
-                    self._replace(member, new)
+                for place, before in known.items():
+                    self._connect(place, before)
 
     def connect_members(self) -> None:
         """Let each member look for its cheapest connection to the others."""
         for _ in range(MAX_PASSES):
             changed = False
-            for place, member in enumerate(self._members):
-                known = self.plan.plans[member.id]
-                self.plan.remove(member.id)
-                ways = [
-                    known,
-                    plan_around(self._workload, member, ()),
-                    *(plan_around(self._workload, member, [block]) for block in self._own[place]),
-                ]
-                costs = [self._added(member, way) for way in ways]
-                best = min(range(len(ways)), key=lambda way: (costs[way], way))
-                if costs[best] < costs[0] * (1 - 1e-12):
+            for place in range(len(self._members)):
+                ways = [None, *(block for block in self._own[place] if self._is_elsewhere(place, block))]
+                best = min(ways, key=lambda block: (self._added(place, block), ways.index(block)))
+                if best != self._blocks[place]:
                     changed = True
-                self.plan.add(member, ways[best])
+                    self._connect(place, best)
             if not changed:
                 return
+        left = True
+        while left:  # what nobody shares any more is no connection
+            left = False
+            for place, block in enumerate(self._blocks):
+                if block is not None and not self._is_elsewhere(place, block):
+                    self._connect(place, None)
+                    left = True
 
-    def _replace(self, member: Member, plan: OrderOrTree | str) -> float:
-        """Give a member another plan; returns what all together costs more."""
-        known = self.plan.plans[member.id]
-        self.plan.remove(member.id)
-        change = self._added(member, plan) - self._added(member, known)
-        self.plan.add(member, plan)
+    def _around(self, place: int, block: Block | None) -> OrderOrTree | str:
+        return plan_around(self._workload, self._members[place], () if block is None else [block])
+
+    def _is_elsewhere(self, place: int, block: Block) -> bool:
+        """Whether another member's plan computes what a block of this one does."""
+        member = self._members[place]
+        masks = {name: 1 << number for number, name in enumerate(member.names)}
+        for form in member.forms.nodes(self._around(place, block)):
+            if sum(masks[name] for name in form.slots) == block.mask:
+                node = self.plan.with_key(form.key)
+                return node is not None and bool(node.sharers.keys() - {member.id})
+        raise AssertionError(f"{member} has no node for {block}")
+
+    def _connect(self, place: int, block: Block | None) -> float:
+        """Give a member another connection; returns what all together costs more."""
+        member = self._members[place]
+        change = self._added(place, block) - self._added(place, self._blocks[place])
+        self.plan.replace(member.id, self._around(place, block))
+        self._blocks[place] = block
         return change
 
-    def _added(self, member: Member, plan: OrderOrTree | str) -> float:
-        """What a plan of a member costs beside what the others share with it."""
-        places = {name: place for place, name in enumerate(member.names)}
+    def _added(self, place: int, block: Block | None) -> float:
+        """What a member's plan costs beside what the others share with it."""
+        member = self._members[place]
+        masks = {name: 1 << number for number, name in enumerate(member.names)}
+        forms = {form.key: form for form in member.forms.nodes(self._around(place, block))}
         added = 0.0
-        seen = set()
-        for form in member.forms.nodes(plan):
-            if form.key in seen:
-                continue
-            seen.add(form.key)
-            cost = float(self._costs[member.id][mask_of(places[name] for name in form.slots)])
+        for form in forms.values():
+            cost = float(self._costs[member.id][sum(masks[name] for name in form.slots)])
             self._node_costs.setdefault((form.key, member.window), cost)
             node = self.plan.with_key(form.key)
-            if node is None:
+            others = () if node is None else [name for name in node.sharers if name != member.id]
+            window = max((self.plan.members[name].window for name in others), default=-1)
+            if window < 0:
                 added += cost
-            elif member.window > node.window:
-                added += cost - self._node_costs[form.key, node.window]
+            elif member.window > window:
+                added += cost - self._node_costs[form.key, window]
         return added
