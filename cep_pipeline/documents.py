@@ -128,6 +128,11 @@ def _suggestion(name: str, known: Sequence[str]) -> str:
     return f"; known are {', '.join(known)}" if known else ""
 
 
+def line_at(path: Path, location: Sequence[int | str]) -> int:
+    """Line, from 1, of a setting of a file that has been read; for faults that its model does not know."""
+    return line_of(yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader), location)
+
+
 def line_of(root: yaml.Node | None, location: Sequence[int | str]) -> int:
     """Line, from 1, of the deepest part of the location that stands in the document."""
     node, line = root, 1

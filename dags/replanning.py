@@ -12,7 +12,7 @@ from cep_tasks import RETRIES, configuration_path, plan_again, statistics_params
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.planners import PLANNERS
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 
 
 def replanning(stream: str, pattern_sets: list[str]) -> DAG:
@@ -30,8 +30,8 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
             "planner": Param(
                 None,
                 type=["null", "string"],
-                enum=[None, *PLANNERS],
-                description="Empty: that of the pattern set.",
+                enum=[None, *PLANNERS, *MULTI_PATTERN_PLANNER_NAMES],
+                description="Empty: that of the pattern set. From simulated_annealing on: of all patterns together.",
             ),
             "cost": Param(
                 None,

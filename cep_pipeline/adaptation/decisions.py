@@ -12,6 +12,10 @@ A decision function is a value; what it remembers between checks is a `DecisionS
     if verdict.replan:
         ...  # plan again, deploy the new plan where it is better
         state = decision.replanned(state, verdict, plan_in_use, fresh, gain=gain)
+
+A plan of many patterns together (`Plan.workload`) is checked by both: the invariants of the local plans inside it, and
+a threshold, for what is shared rests on more than they say. Such a check goes on after the first violation, and names
+all patterns that are concerned: their components are planned again, the others keep their plans.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 DEFAULT_THRESHOLD = 0.5
 """t, where none is given."""
-KEEPING_ORDER = frozenset({"trivial"})
+KEEPING_ORDER = frozenset({"trivial", "none", "sharing"})
 """Planners that give the same plan on any statistics: what moved is said, but planning again would change nothing."""
 
 
@@ -62,6 +66,8 @@ class DecisionState:
         Those of the plan, in the order of verification; none for decision functions that ask for none.
     distances
         The minimal distances of the invariants.
+    since
+        The statistics that some patterns, by name, were last planned from apart from the others.
     """
 
     plan: Plan
@@ -69,6 +75,7 @@ class DecisionState:
     snapshot: StatisticsSnapshot | None = None
     invariants: tuple[Invariant, ...] = ()
     distances: Distances = field(default_factory=Distances)
+    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     @cached_property
     def check(self) -> InvariantCheck:
@@ -88,9 +95,16 @@ class DecisionState:
     @cached_property
     def before(self) -> Mapping[str, Mapping[str, float]]:
         """The numbers of each pattern that were last planned from; PlanError where the snapshot does not know them."""
-        if self.snapshot is None:
-            return {name: numbers_in(self.plan, name) for name in self.questions}
-        return {name: numbers_now(asked, self.snapshot) for name, asked in self.questions.items()}
+        found = {}
+        for name, asked in self.questions.items():
+            snapshot = self.since.get(name, self.snapshot)
+            found[name] = numbers_in(self.plan, name) if snapshot is None else numbers_now(asked, snapshot)
+        return found
+
+    @property
+    def together(self) -> bool:
+        """Whether the patterns were planned together."""
+        return self.plan.workload is not None
 
 
 @dataclass(frozen=True)
@@ -102,12 +116,15 @@ class Verdict:
     reason
         A sentence.
     checks
-        What was looked at, up to the first violation.
+        What was looked at, up to the first violation; of a plan of many patterns together all of it.
+    patterns
+        Of a plan of many patterns together, those that are concerned; () all of them.
     """
 
     replan: bool
     reason: str
     checks: tuple[Verification | Deviation, ...] = ()
+    patterns: tuple[str, ...] = ()
 
     @property
     def violated(self) -> tuple[Invariant, ...]:
@@ -127,6 +144,7 @@ class DecisionFunction(ABC):
         snapshot: StatisticsSnapshot | None = None,
         *,
         distances: Distances | None = None,
+        since: Mapping[str, StatisticsSnapshot] | None = None,
     ) -> DecisionState:
         """The state of a plan that decisions begin with, or go on with.
 
@@ -136,10 +154,12 @@ class DecisionFunction(ABC):
             What the plan was made from; None: what it names of it, which is all that invariants need.
         distances
             The minimal distances to go on with, as the last state had them; None: those of a first plan.
+        since
+            What some patterns were last planned from apart from the others.
         """
         invariants = self._invariants(plan, tuple(patterns), snapshot)
         first = self._first_distances(plan) if distances is None else distances
-        return DecisionState(plan, tuple(patterns), snapshot, invariants, first)
+        return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
 
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
@@ -162,7 +182,7 @@ class DecisionFunction(ABC):
         invariants = state.invariants
         if plan is not state.plan:
             invariants = self._invariants(plan, state.patterns, snapshot)
-        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances)
+        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances, since={})
 
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
@@ -236,9 +256,14 @@ class InvariantBased(DecisionFunction):
         checks: list[Verification] = []
         for one in state.check.verifications(snapshot, distance=state.minimal, frozen=self.frozen):
             checks.append(one)
-            if one.violated:
+            if one.violated and not state.together:
                 return Verdict(True, describe_verification(one, state.patterns), tuple(checks))
         moved = self._thresholds(state, snapshot)
+        violated = [one for one in checks if one.violated]
+        if violated:
+            names = (*(one.invariant.pattern for one in violated), *moved.patterns)
+            reason = _with_more(describe_verification(violated[0], state.patterns), len(violated), "invariant")
+            return Verdict(True, reason, (*checks, *moved.checks), tuple(dict.fromkeys(names)))
         if moved.replan or not checks:
             return replace(moved, checks=(*checks, *moved.checks))
         also = f"; {moved.reason}" if moved.checks else ""
@@ -251,9 +276,12 @@ class InvariantBased(DecisionFunction):
         return self.distance.after_replanning(distances, verdict.violated, gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        """Threshold checks of the patterns without invariants; what planning again cannot change asks for nothing."""
+        """Threshold checks of the patterns without invariants, of a plan of many patterns together of all.
+
+        What planning again cannot change asks for nothing.
+        """
         without = without_invariants(state.plan)
-        others = [pattern.name for pattern in state.patterns if pattern.name in without]
+        others = [pattern.name for pattern in state.patterns if pattern.name in without or state.together]
         if not others:
             return Verdict(False, "nothing of the plan was decided by its statistics")
         kept = [one for one in others if state.plan.for_pattern(one).planner in KEEPING_ORDER]
@@ -283,12 +311,24 @@ def _by_threshold(
     """ZStream's check: the verdict ends with the first number that has moved too far."""
     before = {name: state.before[name] for name in patterns}
     checks: list[Deviation] = []
+    too_far: list[Deviation] = []
     for one in deviations(before, state.questions, snapshot):
         checks.append(one)
         if one.relative >= threshold:
-            reason = f"{describe_deviation(one)}, {threshold:.1%} or more"
-            return Verdict(True, reason, tuple(checks))
-    return Verdict(False, f"no number has moved by {threshold:.1%} or more", tuple(checks))
+            too_far.append(one)
+            if not state.together:
+                break
+    if not too_far:
+        return Verdict(False, f"no number has moved by {threshold:.1%} or more", tuple(checks))
+    reason = f"{_with_more(describe_deviation(too_far[0]), len(too_far), 'number')}, {threshold:.1%} or more"
+    moved = {(one.what, one.before) for one in too_far}
+    names = (name for name in patterns if state.together and not moved.isdisjoint(before[name].items()))
+    return Verdict(True, reason, tuple(checks), tuple(names))
+
+
+def _with_more(said: str, number: int, what: str) -> str:
+    others = number - 1
+    return said if not others else f"{said}, and {others:,} other {what}{'s' if others > 1 else ''}"
 
 
 def _check_threshold(threshold: float) -> None:

@@ -78,7 +78,7 @@ def deviations(
     questions: Mapping[str, Sequence[ClauseQuestions]],
     snapshot: StatisticsSnapshot,
 ) -> Iterator[Deviation]:
-    """How far each number has moved that is known of before, each number once.
+    """How far each number has moved that is known of before, each once, or once from each number that it was.
 
     Parameters
     ----------
@@ -92,9 +92,9 @@ def deviations(
     PlanError
         The snapshot does not know a leaf.
     """
-    seen: set[str] = set()
+    seen: set[tuple[str, float]] = set()
     for name, old in before.items():
         new = numbers_now(questions[name], snapshot)
-        moved = (what for what in old if what in new and what not in seen)
+        moved = (what for what in old if what in new and (what, old[what]) not in seen)
         yield from (Deviation(name, what, old[what], new[what]) for what in moved)
-        seen.update(old)
+        seen.update(old.items())

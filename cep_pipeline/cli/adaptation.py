@@ -122,6 +122,13 @@ def invariants(
 @click.command()
 @configuration_options
 @click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
+@click.option(
+    "--pattern",
+    "pattern_names",
+    multiple=True,
+    metavar="NAME",
+    help="Of patterns planned together: only this one again, with those that it may share work with.",
+)
 @click.option("--planner", metavar="NAME", help="Planner.  [default: that of the pattern set]")
 @click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set]")
 @click.option("--reason", help="Why, for the record.  [default: the violation that no replanning has answered yet]")
@@ -134,6 +141,7 @@ def replan(
     config: Path,
     stream: str | None,
     pattern_set: str | None,
+    pattern_names: tuple[str, ...],
     planner: str | None,
     cost: str | None,
     reason: str | None,
@@ -153,9 +161,13 @@ def replan(
 
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
-    zstream_ordered, dp_bushy. Cost models: throughput, latency, consume_matched, kernel.
+    zstream_ordered, dp_bushy; of all patterns together: simulated_annealing, tabu, none, sharing, reordering,
+    redundancy_ratio, merge_decomposition. Cost models: throughput, latency, consume_matched, kernel.
+    A search of all patterns together goes on from the current plan; where a violation concerns some of them, or
+    --pattern names some, only what is connected with these is planned again, and all others keep their plan.
     Examples:
       cep replan --dry-run
+      cep replan --pattern-set market --pattern leaders
       cep replan --pattern-set market --reason 'earnings season begins'
       cep replan --planner greedy --force
     """
@@ -164,17 +176,17 @@ def replan(
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
     from cep_pipeline.planning.costs import cost_named
-    from cep_pipeline.planning.planners import planner_named
+    from cep_pipeline.planning.planners import check_planner
 
     if planner:
-        planner_named(planner)  # a wrong name is told before anything is read
+        check_planner(planner)  # a wrong name is told before anything is read
     if cost:
         cost_named(cost)
     statistics = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
-    violation = None if reason else _pending(opened.tables, opened.pattern_sets[0].name)
+    violation = None if reason or pattern_names else _pending(opened.tables, opened.pattern_sets[0].name)
     why = reason or ("by hand" if violation is None else violation.reason)
-    asked = Asked(why, planner, cost, violation, statistics, force)
+    asked = Asked(why, planner, cost, violation, statistics, force, pattern_names)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(
             opened.tables,

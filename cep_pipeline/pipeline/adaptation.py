@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
     fresh_statistics,
     latest_day,
 )
+from cep_pipeline.pipeline.pattern_set_plans import ALL, described_part
 from cep_pipeline.pipeline.steps import outdated
 from cep_pipeline.pipeline.violations import (
     KEEP,
@@ -38,6 +39,7 @@ from cep_pipeline.pipeline.violations import (
     violation_of,
 )
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.fingerprints import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
@@ -85,6 +87,9 @@ class CurrentPlan:
         The minimal distances after the last replanning; None where there has been none with these settings.
     replannings
         How often this version was planned again, and kept or replaced.
+    since
+        Of a plan of many patterns together: the statistics that some were planned from after it was made, but kept
+        their plan. All others were planned from the numbers that the plan has of them.
     """
 
     pattern_set: PatternSet
@@ -93,22 +98,28 @@ class CurrentPlan:
     planned_from: StatisticsSnapshot | None
     distances: Distances | None
     replannings: int
+    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
         """What the decision function knows; thresholds begin with the fresh statistics where the others are gone."""
         function = self.pattern_set.adaptation.function()
-        state = function.begin(self.plan, self.pattern_set.patterns, self.planned_from or fresh)
+        planned_from = None if self.plan.workload is not None else self.planned_from or fresh
+        state = function.begin(self.plan, self.pattern_set.patterns, planned_from, since=self.since)
         return state if self.distances is None else replace(state, distances=self.distances)
 
     def violation(self, verdict: Verdict) -> Violation:
         """The violation that a verdict speaks of."""
         content = {"plan": self.record.version, "violated": violated_key(verdict), "replannings": self.replannings}
-        return Violation(self.pattern_set.name, self.record.version, digest_of(content)[:12], verdict.reason)
+        reason, patterns = verdict.reason, verdict.patterns
+        if patterns:
+            again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
+            reason += f"; {described_part(self.pattern_set, again)}"
+        return Violation(self.pattern_set.name, self.record.version, digest_of(content)[:12], reason, patterns)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What of it could not be found."""
-        if self.planned_from is not None:
+        if self.planned_from is not None or self.plan.workload is not None:
             return ()
         version = self.record.version
         return (f"the statistics that plan {version} was made from are no longer there: thresholds begin anew",)
@@ -189,7 +200,7 @@ def _check(
     begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
         details["being_handled_since"] = begun[-1].decided_at.isoformat()
-    decision = _decision(pattern_set, REPLAN, verdict.reason, run_id, day, current.record.version, details)
+    decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
     return Check(decision, violation, notes)
 
 
@@ -251,7 +262,22 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         _planned_from(tables, pattern_set, record, replannings),
         _distances(pattern_set, replannings),
         replannings_of(decisions, record.version),
+        {} if plan.workload is None else _since(plan, record, replannings),
     )
+
+
+def _since(plan: Plan, record: PlanRecord, replannings: Sequence[Decision]) -> dict[str, StatisticsSnapshot]:
+    """What the patterns were last planned from that were planned again while this plan stayed."""
+    found: dict[str, StatisticsSnapshot] = {}
+    names = [one.pattern for one in plan.patterns]
+    for one in replannings:
+        again = one.details.get("planned_again")
+        if again is None or one.details.get("current") != record.version or len(found) == len(names):
+            continue
+        snapshot = StatisticsSnapshot.from_json(one.details["snapshot"], f"the replanning of {one.decided_at}")
+        for name in names if again == ALL else again:
+            found.setdefault(name, snapshot)
+    return found
 
 
 def _planned_from(

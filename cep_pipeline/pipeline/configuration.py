@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import Field, field_validator
 
-from cep_pipeline.documents import Document, load_document
+from cep_pipeline.documents import Document, line_at, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
+from cep_pipeline.pipeline.search_settings import SearchSettings
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
@@ -28,7 +30,7 @@ def _check_name(name: str) -> str:
     return name
 
 
-class PatternSetSettings(Document):
+class PatternSetSettings(SearchSettings):
     """A pattern file, how it is planned and by which mechanism it runs (none: each pattern by the fastest).
 
     Parameters are lists of values, or `@file` with one value a line.
@@ -36,7 +38,6 @@ class PatternSetSettings(Document):
 
     file: Path
     parameters: dict[str, str | list[int | float | bool | str]] = Field(default_factory=dict)
-    planner: str | None = None
     cost: str | None = None
     alpha: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     mechanism: str | None = None
@@ -118,10 +119,12 @@ class WarehouseSettings(Document):
     catalog: str | None = None
 
 
-class PlanningSettings(Document):
-    """How plans are made where a pattern set does not say it (cost: none, each pattern by that of its mechanism)."""
+class PlanningSettings(SearchSettings):
+    """How plans are made where a pattern set does not say it (cost: none, each pattern by that of its mechanism).
 
-    planner: str = "dp_left_deep"
+    What it says of planning together is for the pattern sets that are planned so.
+    """
+
     cost: str | None = None
     alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
@@ -154,7 +157,11 @@ class PipelineSettings(Document):
 
 @dataclass(frozen=True)
 class PatternSet:
-    """A parsed pattern set; `version` changes with any statement or parameter value."""
+    """A parsed pattern set.
+
+    `version` changes with any statement or parameter value; `search` has the options of planning its patterns together
+    (`plan_workload`), none where the planner plans each by itself.
+    """
 
     name: str
     file: Path
@@ -165,6 +172,7 @@ class PatternSet:
     mechanism: str | None = None
     alpha: float = 0.0
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
+    search: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -242,19 +250,24 @@ class Configuration:
                 f"as {name!r}; use one name, for it is the namespace of the stream's tables"
             )
         sets = tuple(
-            self._pattern_set(key, value, schema, settings.adaptation) for key, value in settings.pattern_sets.items()
+            self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
+            for key, value in settings.pattern_sets.items()
         )
         folder = data.resolve() if data else (self.folder / settings.data).resolve()
         own = _set_in(settings.statistics)
         return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
 
     def _pattern_set(
-        self, name: str, settings: PatternSetSettings, schema: StreamSchema, of_stream: AdaptationSettings
+        self,
+        name: str,
+        settings: PatternSetSettings,
+        schema: StreamSchema,
+        of_stream: AdaptationSettings,
+        place: tuple[str, ...],
     ) -> PatternSet:
         from cep_pipeline.detection.detect import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
-        from cep_pipeline.planning.costs import cost_named
-        from cep_pipeline.planning.planners import check_planner
+        from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
 
         file = self.folder / settings.file
         parameters = {
@@ -264,14 +277,13 @@ class Configuration:
         patterns = read_patterns(file, schema, parameters)
         content = yaml.safe_dump([[format_pattern(p), [[k, list(v)] for k, v in p.parameters]] for p in patterns])
         planning = self.settings.planning
-        planner, cost = settings.planner or planning.planner, settings.cost or planning.cost
+        planner, cost = settings.planner or planning.planner or DEFAULT_PLANNER, settings.cost or planning.cost
+        alpha = planning.alpha if settings.alpha is None else settings.alpha
         try:
-            check_planner(planner)
-            if cost is not None:
-                cost_named(cost)
+            search = _search(planner, cost, alpha, settings, planning)
             choose_mechanisms((), settings.mechanism)  # whether it runs the patterns is asked when they are to run
         except InputError as error:
-            raise InputError(f"{self.path}: pattern set {name!r}: {error}") from error
+            raise InputError(f"{self.path}:{line_at(self.path, place)}: pattern set {name!r}: {error}") from error
         return PatternSet(
             name=name,
             file=file,
@@ -280,11 +292,40 @@ class Configuration:
             planner=planner,
             cost=cost,
             mechanism=settings.mechanism,
-            alpha=planning.alpha if settings.alpha is None else settings.alpha,
+            alpha=alpha,
             adaptation=self.settings.adaptation.model_copy(
                 update={**_set_in(of_stream), **_set_in(settings.adaptation)},
             ),
+            search=search,
         )
+
+
+def _search(
+    planner: str, cost: str | None, alpha: float, settings: PatternSetSettings, planning: PlanningSettings
+) -> dict[str, Any]:
+    """The options of planning a set's patterns together, {} where its planner plans each by itself.
+
+    Raises
+    ------
+    InputError
+        There is no such planner or cost model; options are given for a planner that has none; or patterns cannot be
+        planned together by this cost model.
+    """
+    from cep_pipeline.planning.costs import THROUGHPUT, cost_named, with_latency
+    from cep_pipeline.planning.multi_pattern.local_plans import check_model
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
+
+    check_planner(planner)
+    model = cost_named(cost or THROUGHPUT.name)
+    if planner in MULTI_PATTERN_PLANNER_NAMES:
+        check_model(with_latency(model, alpha))
+        return {**planning.search, **settings.search}
+    if settings.search:
+        raise InputError(
+            f"{', '.join(settings.search)}: for planners of many patterns together, not for {planner!r}; these are: "
+            f"{', '.join(MULTI_PATTERN_PLANNER_NAMES)}"
+        )
+    return {}
 
 
 def _set_in(settings: Document) -> dict[str, Any]:

@@ -94,7 +94,14 @@ def _saved(gain: float, measure: str = "") -> str:
 def compare(
     tables: StreamReader, pattern_set: PatternSet, current: Plan, made: Plan, fresh: FreshStatistics
 ) -> Comparison:
-    """Compare a new plan with the current one of a pattern set, by fresh statistics and over a sample of their day.
+    """Compare a new plan with the current one of some patterns, by fresh statistics and over a sample of their day.
+
+    Parameters
+    ----------
+    pattern_set
+        The patterns that are compared: all of the set, or a part of it that shares nothing with the rest.
+    current, made
+        Plans of these patterns at least.
 
     Raises
     ------
@@ -102,16 +109,19 @@ def compare(
         They find different matches.
     """
     patterns = pattern_set.patterns
+    if len(patterns) < len(made.patterns):
+        current, made = (one.part(pattern.name for pattern in patterns) for one in (current, made))
     same = same_plans(current, made)
     ln_current = ln_cost_on(_costed_as(current, made), patterns, fresh.snapshot)
+    ln_made = ln_cost_on(made, patterns, fresh.snapshot) if made.sharing != "none" else made.ln_cost
     if same:
-        return Comparison(True, ln_current, made.ln_cost)
+        return Comparison(True, ln_current, ln_made)
     sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
     if not sample:
-        return Comparison(False, ln_current, made.ln_cost)
+        return Comparison(False, ln_current, ln_made)
     before, now = run_plans(pattern_set, (current, made), sample)
     by_clock = _trees(current) != _trees(made)
-    return Comparison(False, ln_current, made.ln_cost, (before, now), by_clock)
+    return Comparison(False, ln_current, ln_made, (before, now), by_clock)
 
 
 def _costed_as(plan: Plan, other: Plan) -> Plan:

@@ -17,15 +17,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
-from cep_pipeline.detection.detect import choose_mechanisms
-from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.pattern_set_plans import (
+    ALL,
+    described_part,
+    part_of_set,
+    plan_of_changed,
+    plan_pattern_set,
+    replan_components,
+    statements_of,
+)
 from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
 from cep_pipeline.pipeline.steps import PLAN_WAIT_S
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 
@@ -57,6 +65,9 @@ class Asked:
         What it is made from.
     force
         Whether the new plan becomes current even if it is not better.
+    patterns
+        Of a plan of many patterns together: only the components of these, and of those that the violation is about, are
+        planned again; (): all.
     """
 
     reason: str
@@ -65,6 +76,12 @@ class Asked:
     violation: Violation | None = None
     statistics: AskedStatistics | None = None
     force: bool = False
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def concerned(self) -> tuple[str, ...]:
+        """The patterns whose components are planned again; (): all."""
+        return self.patterns or (() if self.violation is None else self.violation.patterns)
 
 
 @dataclass(frozen=True)
@@ -138,11 +155,51 @@ def replan(
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events to plan by: run `cep run --stream {stream.name}`")
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked.statistics, progress)
-    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    planner, cost = asked.planner or pattern_set.planner, asked.cost or pattern_set.cost
-    made = plan_for(pattern_set.patterns, fresh.snapshot, chosen, planner, cost, pattern_set.alpha)
-    comparison = None if current is None else compare(tables, pattern_set, current.plan, made, fresh)
-    return _Outcome(tables, pattern_set, asked, run_id, current, made, fresh, comparison).settle(dry_run)
+    made, again, said = _plan(tables, pattern_set, asked, current, fresh)
+    comparison = None
+    if current is not None:
+        part = pattern_set if again is None else part_of_set(pattern_set, again)
+        comparison = compare(tables, part, current.plan, made, fresh)
+    return _Outcome(tables, pattern_set, asked, run_id, current, made, fresh, comparison, again, said).settle(dry_run)
+
+
+def _plan(
+    tables: StreamTables, pattern_set: PatternSet, asked: Asked, current: CurrentPlan | None, fresh: FreshStatistics
+) -> tuple[Plan, frozenset[str] | None, str]:
+    """The plan that is asked for, the patterns that were planned again (None: all), and a sentence about them.
+
+    A search of all patterns together goes on from the current plan, where that is such a one.
+    """
+    if current is None:
+        if asked.planner is not None or asked.cost is not None:
+            made = plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost)
+            return made, None, ""
+        made, said = plan_of_changed(pattern_set, fresh.snapshot, tables.current_plan(pattern_set.name))
+        return made, None, said
+    names = {one.name for one in pattern_set.patterns}
+    if unknown := set(asked.patterns) - names:
+        raise InputError(f"pattern set {pattern_set.name!r} has no pattern {', '.join(map(repr, sorted(unknown)))}")
+    if _goes_on(current.plan, pattern_set, asked):
+        if asked.concerned:
+            again = connected(pattern_set.patterns, current.plan.sharing, asked.concerned)
+            made = replan_components(pattern_set, fresh.snapshot, current.plan, again, cost=asked.cost)
+            return made, again, described_part(pattern_set, again)
+        made = plan_pattern_set(pattern_set, fresh.snapshot, cost=asked.cost, start=current.plan)
+        return made, None, ""
+    if asked.patterns:
+        raise InputError(
+            f"pattern set {pattern_set.name!r}: its plan is not one of all patterns together by "
+            f"{asked.planner or pattern_set.planner!r}, of which some could be planned again: leave the patterns out"
+        )
+    return plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost), None, ""
+
+
+def _goes_on(plan: Plan, pattern_set: PatternSet, asked: Asked) -> bool:
+    """Whether a plan is one that the planner which is asked for makes, and can go on from."""
+    by = None if plan.workload is None else plan.workload.search.planner
+    if by is None or asked.planner not in (None, by) or pattern_set.planner != by:
+        return False
+    return plan.sharing in ("none", pattern_set.search.get("sharing", plan.sharing))
 
 
 def _done_before(
@@ -176,8 +233,8 @@ def _distances_of(current: CurrentPlan) -> dict[str, Any]:
     function = current.pattern_set.adaptation.function()
     if current.distances is not None:
         return current.distances.to_json()
-    assert current.planned_from is not None
-    return function.begin(current.plan, current.pattern_set.patterns, current.planned_from).distances.to_json()
+    planned_from = None if current.plan.workload is not None else current.planned_from
+    return function.begin(current.plan, current.pattern_set.patterns, planned_from).distances.to_json()
 
 
 def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
@@ -204,6 +261,8 @@ class _Outcome:
     made: Plan
     fresh: FreshStatistics
     comparison: Comparison | None
+    again: frozenset[str] | None = None
+    anew: str = ""
 
     def settle(self, dry_run: bool) -> Replanning:
         """Record what comes of it."""
@@ -212,7 +271,8 @@ class _Outcome:
         said = "" if self.comparison is None else self.comparison.describe()
         if replaces and self.comparison is not None and not self.comparison.better:
             said = f"{said}; it is made current all the same, as asked"
-        reason = "; ".join(filter(None, (self.asked.reason, said)))
+        why = self.asked.reason  # that of a violation says already what is planned anew
+        reason = "; ".join(filter(None, (why, "" if self.anew in why else self.anew, said)))
         record = None if self.current is None else self.current.record
         if replaces and not dry_run:
             record = self._make_current(reason)
@@ -245,6 +305,7 @@ class _Outcome:
             reason=reason,
             pattern_set_version=self.pattern_set.version,
             statistics=self.fresh.snapshot.to_json(),
+            statements=statements_of(self.pattern_set.patterns),
             in_place_of=in_place_of,
         )
 
@@ -259,7 +320,7 @@ class _Outcome:
         return None
 
     def _decision(self, outcome: str, reason: str, record: PlanRecord | None) -> Decision:
-        details = {
+        details: dict[str, Any] = {
             "statistics": self.fresh.to_json(),
             "snapshot": self.fresh.snapshot.to_json(),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
@@ -268,6 +329,8 @@ class _Outcome:
             "current": None if record is None else record.version,
             "distances": self._distances(outcome),
         }
+        if self.made.workload is not None:
+            details["planned_again"] = ALL if self.again is None else sorted(self.again)
         decision = _decision(self.pattern_set, outcome, reason, self.run_id, self.asked, self.current, details)
         return replace(decision, day=self.fresh.day)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
-from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.detection.planned import runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed, statements_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
@@ -240,18 +241,22 @@ def _reason(work: DayWork, pattern_set: PatternSet) -> str:
 def record_plan(
     tables: StreamTables, pattern_set: PatternSet, snapshot: StatisticsSnapshot, *, run_id: str, reason: str
 ) -> PlanRecord:
-    """Make a plan by the pattern set's planner and cost model, and make it the current one."""
-    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
-    made = plan_for(pattern_set.patterns, snapshot, chosen, pattern_set.planner, pattern_set.cost, pattern_set.alpha)
+    """Make a plan as the pattern set is configured, and make it the current one.
+
+    Where the current plan is one of all patterns together, only those are planned anew that a change of the pattern set
+    reaches (`plan_of_changed`); the reason says so.
+    """
+    made, anew = plan_of_changed(pattern_set, snapshot, tables.current_plan(pattern_set.name))
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,
             made.to_json(),
             lease=lease,
             explain=made.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
-            reason=reason,
+            reason="; ".join(filter(None, (reason, anew))),
             pattern_set_version=pattern_set.version,
             statistics=snapshot.to_json(),
+            statements=statements_of(pattern_set.patterns),
         )
 
 

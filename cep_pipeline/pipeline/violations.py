@@ -31,12 +31,15 @@ class Violation:
         The same as long as it is being handled.
     reason
         A sentence: the violated invariant, or the number that moved too far.
+    patterns
+        Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
     """
 
     pattern_set: str
     plan_version: int
     key: str
     reason: str
+    patterns: tuple[str, ...] = ()
 
     @property
     def run_id(self) -> str:
@@ -45,13 +48,19 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON values."""
-        return dict(vars(self))
+        return {**vars(self), "patterns": list(self.patterns)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
         """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
         try:
-            return cls(content["pattern_set"], int(content["plan_version"]), content["key"], content["reason"])
+            return cls(
+                content["pattern_set"],
+                int(content["plan_version"]),
+                content["key"],
+                content["reason"],
+                tuple(map(str, content.get("patterns", ()))),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{source}: no violation of a plan: {error!r}") from error
 

@@ -12,7 +12,7 @@ from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed
 from cep_pipeline.planning.explain_workload import workload_lines
 from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of, tightest_of_blocks
-from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan
 from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
 
@@ -153,6 +153,10 @@ def _wrapped(head: str, text: str) -> list[str]:
 
 
 def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
+    if pattern.planner in LOCAL_SEARCHES:
+        if clause.comparisons:
+            return "as soon as one of these comes out otherwise, what is connected with it is planned again"
+        return "none recorded here; what it shares has those of another pattern, and its numbers have a threshold"
     if clause.comparisons:
         return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
     return f"none; {WITHOUT_INVARIANTS.get(pattern.planner) or clause.note or 'there is no other way'}"

@@ -36,17 +36,24 @@ MULTI_PATTERN_PLANNER_NAMES = (
 )
 """The planners of many patterns together, by name: `planning.multi_pattern.planners` has them."""
 
+LOCAL_SEARCHES: frozenset[str] = frozenset({"simulated_annealing", "tabu"})
+"""Those of them that search for as long as they may; the others are done when they are done."""
+
 TREE_PLANNERS: frozenset[str] = frozenset({"zstream", "zstream_ordered", "dp_bushy"})
 """The planners that make trees."""
 
 _LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
+_KEPT = "the pattern's order is kept whatever the statistics"
+_TOGETHER = "the plans of all patterns together decided, not a comparison of blocks"
 WITHOUT_INVARIANTS = {
-    "trivial": "the pattern's order is kept whatever the statistics",
+    "trivial": _KEPT,
+    "none": _KEPT,
+    "sharing": _KEPT,
     "ii_random": _LOCAL_SEARCH,
     "ii_greedy": _LOCAL_SEARCH,
-    **dict.fromkeys(
-        MULTI_PATTERN_PLANNER_NAMES, "the plans of all patterns together decided, not a comparison of blocks"
-    ),
+    "reordering": _TOGETHER,
+    "redundancy_ratio": _TOGETHER,
+    "merge_decomposition": _TOGETHER,
 }
 """The planners whose plans have no invariants, and why: they record no deciding comparisons."""
 

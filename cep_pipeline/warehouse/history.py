@@ -65,6 +65,7 @@ def plan_row(record: PlanRecord) -> Row:
         "run_id": record.run_id,
         "created_at": record.created_at,
         "statistics": None if record.statistics is None else canonical_json(dict(record.statistics)),
+        "statements": canonical_json(dict(record.statements)),
     }
 
 
@@ -76,6 +77,7 @@ def plan_record(row: Mapping[str, Any]) -> PlanRecord:
             **row,
             "plan": json.loads(row["plan"]),
             "statistics": None if made_from is None else json.loads(made_from),
+            "statements": json.loads(row.get("statements") or "{}"),
         }
     )
 

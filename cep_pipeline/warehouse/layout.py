@@ -85,6 +85,7 @@ PLANS_SCHEMA = pa.schema(
         ("run_id", pa.string()),
         ("created_at", UTC_MICROSECONDS),
         ("statistics", pa.string()),
+        ("statements", pa.string()),
     ]
 )
 

@@ -225,6 +225,9 @@ class PlanRecord:
         The run that made it, and when (UTC).
     statistics
         JSON form of the snapshot that it was made from; None in rows of older versions.
+    statements
+        Pattern name -> its statement with the values of its parameters, as JSON values: what the plan was made for.
+        {} in rows of older versions.
     """
 
     pattern_set: str
@@ -236,6 +239,7 @@ class PlanRecord:
     run_id: str
     created_at: datetime
     statistics: Mapping[str, Any] | None = None
+    statements: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

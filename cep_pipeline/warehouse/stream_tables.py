@@ -214,6 +214,7 @@ class StreamTables(StreamReader):
         pattern_set_version: str,
         make_current: bool = True,
         statistics: Mapping[str, Any] | None = None,
+        statements: Mapping[str, Any] | None = None,
         in_place_of: int | None = None,
     ) -> PlanRecord:
         """Append the next version of the plan of a pattern set, and make it the current one in the same commit.
@@ -222,6 +223,8 @@ class StreamTables(StreamReader):
         ----------
         statistics
             The snapshot that it was made from.
+        statements
+            The patterns that it was made for.
         in_place_of
             The version that it was compared with: it becomes current only if that one still is. None: whichever is.
 
@@ -233,7 +236,16 @@ class StreamTables(StreamReader):
         self._check_lease(lease, plan_unit(pattern_set))
         version = 1 + max((record.version for record in self.plans(pattern_set)), default=0)
         record = PlanRecord(
-            pattern_set, version, plan, explain, reason, pattern_set_version, lease.run_id, self._now(), statistics
+            pattern_set,
+            version,
+            plan,
+            explain,
+            reason,
+            pattern_set_version,
+            lease.run_id,
+            self._now(),
+            statistics,
+            statements or {},
         )
         beside: list[Callable[[Connection], None]] = [lease.renew]
         if make_current and in_place_of is None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.planners import PLANNERS
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, write_project
 
 STREAM = "us_equity_trades"
@@ -55,7 +55,7 @@ def test_the_form_of_a_replanning_has_lists(dags: dict[str, Any]) -> None:
     assert not dag.timetable.can_be_scheduled
     params = {name: dag.params.get_param(name) for name in dag.params}
     assert params["pattern_set"].schema["enum"] == ["market"] and params["pattern_set"].value == "market"
-    assert params["planner"].schema["enum"] == [None, *PLANNERS]
+    assert params["planner"].schema["enum"] == [None, *PLANNERS, *MULTI_PATTERN_PLANNER_NAMES]
     assert params["cost"].schema["enum"] == [None, *COSTS]
     assert params["reason"].value == "by hand"
     assert params["violation"].value is None

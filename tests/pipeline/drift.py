@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -31,19 +31,24 @@ A_IS_RARE = {"A": 20, "B": 100, "C": 300}
 COUNTS = dict(zip(DRIFT_DAYS, (C_IS_RARE, C_IS_RARE, A_IS_RARE, A_IS_RARE, C_IS_RARE), strict=True))
 
 
-def drifting_ticks(day: date) -> list[tuple[int, str, int]]:
+Counts = Mapping[date, Mapping[str, int]]
+"""How many ticks of each kind a day has."""
+
+
+def drifting_ticks(day: date, counts: Counts = COUNTS) -> list[tuple[int, str, int]]:
     """Second of the day, kind and x of ticks over eight hours, so many of each kind as the day has."""
     random = Random(day.toordinal())
-    kinds = [kind for kind, number in COUNTS[day].items() for _ in range(number)]
+    kinds = [kind for kind, number in counts[day].items() for _ in range(number)]
     times = sorted(9 * 3600 + random.randrange(8 * 3600) for _ in kinds)
     random.shuffle(kinds)
     return [(time, kind, random.randrange(1000)) for time, kind in zip(times, kinds, strict=True)]
 
 
-def drifting_rows(day: date) -> list[str]:
+def drifting_rows(day: date, counts: Counts = COUNTS) -> list[str]:
     """The same as rows of a raw file."""
     return [
-        f"{time // 3600:02}:{time // 60 % 60:02}:{time % 60:02},{kind},{x}" for time, kind, x in drifting_ticks(day)
+        f"{time // 3600:02}:{time // 60 % 60:02}:{time % 60:02},{kind},{x}"
+        for time, kind, x in drifting_ticks(day, counts)
     ]
 
 
@@ -59,6 +64,7 @@ class DriftingStream:
     """A project in a folder, and its days as the daily run would publish them."""
 
     folder: Path
+    counts: Counts = field(default_factory=lambda: COUNTS)
 
     @property
     def stream(self) -> Stream:
@@ -84,7 +90,7 @@ class DriftingStream:
         """The events of a day; those that are the same have the same fingerprint."""
         tables = self.tables
         midnight = datetime.combine(day, datetime.min.time(), ZoneInfo("America/New_York"))
-        ticks = drifting_ticks(day)
+        ticks = drifting_ticks(day, self.counts)
         columns: Mapping[str, Any] = {
             "timestamp": [midnight + timedelta(seconds=time) for time, _, _ in ticks],
             "seq": [day.toordinal() * SEQ_PER_DAY + place for place in range(len(ticks))],

@@ -124,7 +124,7 @@ def test_an_empty_pattern_file_and_an_unknown_stream_are_refused(folder: Path) -
 @pytest.mark.parametrize(("setting", "words"), [("planner: best", "planner 'best'"), ("cost: money", "'money'")])
 def test_an_unknown_way_of_planning_is_refused_with_the_configuration(folder: Path, setting: str, words: str) -> None:
     (folder / "pipeline.yaml").write_text(f"{PIPELINE}planning: {{{setting}}}\n")
-    with pytest.raises(InputError, match=rf"pipeline\.yaml: pattern set 'market': .*{words}.*there are:"):
+    with pytest.raises(InputError, match=rf"pipeline\.yaml:\d+: .*{words}.*there are:"):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 
 
@@ -135,7 +135,7 @@ def test_a_pattern_set_names_its_mechanism(folder: Path) -> None:
     assert Configuration.load(folder / "pipeline.yaml").stream("trades").pattern_sets[0].mechanism == "evaluation_tree"
     (folder / "pipeline.yaml").write_text(named.replace("evaluation_tree", "magic"))
     with pytest.raises(
-        InputError, match=r"pipeline\.yaml: pattern set 'market': .*mechanism 'magic'; there are: fused"
+        InputError, match=r"pipeline\.yaml:\d+: pattern set 'market': .*mechanism 'magic'; there are: fused"
     ):
         Configuration.load(folder / "pipeline.yaml").stream("trades")
 

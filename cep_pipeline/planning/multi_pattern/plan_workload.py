@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
@@ -11,15 +11,15 @@ from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.make_plan import clause_plan
 from cep_pipeline.planning.multi_pattern.costs import workload_plan
+from cep_pipeline.planning.multi_pattern.local_comparisons import local_comparisons
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.planners import (
-    LOCAL_SEARCHES,
-    MULTI_PATTERN_PLANNERS,
-    UNSHARED,
-)
+from cep_pipeline.planning.multi_pattern.planners import MULTI_PATTERN_PLANNERS, UNSHARED
+from cep_pipeline.planning.multi_pattern.restart import zones_anew
+from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.ordering import Ordering, TreeOrdering
+from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
+from cep_pipeline.planning.planners import LOCAL_SEARCHES
 from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
@@ -68,7 +68,8 @@ def plan_workload(
         Of a local search's random numbers.
     start
         A plan to start from, in place of the cheapest ones of each pattern. It need not have all the patterns, nor no
-        others; where it has trees and orders are asked for, it is not used.
+        others; where it has trees and orders are asked for, it is not used. What its patterns share stays; how the rest
+        is put together is decided anew by the snapshot (`restart`), but where `only` says who keeps what.
     only
         Names of patterns: only their components are searched, all others keep what `start` says.
     in_pattern_order
@@ -103,16 +104,27 @@ def plan_workload(
     members = members_of(patterns)
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
     rule: Sharing = "none" if planner in UNSHARED else sharing
+    statistics = {name: of_member.statistics for name, of_member in expected.items()}
+    given = {} if start is None else _given(members, start, rule)
+    if only is None:
+        known = [member for member in members if member.id in given]
+        given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics)
     workload = Workload(
         members,
-        {name: of_member.statistics for name, of_member in expected.items()},
+        statistics,
         rule,
-        {} if start is None else _given(members, start, trees=rule != "prefix"),
+        given,
         _again(members, start, only),
         in_pattern_order,
     )
     plans, taken = found(workload, options)
+    shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
+    decided = {
+        member.id: local_comparisons(shared, member.id, workload.statistics[member.id])
+        for member in members
+        if searched and member.id in workload.local
+    }
     planned = {member.pattern.name for member in members if not workload.keeps_order(member)}
     search = WorkloadSearch(
         planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
@@ -123,11 +135,11 @@ def plan_workload(
             snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
         ),
         patterns=tuple(
-            _pattern_plan(pattern, expected, plans, planner if pattern.name in planned else "trivial")
+            _pattern_plan(pattern, expected, plans, decided, planner if pattern.name in planned else "trivial")
             for pattern in patterns
         ),
         sharing=rule,
-        workload=workload_plan(workload.shared(plans), workload.statistics, search),
+        workload=workload_plan(shared, workload.statistics, search),
     )
 
 
@@ -141,9 +153,10 @@ def _named(planner: str, sharing: str) -> Callable[[Workload, SearchOptions], tu
     return MULTI_PATTERN_PLANNERS[planner]
 
 
-def _given(members: Sequence[Member], start: Plan, *, trees: bool) -> dict[MemberId, OrderOrTree | str]:
+def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
     """What the plan to start from has for members."""
-    found: dict[MemberId, OrderOrTree | str] = {}
+    trees = rule != "prefix"
+    found: Plans = {}
     known = {plan.pattern: plan for plan in start.patterns}
     for member in members:
         name, clause = member.id
@@ -166,15 +179,21 @@ def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] 
     return {member.id for member in members if member.pattern.name in only}
 
 
-def _pattern_plan(pattern: Pattern, expected: dict[MemberId, Expectations], plans: Plans, planner: str) -> PatternPlan:
+def _pattern_plan(
+    pattern: Pattern,
+    expected: Mapping[MemberId, Expectations],
+    plans: Plans,
+    decided: Mapping[MemberId, tuple[DecidingComparison, ...]],
+    planner: str,
+) -> PatternPlan:
     first = expected[pattern.name, 0]
     return PatternPlan(
         pattern.name,
         format_window(pattern.window),
         pattern.strategy.value,
         tuple(
-            _clause_plan(expected[pattern.name, clause.index], plans[pattern.name, clause.index])
-            for clause in pattern.clauses
+            _clause_plan(expected[member], plans[member], decided.get(member, ()))
+            for member in ((pattern.name, clause.index) for clause in pattern.clauses)
         ),
         planner,
         THROUGHPUT.name,
@@ -183,9 +202,11 @@ def _pattern_plan(pattern: Pattern, expected: dict[MemberId, Expectations], plan
     )
 
 
-def _clause_plan(expected: Expectations, planned: OrderOrTree | str) -> ClausePlan:
+def _clause_plan(
+    expected: Expectations, planned: OrderOrTree | str, decided: tuple[DecidingComparison, ...]
+) -> ClausePlan:
     names = expected.statistics.names
     if isinstance(planned, Join):
-        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names)), THROUGHPUT)
+        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names), decided), THROUGHPUT)
     order = (planned,) if isinstance(planned, str) else planned
-    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order)), THROUGHPUT)
+    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order), decided), THROUGHPUT)

@@ -19,8 +19,6 @@ from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, W
 MultiPatternPlanner: TypeAlias = Callable[[Workload, SearchOptions], tuple[Plans, int]]
 """The order or tree of each member, and the number of steps of its search."""
 
-LOCAL_SEARCHES: frozenset[str] = frozenset({"simulated_annealing", "tabu"})
-"""Those that search for as long as they may; the others are done when they are done."""
 UNSHARED: frozenset[str] = frozenset({"none", "reordering"})
 """Those whose plans share nothing."""
 

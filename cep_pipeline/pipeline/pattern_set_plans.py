@@ -1,0 +1,252 @@
+"""Plans of pattern sets: as `pipeline.yaml` asks for them, and where a set has changed only as far as that reaches.
+
+Where patterns are planned together, each with those that it may share work with, a pattern that comes or goes changes
+the plans of its component of the multi-pattern graph; all others keep theirs (MCEP [0098], [0157]).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.errors import InputError, PatternError
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.planning import Plan
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.statistics import StatisticsSnapshot
+
+if TYPE_CHECKING:
+    from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.pipeline.configuration import PatternSet
+    from cep_pipeline.warehouse.records import PlanRecord
+
+ALL = "all"
+"""What a replanning records that was of all patterns, in place of their names."""
+MOST_NAMED = 5
+"""Of more patterns only so many are named."""
+
+
+def plan_pattern_set(
+    pattern_set: PatternSet,
+    snapshot: StatisticsSnapshot,
+    *,
+    planner: str | None = None,
+    cost: str | None = None,
+    start: Plan | None = None,
+    **search: Any,
+) -> Plan:
+    """Plan a pattern set as it is configured.
+
+    Parameters
+    ----------
+    planner, cost
+        In place of those of the pattern set.
+    start
+        What a search of all patterns together starts from.
+    search
+        Options of planning together in place of those of the pattern set.
+
+    Raises
+    ------
+    InputError, PlanError
+        As `plan_for`.
+    """
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    planner, cost = planner or pattern_set.planner, cost or pattern_set.cost
+    options: dict[str, Any] = {}
+    if planner in MULTI_PATTERN_PLANNER_NAMES:
+        options = {**pattern_set.search, **search}
+        if start is not None:
+            options["start"] = start
+    return plan_for(pattern_set.patterns, snapshot, chosen, planner, cost, pattern_set.alpha, **options)
+
+
+def replan_components(
+    pattern_set: PatternSet,
+    snapshot: StatisticsSnapshot,
+    plan: Plan,
+    names: Collection[str],
+    *,
+    planner: str | None = None,
+    cost: str | None = None,
+    **search: Any,
+) -> Plan:
+    """Plan some patterns anew, from what a shared plan has of them on, while all others keep what it says.
+
+    Parameters
+    ----------
+    plan
+        Has the others; of the patterns to be planned it may have some.
+    names
+        Whole components (`connected`).
+    planner, cost, search
+        As `plan_pattern_set` takes them.
+
+    Raises
+    ------
+    InputError, PlanError
+        As `plan_pattern_set`.
+    """
+    from cep_pipeline.planning.multi_pattern.component_plans import plan_to_start_from, with_part
+
+    made = None
+    if names:
+        part = part_of_set(pattern_set, names)
+        options = search if plan.sharing == "none" else {**search, "sharing": plan.sharing}
+        start = plan_to_start_from(plan, part.patterns)
+        made = plan_pattern_set(part, snapshot, planner=planner, cost=cost, start=start, **options)
+    return with_part(plan, made, pattern_set.patterns, snapshot)
+
+
+def part_of_set(pattern_set: PatternSet, names: Collection[str]) -> PatternSet:
+    """A pattern set of which only some patterns are there."""
+    return replace(pattern_set, patterns=tuple(one for one in pattern_set.patterns if one.name in names))
+
+
+def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """Pattern name -> its statement with the values of its parameters, as JSON values."""
+    return {
+        one.name: {
+            "statement": format_pattern(one),
+            "parameters": {name: list(values) for name, values in one.parameters},
+        }
+        for one in patterns
+    }
+
+
+@dataclass(frozen=True)
+class Change:
+    """What differs between the patterns that a plan was made for and those of now, and which of them that concerns.
+
+    Attributes
+    ----------
+    added, removed, changed
+        Names of patterns.
+    again
+        Those of now that are planned anew.
+    patterns
+        How many there are now.
+    """
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    again: frozenset[str]
+    patterns: int
+
+    def describe(self) -> str:
+        """A sentence for people."""
+        what = [
+            f"{said} {_listed(names)}"
+            for said, names in (("added", self.added), ("removed", self.removed), ("changed", self.changed))
+            if names
+        ]
+        anew = _anew(len(self.again), self.patterns)
+        return f"{', '.join(what) or 'the patterns stand in another order'}; {anew}"
+
+
+def described_part(pattern_set: PatternSet, again: Collection[str]) -> str:
+    """A sentence for people about the patterns of a set that are planned again."""
+    names = [one.name for one in pattern_set.patterns if one.name in again]
+    return f"{_anew(len(names), len(pattern_set.patterns))} ({_listed(names)})"
+
+
+def _anew(number: int, patterns: int) -> str:
+    return f"planned anew: {number:,} of {patterns:,} patterns; {patterns - number:,} keep their plan"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
+    """What has changed of a pattern set since a plan of it was made; None where all of it is to be planned anew.
+
+    That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
+    the plan cannot be read, or does not say what it was made for.
+    """
+    from cep_pipeline.planning.multi_pattern.component_plans import connected
+
+    plan = _shared_plan(record, pattern_set)
+    if plan is None:
+        return None
+    now = statements_of(pattern_set.patterns)
+    before = record.statements
+    changed = tuple(name for name in now if name in before and now[name] != before[name])
+    added = tuple(name for name in now if name not in before)
+    removed = tuple(name for name in before if name not in now)
+    try:
+        gone = _parse({name: before[name] for name in (*removed, *changed)}, pattern_set.patterns[0])
+    except (PatternError, InputError):
+        return None  # of attributes that the stream no longer has: nobody knows what it was connected with
+    same = [one for one in pattern_set.patterns if one.name not in (*added, *changed)]
+    left = connected([*same, *gone], plan.sharing, (*removed, *changed)).difference(removed, changed)
+    again = connected(pattern_set.patterns, plan.sharing, (*added, *changed, *left))
+    if not _runs(plan, pattern_set, again):
+        return None
+    return Change(added, removed, changed, again, len(pattern_set.patterns))
+
+
+def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
+    """The plan of a record where the pattern set would be planned in the same way."""
+    if pattern_set.planner not in MULTI_PATTERN_PLANNER_NAMES or record.plan.get("version") != PLAN_VERSION:
+        return None
+    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    if plan.workload is None or plan.workload.search.planner != pattern_set.planner or not record.statements:
+        return None
+    asked = pattern_set.search.get("sharing", plan.sharing)
+    return plan if plan.sharing in ("none", asked) else None
+
+
+def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
+    """Whether the mechanisms of a pattern set run a plan: what it says of those that keep it, and how it shares."""
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    if not runs_on(plan, [one for one in pattern_set.patterns if one.name not in again], chosen):
+        return False
+    ordered = set(chosen) - in_pattern_order(chosen)
+    return plan.sharing != "subexpression" or all(MECHANISMS[chosen[name]].runs_trees for name in ordered)
+
+
+def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
+    """The patterns of recorded statements."""
+    schema = StreamSchema(
+        name=like.stream,
+        base_type=like.base_type,
+        type_attribute=like.type_attribute,
+        attributes=dict(like.attributes),
+    )
+    found = []
+    for name, one in statements.items():
+        (pattern,) = parse_patterns(one["statement"], schema, params=one["parameters"], source=f"pattern {name}")
+        found.append(replace(pattern, name=name))
+    return found
+
+
+def plan_of_changed(
+    pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None
+) -> tuple[Plan, str]:
+    """Plan a pattern set that has no current plan for its patterns.
+
+    Parameters
+    ----------
+    before
+        The plan that was current; None: there was none.
+
+    Returns
+    -------
+    Plan, str
+        The plan, and what of it was planned anew, "" where all was.
+    """
+    change = None if before is None else change_since(before, pattern_set)
+    if before is None or change is None:
+        return plan_pattern_set(pattern_set, snapshot), ""
+    plan = Plan.from_json(before.plan, f"plan {before.version} of {pattern_set.name}")
+    return replan_components(pattern_set, snapshot, plan, change.again), change.describe()

@@ -1,0 +1,154 @@
+"""The zones of a shared plan: what the same members use of it, and how a zone is put together most cheaply.
+
+A local search gives members some parts in common, and completes their plans around these as cheaply as it can. So a
+shared plan falls into zones, the joins or steps that the same members use. What a zone's parts are, is the search's
+choice; how they are put together is a local plan: the cheapest one with given parts (MCEP [0108], [0123]). A zone costs
+what it costs that of its members with the largest window, as its nodes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from cep_pipeline.planning.cardinality import mask_of
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.comparisons import Way, ln_measure
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.multi_pattern.members import MemberId
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
+from cep_pipeline.planning.ordering import positions_of
+from cep_pipeline.planning.trees import Join, PositionTree, as_tree, tree_of_positions
+
+MAX_PARTS = 7
+"""Zones of more parts are left as they are: all that can be made of the sets of parts is looked at."""
+
+
+def widest(plan: SharedPlan, node: SharedNode) -> MemberId:
+    """The sharer that a node is measured by: one with the largest window."""
+    return max(node.sharers, key=lambda name: (plan.members[name].window, name))
+
+
+def same_users(node: SharedNode, other: SharedNode) -> bool:
+    """Whether the same members use two nodes, each equally often."""
+    return {name: len(uses) for name, uses in node.sharers.items()} == {
+        name: len(uses) for name, uses in other.sharers.items()
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class TreeOfMember:
+    """The tree of a member over the places of its variables, and the node of the shared plan behind each subtree."""
+
+    tree: PositionTree
+    nodes: Mapping[frozenset[int], SharedNode]
+
+    @classmethod
+    def of(cls, plan: SharedPlan, member: MemberId) -> TreeOfMember:
+        names = plan.members[member].names
+        planned = plan.plans[member]
+        tree = tree_of_positions(planned if isinstance(planned, str | Join) else as_tree(planned), names)
+        nodes = {
+            frozenset(names.index(name) for name in slots): node
+            for node in plan.nodes_of(member)
+            for slots in node.sharers[member]
+        }
+        return cls(tree, nodes)
+
+    def node(self, tree: PositionTree) -> SharedNode:
+        """The node behind a subtree."""
+        return self.nodes[frozenset(positions_of(tree))]
+
+    def parts(self, tree: PositionTree) -> list[PositionTree]:
+        """What the zone of a subtree's root is put together from: leaves, and subtrees that others use, too."""
+        root = self.node(tree)
+
+        def parts_of(one: PositionTree) -> Iterator[PositionTree]:
+            if isinstance(one, int) or not same_users(self.node(one), root):
+                yield one
+            else:
+                for side in one:
+                    yield from parts_of(side)
+
+        return list(parts_of(tree))
+
+
+@dataclass(eq=False)
+class CheapestTrees:
+    """The cheapest tree of each set of some parts; sets are the bits of an integer."""
+
+    parts: Sequence[PositionTree]
+    statistics: ClauseStatistics
+    _known: dict[int, PositionTree] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> int:
+        """The set of all parts."""
+        return (1 << len(self.parts)) - 1
+
+    def ways(self, chosen: tuple[PositionTree, PositionTree]) -> list[Way]:
+        """All ways to split the whole, each with its cheapest sides; the chosen tree wins ties."""
+        found = [Way(chosen, self._measured(chosen), ())]
+        split = {frozenset(positions_of(side)) for side in chosen}
+        for side, other in _splits(self.everything):
+            tree = self.tree(side), self.tree(other)
+            if frozenset(positions_of(tree[0])) not in split:
+                found.append(Way(tree, self._measured(tree), (side,)))
+        return found
+
+    def tree(self, members: int) -> PositionTree:
+        """The cheapest tree of some parts."""
+        if members & (members - 1) == 0:
+            return self.parts[members.bit_length() - 1]
+        if members not in self._known:
+            trees = [(self.tree(side), self.tree(other)) for side, other in _splits(members)]
+            self._known[members] = min(trees, key=self._measured)
+        return self._known[members]
+
+    def _measured(self, tree: PositionTree) -> float:
+        return ln_measure("tree", tree, self.statistics, THROUGHPUT)
+
+
+def _splits(members: int) -> Iterator[tuple[int, int]]:
+    """The ways to split a set of bits in two, each once."""
+    first = members & -members
+    rest = [1 << bit for bit in range(members.bit_length()) if (members ^ first) >> bit & 1]
+    for size in range(len(rest)):
+        for chosen in combinations(rest, size):
+            side = first | sum(chosen)
+            yield side, members ^ side
+
+
+@dataclass(eq=False)
+class CheapestOrders:
+    """The cheapest order of each set of variables that begins with given ones; sets are the bits of an integer."""
+
+    given: tuple[int, ...]
+    statistics: ClauseStatistics
+    _known: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def ways(self, chosen: tuple[int, ...]) -> list[Way]:
+        """All variables that can come last, each after the cheapest order of the others; the chosen one wins ties."""
+        found = [Way(chosen, self._measured(chosen), ())]
+        for last in self._free(mask_of(chosen)):
+            if last != chosen[-1]:
+                order = (*self.order(mask_of(chosen) ^ 1 << last), last)
+                found.append(Way(order, self._measured(order), (last,)))
+        return found
+
+    def order(self, members: int) -> tuple[int, ...]:
+        """The cheapest order of a set that has the given variables."""
+        if members == mask_of(self.given):
+            return self.given
+        if members not in self._known:
+            orders = [(*self.order(members ^ 1 << last), last) for last in self._free(members)]
+            self._known[members] = min(orders, key=self._measured)
+        return self._known[members]
+
+    def _free(self, members: int) -> list[int]:
+        free = members & ~mask_of(self.given)
+        return [bit for bit in range(free.bit_length()) if free >> bit & 1]
+
+    def _measured(self, order: tuple[int, ...]) -> float:
+        return ln_measure("cost", order, self.statistics, THROUGHPUT)
