@@ -15,13 +15,12 @@ from numba import njit
 
 from cep_pipeline.detection.evaluation_tree.kernel import are_distinct, in_order
 from cep_pipeline.detection.instances.cells import forget_cells
-from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
+from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.pointers import int32_at
-from cep_pipeline.detection.instances.rules import rules_at
 from cep_pipeline.detection.lazy_nfa.steps import first_passing
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.lists import make_lists, take_element
-from cep_pipeline.detection.shared_network.machine import Buffered, Machine, View, machine_at
+from cep_pipeline.detection.shared_network.machine import Buffered, machine_at
 from cep_pipeline.detection.shared_network.passing import passed
 from cep_pipeline.detection.shared_network.searching import buffered, scan_bounds, view_of
 from cep_pipeline.detection.shared_network.stores import (
@@ -32,46 +31,29 @@ from cep_pipeline.detection.shared_network.stores import (
     keep,
     load,
     newest_before,
-    next_older,
     take_back,
     touch,
 )
 
 
-@njit(error_model="numpy", forceinline=True)
-def enter(m: Machine, code: Code, node: int, first: int, row: int, key: int) -> int:
-    """Test the tuple under test for the conditions of a node."""
-    m.counts[node * c.COUNTS + c.CANDIDATES] += 1
-    if not group_holds(code, m.cells, m.nodes[node * c.NODE_WORDS + c.N_GROUP], m.bound, 0):
-        return c.FINISHED
-    return passed(m, node, first, row, key)
-
-
 @njit(error_model="numpy")
 def search_events(
-    m: Machine,
-    view: View,
-    code: Code,
-    node: int,
-    places: int,
-    order: int,
-    low: int,
-    high: int,
-    first: int,
-    events: int,
-    row: int,
-    key: int,
+    w: Any, node: int, places: int, order: int, low: int, high: int, first: int, events: int, row: int, key: int
 ) -> int:
-    """Join the tuple under test with events that came before it."""
+    """Join the tuple under test with events that came before it, at these places among those of a node."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
     rows, variable = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS]), m.places[places]
-    group = m.nodes[node * c.NODE_WORDS + c.N_GROUP]
+    group = m.nodes[n + c.N_GROUP]
     apart = order + 1 + 2 * m.ascents[order]
     plain = m.ascents[order] == 0 and m.ascents[apart] == 0
-    candidates = node * c.COUNTS + c.CANDIDATES
+    candidates = 0
+    status = c.FINISHED
     while low < high:
         if plain:
             passing = first_passing(Buffered(rows, m.bound), code, group, variable, low, high)
-            m.counts[candidates] += passing - low
+            candidates += passing - low
             low = passing
             if low == high:
                 break
@@ -79,91 +61,98 @@ def search_events(
         low += 1
         m.bound[variable] = event
         if plain or (in_order(view, order) and are_distinct(view, apart)):
-            status = enter(m, code, node, min(first, event), row, key)
-            if status != c.FINISHED:
-                return status
-    return c.FINISHED
+            candidates += 1
+            if group_holds(code, m.cells, group, m.bound, 0):
+                status = passed(w, node, min(first, event), row, key)
+                if status != c.FINISHED:
+                    break
+    m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    return status
 
 
 @njit(error_model="numpy")
 def scan_store(
-    m: Machine,
-    view: View,
-    code: Code,
-    node: int,
-    places: int,
-    order: int,
-    lower: int,
-    upper: int,
-    first: int,
-    other: int,
-    row: int,
-    key: int,
+    w: Any, node: int, places: int, order: int, lower: int, upper: int, first: int, other: int, row: int, key: int
 ) -> int:
-    """Join the tuple under test with instances that were made before."""
+    """Join the tuple under test with instances of another node that were made before."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
+    group = m.nodes[n + c.N_GROUP]
     apart = order + 1 + 2 * m.ascents[order]
-    stride = c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
-    words = int32_at(m.stores[other])
+    plain = m.ascents[order] == 0 and m.ascents[apart] == 0
+    width = m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
+    stride = c.SLOTS + width
+    linked = m.nodes[other * c.NODE_WORDS + c.N_HEADS] >= 0
+    instances = int32_at(m.stores[other])
     floor = view.rules.floor[row]
-    number = newest_before(m, other, upper, row, key)
+    candidates = 0
+    status = c.FINISHED
+    number = newest_before(w, other, upper, row, key)
     while number >= 0:
-        if words[number * stride + c.LAST] < lower:
+        at = number * stride
+        if instances[at + c.LAST] < lower:
             break
-        started = words[number * stride + c.FIRST]
+        started = instances[at + c.FIRST]
         if started >= floor:
-            load(m, other, number, places)
-            if in_order(view, order) and are_distinct(view, apart):
-                status = enter(m, code, node, min(first, started), row, key)
-                if status != c.FINISHED:
-                    return status
-        number = next_older(m, other, number)
-    return c.FINISHED
+            for slot in range(width):
+                m.bound[m.places[places + slot]] = instances[at + c.SLOTS + slot]
+            if plain or (in_order(view, order) and are_distinct(view, apart)):
+                candidates += 1
+                if group_holds(code, m.cells, group, m.bound, 0):
+                    status = passed(w, node, min(first, started), row, key)
+                    if status != c.FINISHED:
+                        break
+        number = instances[at + c.OLDER] if linked else number - 1
+    m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    return status
 
 
 @njit(error_model="numpy")
-def join(m: Machine, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
     """Join instances that are new at a node with what the other side of an edge has from before."""
+    m = machine_at(w)
     e = edge * c.EDGE_WORDS
-    at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
     n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
+    events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+    if not events and m.marks[other] == 0:
+        return c.FINISHED
+    at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
     if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
         return c.FINISHED
-    rules, code = rules_at(m.words, m.nodes[n + c.N_RULES]), code_at(m.words, m.nodes[n + c.N_CODE])
-    if rules.agreeing and key < 0:  # it agrees with no other event
+    view = view_of(w, m.nodes[n + c.N_RULES])
+    if view.rules.agreeing and key < 0:  # it agrees with no other event
         return c.FINISHED
-    touch(m, node)
-    view = view_of(m, rules)
-    own_places, places = (
-        m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN],
-        m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER],
-    )
+    touch(w, node)
+    own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
+    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
     single = m.nodes[o + c.N_KIND] == c.EVENTS
-    events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
     for number in range(begin, end):
         first = row
         if single:
             m.bound[m.places[own_places]] = row
         else:
-            first = load(m, own, number, own_places)
-        if first < rules.floor[row]:
+            first = load(w, own, number, own_places)
+        if first < view.rules.floor[row]:
             continue
-        lower, upper, order = scan_bounds(m, view, at + 1, row)
+        lower, upper, order = scan_bounds(w, view, at + 1, row)
         status = c.FINISHED
         if events:
-            low, high = buffered(m, other, lower, upper, row, key)
+            low, high = buffered(w, other, lower, upper, row, key)
             if low < high:
-                status = search_events(m, view, code, node, places, order, low, high, first, other, row, key)
+                status = search_events(w, node, places, order, low, high, first, other, row, key)
         else:
-            status = scan_store(m, view, code, node, places, order, lower, upper, first, other, row, key)
+            status = scan_store(w, node, places, order, lower, upper, first, other, row, key)
         if status != c.FINISHED:
             return status
     return c.FINISHED
 
 
 @njit(error_model="numpy")
-def push_frame(m: Machine, node: int, begin: int, end: int, slot: int) -> None:
+def push_frame(w: Any, node: int, begin: int, end: int, slot: int) -> None:
     """New instances of a node are to be joined along its edges."""
+    m = machine_at(w)
     r = m.registers
     at = r[c.DEPTH] * c.FRAME_WORDS
     m.frames[at + c.F_NODE] = node
@@ -175,8 +164,9 @@ def push_frame(m: Machine, node: int, begin: int, end: int, slot: int) -> None:
 
 
 @njit(error_model="numpy")
-def climb(m: Machine, row: int, key: int) -> int:
+def climb(w: Any, row: int, key: int) -> int:
     """Go along the edges of what is new, and of what that makes, until nothing is new."""
+    m = machine_at(w)
     r = m.registers
     while r[c.DEPTH] > 0:
         at = (r[c.DEPTH] - 1) * c.FRAME_WORDS
@@ -185,7 +175,7 @@ def climb(m: Machine, row: int, key: int) -> int:
         n = node * c.NODE_WORDS
         if edge == m.nodes[n + c.N_EDGES_END]:
             if m.nodes[n + c.N_STORED] == 0 and m.nodes[n + c.N_KIND] != c.EVENTS:
-                cut(m, node, begin)
+                cut(w, node, begin)
             r[c.DEPTH] -= 1
             continue
         m.frames[at + c.F_EDGE] = edge + 1
@@ -193,42 +183,44 @@ def climb(m: Machine, row: int, key: int) -> int:
         above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
         made = m.tails[above]
         if role == c.SIDE:
-            status = join(m, node, edge, begin, end, slot, row, key)
+            status = join(w, node, edge, begin, end, slot, row, key)
         elif role == c.ELEMENT:
-            status = take_element(m, edge, row, key)
+            status = take_element(w, edge, row, key)
         else:
-            status = make_lists(m, node, edge, begin, end, slot, row, key)
+            status = make_lists(w, node, edge, begin, end, slot, row, key)
         if status != c.FINISHED:
             return status
         if m.tails[above] > made:
-            push_frame(m, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
+            push_frame(w, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
     return c.FINISHED
 
 
 @njit(error_model="numpy")
-def take(m: Machine, step: int, row: int) -> int:
+def take(w: Any, step: int, row: int) -> int:
     """Let an event into every node whose events it is one of."""
+    m = machine_at(w)
     m.registers[c.DEPTH] = 0
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         node = m.leaves[place]
         n = node * c.NODE_WORDS
         key = int32_at(m.nodes[n + c.N_KEYS])[row] if m.nodes[n + c.N_KEYS] != 0 else 0
         if m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]:
-            touch(m, node)
+            touch(w, node)
             m.bound[m.places[m.nodes[n + c.N_PLACES]]] = row
-            status = passed(m, node, row, row, key)
+            status = passed(w, node, row, row, key)
             if status != c.FINISHED:
                 return status
-        push_frame(m, node, 0, 1, 0)
-        status = climb(m, row, key)
+        push_frame(w, node, 0, 1, 0)
+        status = climb(w, row, key)
         if status != c.FINISHED:
             return status
     return c.FINISHED
 
 
 @njit(error_model="numpy")
-def read(m: Machine, step: int, row: int) -> None:
+def read(w: Any, step: int, row: int) -> None:
     """The event has been dealt with: later ones find it among the events of its nodes."""
+    m = machine_at(w)
     for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
         n = m.leaves[place] * c.NODE_WORDS
         if m.nodes[n + c.N_KEYS] == 0:
@@ -252,31 +244,32 @@ def run_network(words: Any) -> int:
     int
         A code of `codes.py`; what is full is in the register `SHORT_OF`.
     """
-    m = machine_at(words)
+    w = words
+    m = machine_at(w)
     r = m.registers
     tested = m.tested[0]
     while r[c.STEP] < r[c.STEPS]:
         step = r[c.STEP]
         row = m.rows[step]
-        bury(m, row)
+        bury(w, row)
         if r[c.LISTING]:
             forget_cells(m.cells, row, int32_at(m.words[c.LIST_CEILING]))
             r[c.CELLS_MADE] = m.cells.ends[1]
         r[c.EPOCH] += 1
         r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
         before = m.tested[0]
-        code = take(m, step, row)
-        held = holds_more(m)
-        if code == c.FINISHED and not keep(m):
+        code = take(w, step, row)
+        held = holds_more(w)
+        if code == c.FINISHED and not keep(w):
             code = c.DEATHS_FULL
         if code != c.FINISHED:
-            take_back(m, before)
-            if code != c.STORE_FULL or not compact(m, r[c.SHORT_OF], row):
+            take_back(w, before)
+            if code != c.STORE_FULL or not compact(w, r[c.SHORT_OF], row):
                 return int(code)
             continue
         if r[c.LISTING] and not held:  # its lists are part of no instance
             m.cells.ends[1] = r[c.CELLS_MADE]
-        read(m, step, row)
+        read(w, step, row)
         m.held[step] = r[c.ALIVE]
         r[c.STEP] = step + 1
         if m.tested[0] - tested > c.TESTS_A_CALL:

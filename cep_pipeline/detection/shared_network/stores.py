@@ -7,17 +7,20 @@ agree, the instances of each key are linked, too. What has expired stays until r
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit
 
 from cep_pipeline.detection.instances.cells import drop_newest
 from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.shared_network import codes as c
-from cep_pipeline.detection.shared_network.machine import Machine
+from cep_pipeline.detection.shared_network.machine import machine_at
 
 
 @njit(error_model="numpy")
-def touch(m: Machine, node: int) -> None:
+def touch(w: Any, node: int) -> None:
     """Note that the event changes something of a node, so that it can be taken back."""
+    m = machine_at(w)
     r = m.registers
     if m.stamps[node] != r[c.EPOCH]:
         m.stamps[node] = r[c.EPOCH]
@@ -28,8 +31,9 @@ def touch(m: Machine, node: int) -> None:
 
 
 @njit(error_model="numpy")
-def push(m: Machine, node: int, first: int, row: int, key: int) -> bool:
+def push(w: Any, node: int, first: int, row: int, key: int) -> bool:
     """Hold the tuple under test at a node; False where the store is full."""
+    m = machine_at(w)
     number = m.tails[node]
     if number >= m.rooms[node]:
         m.registers[c.SHORT_OF] = node
@@ -53,8 +57,9 @@ def push(m: Machine, node: int, first: int, row: int, key: int) -> bool:
 
 
 @njit(error_model="numpy")
-def load(m: Machine, node: int, number: int, places: int) -> int:
+def load(w: Any, node: int, number: int, places: int) -> int:
     """Put the slots of an instance at these places of the tuple under test; its first row is returned."""
+    m = machine_at(w)
     width = m.nodes[node * c.NODE_WORDS + c.N_WIDTH]
     words = int32_at(m.stores[node])
     at = number * (c.SLOTS + width)
@@ -64,8 +69,9 @@ def load(m: Machine, node: int, number: int, places: int) -> int:
 
 
 @njit(error_model="numpy")
-def newest_before(m: Machine, node: int, upper: int, row: int, key: int) -> int:
+def newest_before(w: Any, node: int, upper: int, row: int, key: int) -> int:
     """The newest instance (of the key) whose last row is below `upper`, which is `row` at most; -1 if there is none."""
+    m = machine_at(w)
     n = node * c.NODE_WORDS
     stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
     words, heads = int32_at(m.stores[node]), m.nodes[n + c.N_HEADS]
@@ -87,8 +93,9 @@ def newest_before(m: Machine, node: int, upper: int, row: int, key: int) -> int:
 
 
 @njit(error_model="numpy")
-def next_older(m: Machine, node: int, number: int) -> int:
+def next_older(w: Any, node: int, number: int) -> int:
     """The instance before another one (of its key); -1 if there is none."""
+    m = machine_at(w)
     n = node * c.NODE_WORDS
     if m.nodes[n + c.N_HEADS] < 0:
         return number - 1
@@ -96,8 +103,9 @@ def next_older(m: Machine, node: int, number: int) -> int:
 
 
 @njit(error_model="numpy")
-def cut(m: Machine, node: int, number: int) -> None:
+def cut(w: Any, node: int, number: int) -> None:
     """Let go of the newest instances of a node, from a number on."""
+    m = machine_at(w)
     n = node * c.NODE_WORDS
     heads = m.nodes[n + c.N_HEADS]
     if heads >= 0:
@@ -111,8 +119,9 @@ def cut(m: Machine, node: int, number: int) -> None:
 
 
 @njit(error_model="numpy")
-def compact(m: Machine, node: int, row: int) -> bool:
+def compact(w: Any, node: int, row: int) -> bool:
     """Drop the instances of a store whose windows have ended before a row; whether at least half of it is free then."""
+    m = machine_at(w)
     n = node * c.NODE_WORDS
     heads, stride = m.nodes[n + c.N_HEADS], c.SLOTS + m.nodes[n + c.N_WIDTH]
     words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
@@ -139,8 +148,9 @@ def compact(m: Machine, node: int, row: int) -> bool:
 
 
 @njit(error_model="numpy")
-def bury(m: Machine, row: int) -> None:
+def bury(w: Any, row: int) -> None:
     """Count off the instances whose windows have ended before a row."""
+    m = machine_at(w)
     r = m.registers
     for ended in range(r[c.DEATH_ROW], row + 1):
         death = m.dying[ended]
@@ -158,8 +168,9 @@ def bury(m: Machine, row: int) -> None:
 
 
 @njit(error_model="numpy")
-def holds_more(m: Machine) -> bool:
+def holds_more(w: Any) -> bool:
     """Whether the event has made instances that are held."""
+    m = machine_at(w)
     for number in range(m.registers[c.TOUCHED]):  # noqa: SIM110 (Numba has no any)
         if m.tails[m.touched[number]] > m.marks[m.touched[number]]:
             return True
@@ -167,8 +178,9 @@ def holds_more(m: Machine) -> bool:
 
 
 @njit(error_model="numpy")
-def keep(m: Machine) -> bool:
+def keep(w: Any) -> bool:
     """Hold what the event made, until windows end; False where there is no room to note when."""
+    m = machine_at(w)
     r = m.registers
     made = 0
     for number in range(r[c.TOUCHED]):
@@ -182,7 +194,7 @@ def keep(m: Machine) -> bool:
         words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
         if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
             for instance in range(m.marks[node], m.tails[node]):
-                _note_death(m, node, ceiling[words[instance * stride + c.FIRST]] + 1)
+                _note_death(w, node, ceiling[words[instance * stride + c.FIRST]] + 1)
             m.alive[node] += m.tails[node] - m.marks[node]
             m.peaks[node] = max(m.peaks[node], m.alive[node])
             r[c.ALIVE] += m.tails[node] - m.marks[node]
@@ -191,7 +203,8 @@ def keep(m: Machine) -> bool:
 
 
 @njit(error_model="numpy")
-def _note_death(m: Machine, node: int, row: int) -> None:
+def _note_death(w: Any, node: int, row: int) -> None:
+    m = machine_at(w)
     r = m.registers
     death = m.dying[row]
     if death >= 0 and m.deaths[death * c.DEATH_WORDS + c.D_NODE] == node:
@@ -212,13 +225,14 @@ def _note_death(m: Machine, node: int, row: int) -> None:
 
 
 @njit(error_model="numpy")
-def take_back(m: Machine, tested: int) -> None:
+def take_back(w: Any, tested: int) -> None:
     """Undo what the event made, before which so many conjuncts had been tested."""
+    m = machine_at(w)
     r = m.registers
     m.tested[0] = tested
     for number in range(r[c.TOUCHED]):
         node = m.touched[number]
-        cut(m, node, m.marks[node])
+        cut(w, node, m.marks[node])
         for count in range(c.COUNTS):
             m.counts[node * c.COUNTS + count] = m.saved[node * c.COUNTS + count]
     for number in range(r[c.TOUCHED_OUTPUTS]):
