@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.outcomes import RunOutcome
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
+
+MOST_LISTED = 40
+"""Patterns of a set that a summary lists one by one."""
 
 
 @click.command()
@@ -170,8 +174,12 @@ def _print_summary(
             shown = Table(*columns, title=f"matches of pattern set {pattern_set.name}")
             for counts in shown.columns[1:]:
                 counts.justify = "right"
-            for name, number in totals.items():
-                shown.add_row(name, f"{number:,}", *([f"{waits.get(name, 0):,}"] if waits else []))
+            listed = most_of(totals)
+            for name in listed:
+                shown.add_row(name, f"{totals[name]:,}", *([f"{waits.get(name, 0):,}"] if waits else []))
+            if len(listed) < len(totals):
+                rest = [number for name, number in totals.items() if name not in listed]
+                shown.caption = f"and {counted(len(rest), 'pattern')} with {sum(rest):,} matches together"
             console.print(shown)
     if any(outcome.pending.values()):
         console.print(
@@ -190,6 +198,18 @@ def _print_summary(
     console.print(f"look at the matches: cep matches --stream {stream.name}    at the days: cep status")
 
 
+def most_of(totals: Mapping[str, int]) -> list[str]:
+    """The patterns that a summary lists: all, or of many those with the most matches, in their order.
+
+    Examples
+    --------
+    >>> len(most_of({f"p{number}": number for number in range(100)})), most_of({"few": 1, "none": 0})
+    (40, ['few', 'none'])
+    """
+    most = set(sorted(totals, key=lambda name: -totals[name])[:MOST_LISTED])
+    return [name for name in totals if name in most]
+
+
 def _print_plan(console: Console, name: str, record: object) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.logarithms import from_ln
@@ -198,6 +218,8 @@ def _print_plan(console: Console, name: str, record: object) -> None:
 
     assert isinstance(record, PlanRecord)
     plan = Plan.from_json(dict(record.plan))
+    more = len(plan.patterns) - MOST_LISTED
+    others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""
     shown = Table(
         "pattern",
         "order or tree",
@@ -205,9 +227,9 @@ def _print_plan(console: Console, name: str, record: object) -> None:
         "runner-up",
         "its cost",
         title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
-        caption=f"because: {record.reason}; `cep explain --pattern-set {name}` says why each order won",
+        caption=f"because: {record.reason}; `cep explain --pattern-set {name}` says why each order won{others}",
     )
-    for pattern in plan.patterns:
+    for pattern in plan.patterns[:MOST_LISTED]:
         for clause in pattern.clauses:
             runner_up = clause.runner_up
             shown.add_row(
