@@ -29,6 +29,8 @@ class NodeHappened(Happened, Protocol):
     def clause(self) -> int: ...
     @property
     def node(self) -> tuple[str, ...]: ...
+    @property
+    def shared_with(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]: ...
 
 
 class DetectionMetrics(Protocol):
@@ -59,11 +61,13 @@ def explain_analyzed(plan: Plan, metrics: DetectionMetrics, events: int | None =
     -----
     An estimate is marked where it was off by more than 10 times: of the partial matches that were made at a node, or of
     the share of candidates that passed its conditions. What negated events reject is not expected, but counted.
+    Patterns that are run together show each what they share, with what happened there for the longest of their windows.
     """
     seen = plan.statistics.events if events is None else events
     found: dict[str, dict[int, dict[frozenset[str], NodeHappened]]] = {}
     for node in metrics.nodes:
-        found.setdefault(node.pattern, {}).setdefault(node.clause, {})[frozenset(node.node)] = node
+        for name, index, variables in ((node.pattern, node.clause, node.node), *node.shared_with):
+            found.setdefault(name, {}).setdefault(index, {})[frozenset(variables)] = node
     observed: dict[str, dict[int, Observed]] = {}
     for pattern in plan.patterns:
         windows = seen / pattern.events_in_window if seen and pattern.events_in_window else None

@@ -160,6 +160,17 @@ def test_analyze_puts_what_happened_beside_what_was_expected() -> None:
         assert line in text
 
 
+@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree"])
+def test_patterns_that_share_a_node_show_it_each(mechanism: str) -> None:
+    text = "NAME one PATTERN SEQ(A a, B b, C c) WITHIN 1 second; NAME other PATTERN SEQ(A x, B y) WITHIN 1 second"
+    patterns = parse(text)
+    made = plan(patterns, estimate_statistics(patterns, market(200)), "trivial")
+    _, metrics = detect(patterns, market(200), plan=made, mechanism=mechanism, metrics=True)
+    shared = [node for node in metrics.nodes if node.shared_with]
+    assert [node.shared_with[0][2] for node in shared if len(node.node) == 2] == [("x", "y")]
+    assert "the mechanism has no such node" not in explain_analyzed(made, metrics)
+
+
 def test_estimates_that_were_far_off_are_marked() -> None:
     patterns = parse("NAME rise PATTERN SEQ(A a, B b) WHERE a.diff < b.diff WITHIN 5 seconds")
     known = estimate_statistics(patterns, market(1000))
