@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from cep_pipeline.planning.multi_pattern.neighbours_kernel import Room, join_items
+from cep_pipeline.planning.multi_pattern.plans_around_kernel import Room, join_items
 
 
 def fill_trees(size: int, costs: Any, best: Any, sides: Any) -> int:

@@ -30,6 +30,7 @@ KERNEL_SOURCES = (
     "cep_pipeline.compiled.pointers",
     "cep_pipeline.planning.multi_pattern.neighbours_kernel",
     "cep_pipeline.planning.multi_pattern.node_table_kernel",
+    "cep_pipeline.planning.multi_pattern.plans_around_kernel",
     "cep_pipeline.planning.multi_pattern.search_codes",
 )
 _fill_trees = NativeKernel(_KERNEL, "fill_trees", ("int64", "float64*", "float64*", "int64*"), KERNEL_SOURCES)

@@ -117,7 +117,7 @@ class LocalSearch:
             np.zeros((together + 1) * (1 + 4 * width), np.int64),
             np.zeros(2 * together + width + 2 * room, np.int64),
             np.zeros(room),
-            np.zeros(5 * width, np.int64),
+            np.zeros(4 * width, np.int64),
         )
         self._tabu = np.zeros(2, np.int64)
         for place, plan in enumerate(start or self._cheapest()):

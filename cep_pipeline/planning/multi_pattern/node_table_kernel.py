@@ -99,13 +99,12 @@ class Canon(NamedTuple):
 
     Attributes
     ----------
-    leaves, stack, ranks
-        The variables of a node in slots; nodes to go through; by variable its slot.
+    stack, ranks
+        Nodes to go through; by variable its slot.
     swaps
         By node the numbers of the joins below with two equal sides.
     """
 
-    leaves: Any
     stack: Any
     ranks: Any
     swaps: Any

@@ -8,9 +8,6 @@ LARGEST_COST = math.exp(340.0)
 """Costs are numbers beside the dearest node that no plan avoids; above this they are not told apart."""
 MAX_SWAPS = 6
 """So many joins of one tree with two equal sides are tried both ways: 2^6 symmetries, as `canonical.MAX_SYMMETRIES`."""
-MAX_ARRANGEMENTS = 5040
-"""So many ways to arrange variables with equal leaves are tried to find equal sets; of sets with more, none is shared
-on purpose."""
 MAX_ITEMS = 11
 """Up to this many items a tree is the cheapest one; of more the cheapest two are joined one after another."""
 EMPTY_SHARE = 16

@@ -16,8 +16,6 @@ from numba import carray, njit
 from cep_pipeline.compiled.pointers import float64_at, further, int64_at
 from cep_pipeline.planning.multi_pattern.neighbours_kernel import (
     Groups,
-    Plans,
-    Room,
     draw_neighbour,
     draw_share,
 )
@@ -37,6 +35,7 @@ from cep_pipeline.planning.multi_pattern.node_table_kernel import (
     tree_signatures,
     use,
 )
+from cep_pipeline.planning.multi_pattern.plans_around_kernel import Plans, Room
 from cep_pipeline.planning.multi_pattern.search_codes import (
     ACCEPTED,
     ADDRESSES,
@@ -408,7 +407,7 @@ def search(words_at: Any) -> int:
             float64_at(words[30]),
             further(items, width + n[ROOM]),
         ),
-        Canon(canon, further(canon, width), further(canon, 2 * width), further(canon, 3 * width)),
+        Canon(canon, further(canon, width), further(canon, 2 * width)),
         tabu,
         further(tabu, n[TABU_CHAINS]),
         further(tabu, n[TABU_CHAINS] + n[TABU_LENGTH]),
