@@ -124,6 +124,6 @@ class StagedDay:
             validation=content["validation"],
             failure=content["failure"],
             skipped=content["skipped"],
-            clock_back=content["clock_back"],
+            clock_back=content.get("clock_back", 0),  # not there in a handover of an older version
             seconds=content["seconds"],
         )

@@ -15,6 +15,7 @@ from cep_pipeline.events.clock import ClockBack, ClockWatch, sum_of
 from cep_pipeline.events.loading import load_events
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import INSTANT
 from tests.events.raw import SHARED
 
@@ -129,3 +130,11 @@ def test_two_stocks_one_after_the_other_are_no_clock_that_goes_back(tmp_path: Pa
 def test_real_files_are_ordinary(stream: str, file: str) -> None:
     schema = StreamSchema.load(Path(__file__).parents[2] / "streams" / f"{stream}.yaml")
     assert not [note for note in load_events(schema, [SHARED / file]).notes if "clock" in note]
+
+
+def test_a_day_that_an_older_version_staged_is_published_by_this_one() -> None:
+    staged = StagedDay(date(2024, 3, 4), (), "digest", clock_back=2)
+    content = staged.to_json()
+    assert StagedDay.from_json(content) == staged
+    del content["clock_back"]
+    assert StagedDay.from_json(content).clock_back == 0
