@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,14 @@ from cep_pipeline.cli.options import (
     pattern_file_options,
 )
 from cep_pipeline.cli.search_options import given_options, search_options, shown_search
-from cep_pipeline.cli.sources import Asked
+from cep_pipeline.cli.sources import Asked, open_stream
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
     from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -77,8 +79,13 @@ def _what_options(command: Command) -> Command:
 
 @click.command()
 @_what_options
-@click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
-@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the mechanism]")
+@click.option(
+    "--planner",
+    default="dp_left_deep",
+    metavar="NAME",
+    help="Planner.  [default: that of the pattern set; over files dp_left_deep]",
+)
+@click.option("--cost", metavar="NAME", help="Cost model.  [default: that of the pattern set, or of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
 @click.option("--mechanism", metavar="NAME", help="Plan for this mechanism.  [default: the fastest for each pattern]")
 @click.option(
@@ -108,6 +115,9 @@ def plan(
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
+    Of a published day without --planner it is the plan that the next daily run would make: as the pattern set is
+    configured, and where its patterns are planned together and some have changed, only as far as that reaches.
+
     With --compare a table for each pattern shows what every planner makes of it: the order or tree, its expected cost,
     how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
     core. The plan that would be made without --compare is marked.
@@ -132,6 +142,11 @@ def plan(
 
     check_planner(planner)  # a wrong name is told before anything is read
     cost_named(cost or "throughput")
+    by_default = click.get_current_context().get_parameter_source("planner") is ParameterSource.DEFAULT
+    own = None
+    if by_default and not (compare or options["patterns"] or options["schema"] or options["events"]):
+        own = open_stream(options["config"], options["stream"], options["pattern_set"]).pattern_sets[0]
+        planner = own.planner
     searching = given_options(planner, options)
     if out is not None and compare:
         raise InputError("--compare makes no plan to write: leave out --out, or --compare")
@@ -139,19 +154,29 @@ def plan(
         raise InputError("--json is for --compare; --out writes a plan as JSON")
     if compare and planner in MULTI_PATTERN_PLANNER_NAMES:
         raise InputError(f"--compare shows planners of single patterns; {planner} plans all patterns together")
-    patterns, snapshot, events = _Asked(**options).resolve()
+    asked = _Asked(**options)
+    patterns, snapshot, events = asked.resolve()
+    mechanism = mechanism or (None if own is None else own.mechanism)
     chosen = choose_mechanisms(patterns, mechanism)
     if compare:
         from cep_pipeline.cli.compare_plans import show_comparisons
 
         show_comparisons(patterns, snapshot, events().slice(0, sample), chosen, planner, cost, alpha, as_json)
         return
+    anew = ""
     with shown_search(planner) as shown:
-        made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching, **shown)
+        if own is None:
+            made = plan_for(patterns, snapshot, chosen, planner, cost, alpha, **searching, **shown)
+        else:
+            search = {**own.search, **searching, **shown}
+            own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
+            made, anew = _as_the_next_day(asked, own, snapshot)
     click.echo(made.explain(explained_choice(patterns, mechanism)))
+    if anew:
+        click.echo(anew)
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner
-        if by != planner and click.get_current_context().get_parameter_source("planner") is not ParameterSource.DEFAULT:
+        if by != planner and not by_default:
             what = "only the pattern's order" if by == "trivial" else "orders only"
             click.echo(
                 f"note: pattern {pattern.name!r} is planned by {by}, not by {planner}: {chosen[pattern.name]} runs "
@@ -166,6 +191,17 @@ def plan(
         except OSError as error:
             raise InputError(f"{out}: cannot be written: {error.strerror or error}") from error
         click.echo(f"written to {out}", err=True)
+
+
+def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> tuple[Plan, str]:
+    """The plan that the next daily run would make, and what of it is planned anew: where the set has changed, that."""
+    from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed
+    from cep_pipeline.pipeline.steps import outdated
+
+    record = asked.open().tables.current_plan(pattern_set.name)
+    before = record if record is not None and outdated(record, pattern_set) else None
+    made, anew = plan_of_changed(pattern_set, snapshot, before)
+    return made, f"since plan {before.version}: {anew}" if before is not None and anew else ""
 
 
 @click.command()
