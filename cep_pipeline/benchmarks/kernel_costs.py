@@ -21,6 +21,7 @@ from cep_pipeline.benchmarks.measure import Progress, list_matches, one_core
 from cep_pipeline.benchmarks.report import format_seconds, machine, markdown_table
 from cep_pipeline.benchmarks.stock_stream import TICKERS
 from cep_pipeline.benchmarks.workloads import WORKLOADS, stock_schema
+from cep_pipeline.detection.fused.tiers import own_code
 from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError
@@ -281,7 +282,8 @@ def _measure(
         counters = Counters()
         begin = time.process_time()
         prepared = PreparedEvents(table, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-        matches = list_matches("fused", pattern, [bound_by], prepared, counters)
+        with own_code():
+            matches = list_matches("fused", pattern, [bound_by], prepared, counters)
         seconds.append(time.process_time() - begin)
     of_tickers = _events_of_tickers(table)
     events = [of_tickers[TICKERS.index(variable.event_type)] for variable in pattern.clauses[0].positive]
