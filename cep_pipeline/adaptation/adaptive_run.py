@@ -20,7 +20,9 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import check_limit, check_options, check_output, choose_mechanisms
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
@@ -60,6 +62,7 @@ class AdaptiveRun:
         limit: int | None,
     ) -> None:
         self._settings = settings
+        _refuse_shared(settings.planner, plan)
         check_output(output, patterns)
         check_limit(limit)
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
@@ -218,3 +221,24 @@ class AdaptiveRun:
             yield
         finally:
             self._seconds[what] += self._settings.clock() - began
+
+
+def _refuse_shared(planner: str | None, plan: Plan | None) -> None:
+    """Refuse plans of many patterns together: the loop decides about each pattern for itself, and switches it alone.
+
+    Raises
+    ------
+    PlanError
+        The planner plans all patterns together, or the plan lets them share.
+    """
+    instead = "pattern sets planned together are adapted between days, by `cep replan` and the DAG replanning"
+    if planner in MULTI_PATTERN_PLANNER_NAMES:
+        raise PlanError(
+            f"adaptive detection plans each pattern by itself, and planner {planner!r} all of them together: choose "
+            f"one of {', '.join(PLANNERS)}; {instead}"
+        )
+    if plan is not None and plan.sharing != "none":
+        raise PlanError(
+            f"adaptive detection runs each pattern by a plan of its own, and in plan {plan.plan_id} they share by "
+            f"{plan.sharing}: make one that does not; {instead}"
+        )

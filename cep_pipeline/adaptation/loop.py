@@ -131,7 +131,7 @@ class AdaptiveDetection:
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`.
+            As `detect`; a PlanError also where patterns are to be planned together, or share by their first plan.
         """
         run = self.begin(patterns, events, plan, snapshot, output, limit)
         batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in run.schemas}
