@@ -55,6 +55,11 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 the acep-invariants patent: throughput against the minimal distance d; static, unconditional, constant
                 threshold and invariants side by side on drifting stocks and on traffic, t and d tried with equal
                 budgets: throughput, gain, replannings, share of deciding and planning; rates that are permuted
+      multi_pattern
+                the MCEP patent, section 6: throughput gain of shared plans over plans of each pattern by itself,
+                against the number of patterns (300; 1,000 with --full), their size, search time, windows, density
+                and rate difference; simulated annealing and tabu search, their neighbourhoods, prefixes and
+                subexpressions, against SH, RE, SPASS and MOTTO; types that are exchanged; costs by differences
 
     Every finished measurement is kept in NAME.cells.jsonl beside the page: a run that was stopped goes on where it
     was, and one that asks for the same again only writes the page. Measurements of other seeds, data or code are not
@@ -66,6 +71,7 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
       cep experiment nfab --full --out nfab.md
       cep experiment join_plans --seed 3
       cep experiment adaptation --full --out adaptation.md
+      cep experiment multi_pattern --out multi_pattern.md
       cep experiment lazy_nfa --seed 2 --data nowhere       over generated trades
     """
     from cep_pipeline.benchmarks import measure

@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "nfab": "cep_pipeline.experiments.nfab",
     "join_plans": "cep_pipeline.experiments.join_plans",
     "adaptation": "cep_pipeline.experiments.adaptation",
+    "multi_pattern": "cep_pipeline.experiments.multi_pattern",
 }
 """Name -> module; its `EXPERIMENT` is the experiment."""
 

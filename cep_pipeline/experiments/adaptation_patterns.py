@@ -12,6 +12,7 @@ import numpy as np
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Static
 from cep_pipeline.experiments.adaptation_streams import ExperimentStream
+from cep_pipeline.experiments.join_patterns import variable_names
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -88,18 +89,14 @@ def pattern_text(stream: ExperimentStream, kind: str, size: int, seed: int, wind
     random = np.random.default_rng((seed, SETS.index(kind), size))
     if kind == DISJUNCTION:
         parts = [
-            _operator(random, stream, SEQUENCE, _names(size, str(place + 1)))
+            _operator(random, stream, SEQUENCE, variable_names(size, str(place + 1)))
             for place in range(SEQUENCES_OF_A_DISJUNCTION)
         ]
         structure = f"OR({', '.join(structure for structure, _ in parts)})"
         conditions = [condition for _, own in parts for condition in own]
     else:
-        structure, conditions = _operator(random, stream, kind, _names(size))
+        structure, conditions = _operator(random, stream, kind, variable_names(size))
     return f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window_s} seconds"
-
-
-def _names(size: int, suffix: str = "") -> list[str]:
-    return [f"{chr(ord('a') + place)}{suffix}" for place in range(size)]
 
 
 def _operator(

@@ -167,17 +167,24 @@ def consuming(drawn: Drawn, stream: JoinStream) -> Pattern:
 def _drawn_text(random: np.random.Generator, stream: JoinStream, kind: str, size: int) -> str:
     if kind == DISJUNCTION:
         parts = [
-            _operator(random, stream, SEQUENCE, _names(size, f"{place + 1}"))
+            _operator(random, stream, SEQUENCE, variable_names(size, f"{place + 1}"))
             for place in range(SEQUENCES_OF_A_DISJUNCTION)
         ]
         structure = f"OR({', '.join(structure for structure, _ in parts)})"
         conditions = [condition for _, own in parts for condition in own]
     else:
-        structure, conditions = _operator(random, stream, kind, _names(size))
+        structure, conditions = _operator(random, stream, kind, variable_names(size))
     return f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {WINDOW_S // 60} minutes"
 
 
-def _names(size: int, suffix: str = "") -> list[str]:
+def variable_names(size: int, suffix: str = "") -> list[str]:
+    """The names of variables of a drawn pattern.
+
+    Examples
+    --------
+    >>> variable_names(3, "1")
+    ['a1', 'b1', 'c1']
+    """
     return [f"{chr(ord('a') + place)}{suffix}" for place in range(size)]
 
 

@@ -103,7 +103,7 @@ def stock_stream(stocks: int, windows: int, seed: int) -> JoinStream:
     inside = (timestamp >= first) & (timestamp < first + windows * WINDOW_S * 1_000_000)
     cents = np.rint(trades.column("price").to_numpy() * 100)
     symbol = trades.column("symbol").combine_chunks().dictionary_encode()
-    difference = _differences(symbol.indices.to_numpy(), cents) / 100
+    difference = differences_by_type(symbol.indices.to_numpy(), cents) / 100
     schema = StreamSchema.from_dict(
         {"base_type": "Trade", "type_attribute": "symbol", "attributes": {"symbol": "string", "diff": "float64"}},
         name=STOCKS,
@@ -141,7 +141,7 @@ def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStrea
     inside = (timestamp >= first) & (timestamp < first + windows * WINDOW_S * 1_000_000)
     sensor = readings.column("report_id").combine_chunks()
     codes = sensor.dictionary_encode().indices.to_numpy()
-    difference = _differences(codes, readings.column("avg_speed").to_numpy().astype(np.float64))
+    difference = differences_by_type(codes, readings.column("avg_speed").to_numpy().astype(np.float64))
     schema = StreamSchema.from_dict(
         {
             "base_type": "Reading",
@@ -155,7 +155,7 @@ def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStrea
     return JoinStream(TRAFFIC, description, schema, events, windows)
 
 
-def _differences(codes: npt.NDArray[np.integer], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def differences_by_type(codes: npt.NDArray[np.integer], values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """The difference of each value to the one before of its type; 0 for the first."""
     order = np.argsort(codes, kind="stable")
     sorted_codes, sorted_values = codes[order], values[order]

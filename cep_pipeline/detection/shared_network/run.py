@@ -95,10 +95,11 @@ class NetworkRun:
         self.network = Network(self.shared, programs)
         self._programs = programs
         self._memory: Memory | None = None
+        self._outputs: _Outputs | None = None
 
-    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
-        """The blocks of matches, each with its member."""
-        if not self.members:
+    def prepare(self) -> None:
+        """Do all that is done before the first event is read; iteration does, unless somebody has."""
+        if self._memory is not None or not self.members:
             return
         compiled = {}
         for name, member in self.members.items():
@@ -112,8 +113,15 @@ class NetworkRun:
             for node in self.network.nodes
             if node.events is not None
         }
-        outputs = _Outputs(self)
-        memory = self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+        outputs = self._outputs = _Outputs(self)
+        self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+
+    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
+        """The blocks of matches, each with its member."""
+        self.prepare()
+        memory, outputs = self._memory, self._outputs
+        if memory is None or outputs is None:
+            return
         while True:
             code = _run_network(memory.words)
             if code == c.FINISHED:

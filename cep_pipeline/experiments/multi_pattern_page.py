@@ -1,0 +1,310 @@
+"""The page of `cep experiment multi_pattern`: tables and charts of the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from cep_pipeline.benchmarks.report import count_per_s, format_seconds, machine, markdown_table, times_as_fast
+from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
+from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.experiment import Request
+from cep_pipeline.experiments.findings import findings_text
+from cep_pipeline.experiments.join_patterns import GREATEST_SELECTIVITY, LEAST_SELECTIVITY
+from cep_pipeline.experiments.multi_pattern import (
+    ADAPTIVE,
+    COUNT,
+    DENSITY,
+    RATES,
+    RECOMPUTED,
+    SEARCH,
+    SIZE,
+    TIME,
+    WORKLOAD,
+    Sizes,
+)
+from cep_pipeline.experiments.multi_pattern_figures import averaged, by_contender, mean_of, number, rows_of, values_of
+from cep_pipeline.experiments.multi_pattern_findings import all_findings
+from cep_pipeline.experiments.multi_pattern_runs import ALL, MOST_RUNS, SA_EDGE, TRIVIAL
+from cep_pipeline.experiments.multi_pattern_streams import STOCKS, STREAMS, TRAFFIC
+from cep_pipeline.experiments.multi_pattern_workloads import DEAREST, MORE_MATCHES, MOST_MATCHES
+from cep_pipeline.experiments.page import Page
+
+STYLES = {
+    "SA-EDGE": Style(PALETTE[1]),
+    "SA-VERTEX4": Style(PALETTE[5]),
+    "SA-VERTEX8": Style(PALETTE[7]),
+    "SA-EDGE-PREFIX": Style(PALETTE[4]),
+    "TS-EDGE": Style(PALETTE[1], True),
+    "TS-VERTEX4": Style(PALETTE[5], True),
+    "TS-VERTEX8": Style(PALETTE[7], True),
+    "TS-EDGE-PREFIX": Style(PALETTE[4], True),
+    "RE": Style(PALETTE[2]),
+    "SH": Style(PALETTE[0]),
+    "SH-RR": Style(PALETTE[3]),
+    "SH-MDT": Style(PALETTE[6]),
+}
+PARTS: Mapping[str, tuple[str, str, str]] = {
+    WORKLOAD: ("Throughput gain against the number of patterns (figures 10, 12A, 12E)", "patterns", "patterns"),
+    SIZE: ("Against the average size of patterns (figures 11A, 12B, 12F)", "size", "events of a pattern"),
+    SEARCH: ("Against the time of search (figure 11B)", "search", "seconds of search"),
+    TIME: ("Against the time window (figures 11C, 12C, 12G)", "window_s", "seconds of the window"),
+    COUNT: (
+        "Against the count window (figures 11D, 12D, 12H)",
+        "window_events",
+        "seconds in which so many events come in the mean",
+    ),
+    DENSITY: ("Against the density of the multi-pattern graph (figures 14A, 14B)", "density", "types of the workload"),
+    RATES: ("Against the difference of rates (figures 14C, 14D)", "rates", "largest difference of rates"),
+}
+"""Part -> heading, name of its chart, and what its values are."""
+Text = Callable[[Row], str]
+
+
+def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
+    """The page of finished cells; that all plans found the same was checked in each of them."""
+    measured = [row for row in rows if row["part"] not in (ADAPTIVE, RECOMPUTED)]
+    apart = by_contender(measured)
+    means = averaged(apart, ("throughput", "candidates", "created", "cost", "planning"))
+    full = " --full" if request.full else ""
+    parts = [
+        "# Hundreds of patterns at once: shared plans by local search",
+        f"Made by `cep experiment multi_pattern{full} --seed {request.seed}` on {machine()}.",
+        _WHAT.format(
+            stocks=descriptions[STOCKS],
+            traffic=descriptions[TRAFFIC],
+            low=LEAST_SELECTIVITY,
+            high=GREATEST_SELECTIVITY,
+            dearest=DEAREST,
+            matches=MOST_MATCHES,
+            more=MORE_MATCHES,
+            seed=request.seed,
+            base=sizes.base,
+            search=sizes.search,
+            runs=MOST_RUNS,
+        ),
+        "## What the patent found, and what we find",
+        findings_text(all_findings(rows)),
+    ]
+    for part, (heading, name, value) in PARTS.items():
+        own = rows_of(means, part=part)
+        parts += [
+            f"## {heading}",
+            f"{{chart:{name}}}",
+            _table(own, value, lambda row: times_as_fast(number(row, "gain"))),
+        ]
+        if part == WORKLOAD:
+            parts += [*_details(own, value), "`fused`, which counts column-wise, by the same plans:", _fused(apart)]
+        if part == DENSITY:
+            parts += ["The density of the graph that these types make:", _densities(apart)]
+    parts += [
+        "## Input whose types are exchanged (figure 13)",
+        _EXCHANGED.format(
+            patterns=sizes.adaptive.patterns,
+            every=sizes.adaptive.every_windows,
+            threshold=sizes.adaptive.threshold,
+            steps=sizes.adaptive.steps,
+        ),
+        "{chart:exchanged}",
+        _exchanged(rows_of(rows, part=ADAPTIVE)),
+        "## What computing costs by differences is worth",
+        _recomputed(rows_of(rows, part=RECOMPUTED)),
+    ]
+    return Page("\n\n".join(parts) + "\n", _charts(means, rows_of(rows, part=ADAPTIVE)))
+
+
+_WHAT = """\
+All patterns of a workload are planned together and run on one network: orders that share beginnings on \
+`multi_pattern_nfa`, trees that share any subtree on `multitree`. The trivial plan, over which gains are, has every \
+pattern by itself in its own order on the same mechanism; there, too, the events of a type are read once for all. All \
+plans find the same number of matches of every pattern, which is checked cell by cell.
+
+Stocks: {stocks}. Traffic: {traffic}; an event counts for a pattern where the sensor's average speed and its number \
+of vehicles both rise, or both fall. Of the 20 types of each, the busiest has 45 times the events of the slowest, as \
+in the patent; a window of 15 minutes holds 1 to about 45 events of a type, and not thousands, of which sequences of \
+five would be beyond counting.
+
+Workloads are drawn with seed {seed}: patterns of 5 events in the mean, over 12 types, sequences and conjunctions, \
+20 % of them with NOT or KL. Which two types are compared by their differences, and by how much (selectivities of \
+{low} to {high}), is drawn once a workload, and so is the order that its sequences follow, so that patterns with two \
+types agree on them. A pattern is drawn anew where its own order is expected to hold more than {dearest:,.0f} partial \
+matches in a window of 15 minutes, where more than {matches:g} matches are expected there, or where it has {more:g} \
+times as many. Where nothing else is said a workload has {base} patterns and a local search {search}: with steps \
+instead of seconds plans are the same whatever else the machine does.
+
+SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares beginnings, \
+all others subexpressions. SH shares as much as it can, RE reorders, SH-RR is SPASS (redundancy ratio) and SH-MDT is \
+MOTTO (merge, decomposition). Times are of the processor, from the first event to the last match, the least of up to \
+{runs} runs; means of gains are geometric."""
+
+_EXCHANGED = """\
+In every x events anew, 5 of the workload's types are drawn and exchanged by a permutation. {patterns} patterns \
+without KL. The static plan is made from the stream as it was. The adaptive one is compared with the statistics of \
+the last {every} windows; where a rate or selectivity has moved by {threshold:.0%} the search begins again from the \
+current plan, for {steps:,} steps, and what it finds is put in use where it costs less. A new plan begins a window \
+before its first event. Throughput is that of detection; deciding and planning, in all, stand beside it. The plan in \
+hindsight is made from the statistics of all the exchanged events."""
+
+
+def _table(rows: Sequence[Row], value: str, text: Text) -> str:
+    """Contenders down, streams and values across."""
+    columns = [(stream, number_) for stream in STREAMS for number_ in values_of(rows_of(rows, stream=stream))]
+    lines = []
+    for contender in ALL:
+        own = {(str(r["stream"]), number(r, "value")): text(r) for r in rows_of(rows, contender=contender.name)}
+        if own and not contender.is_trivial:
+            lines.append([contender.name, *(own.get(column, "") for column in columns)])
+    return markdown_table([f"gain by {value}", *(f"{stream} {at:g}" for stream, at in columns)], lines)
+
+
+def _details(rows: Sequence[Row], value: str) -> list[str]:
+    """What stands behind the gains of the largest workloads."""
+    lines = []
+    for stream in STREAMS:
+        own = rows_of(rows, stream=stream)
+        own = rows_of(own, value=max(values_of(own)))
+        for row in own:
+            lines.append(
+                [
+                    stream,
+                    str(row["contender"]),
+                    count_per_s(number(row, "throughput")),
+                    f"{number(row, 'candidates'):,.0f}",
+                    f"{number(row, 'created'):,.0f}",
+                    f"{row['peak']:,}",
+                    f"{row['nodes']:,}",
+                    f"{number(row, 'cost'):,.0f}",
+                    f"{row['steps']:,}",
+                    format_seconds(number(row, "planning")),
+                ]
+            )
+    header = ["stream", "plan", "events/s", "candidates", "created", "peak", "nodes", "cost", "steps", "planning"]
+    largest = f"{max(values_of(rows)):g} {value}"
+    text = (
+        f"The largest workloads, of {largest}: candidates tested, partial matches created and most held at a time, "
+        "nodes of the plan, its cost (partial matches in a window, of trees with the events themselves), and seconds "
+        "on the wall to make it, statistics not among them."
+    )
+    return [text, markdown_table(header, lines)]
+
+
+def _fused(rows: Sequence[Row]) -> str:
+    lines = []
+    own = [row for row in rows_of(rows, part=WORKLOAD) if "fused" in row]
+    for stream in STREAMS:
+        for patterns in values_of(rows_of(own, stream=stream)):
+            of = rows_of(own, stream=stream, value=patterns)
+            trivial, best = (rows_of(of, contender=contender.name) for contender in (TRIVIAL, SA_EDGE))
+            lines.append(
+                [
+                    stream,
+                    f"{patterns:g}",
+                    format_seconds(mean_of(trivial, "fused")),
+                    format_seconds(mean_of(best, "fused")),
+                    times_as_fast(mean_of(best, "fused_gain")),
+                    format_seconds(mean_of(trivial, "seconds")),
+                    format_seconds(mean_of(best, "seconds")),
+                ]
+            )
+    header = [
+        "stream",
+        "patterns",
+        "fused, trivial",
+        "fused, SA-EDGE",
+        "gain",
+        "multitree, trivial",
+        "multitree, SA-EDGE",
+    ]
+    return markdown_table(header, lines)
+
+
+def _densities(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows_of(rows, part=DENSITY, contender=SA_EDGE.name):
+        lines.append(
+            [
+                str(row["stream"]),
+                f"{number(row, 'value'):g}",
+                f"{number(row, 'density'):.2f}",
+                f"{number(row, 'density of pairs'):.2f}",
+            ]
+        )
+    return markdown_table(["stream", "types", "density", "of subpatterns of two types and more"], lines)
+
+
+def _exchanged(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        static, adaptive, hindsight = (number(row, f"{name}:seconds") for name in ("static", "adaptive", "hindsight"))
+        lines.append(
+            [
+                str(row["stream"]),
+                f"{number(row, 'value'):,.0f}",
+                *(count_per_s(number(row, "events") / of) for of in (static, adaptive, hindsight)),
+                times_as_fast(static / adaptive),
+                times_as_fast(number(row, "static:candidates") / number(row, "adaptive:candidates")),
+                f"{row['adaptive:planned']} of {row['adaptive:checks']}",
+                f"{row['adaptive:plans']}",
+                format_seconds(number(row, "adaptive:deciding")),
+                format_seconds(number(row, "adaptive:planning")),
+            ]
+        )
+    header = ["stream", "x", "static", "adaptive", "in hindsight", "gain", "fewer candidates", "planned", "plans"]
+    return markdown_table([*header, "deciding", "planning"], lines)
+
+
+def _recomputed(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        for name, what in (("ours", "differences"), ("recomputed", "all anew")):
+            seconds = number(row, f"{name}:search_s")
+            lines.append(
+                [
+                    str(row["stream"]),
+                    f"{row['value']}",
+                    what,
+                    format_seconds(seconds),
+                    f"{row[f'{name}:steps']:,}",
+                    f"{count_per_s(number(row, f'{name}:steps') / seconds)}",
+                    f"{number(row, f'{name}:cost'):,.1f}",
+                ]
+            )
+    return markdown_table(["stream", "patterns", "costs by", "search", "steps", "steps/s", "cost"], lines)
+
+
+def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    charts = {}
+    for part, (heading, name, value) in PARTS.items():
+        shown = [row for row in rows_of(means, part=part) if row["contender"] in STYLES]
+        log = part in (WORKLOAD, SEARCH)
+        charts[name] = (
+            heading,
+            line_chart(
+                shown,
+                Axis("value", value, log=log),
+                Axis("gain", "times the trivial plan's throughput", log=True),
+                "contender",
+                styles=STYLES,
+                facet="stream",
+            ),
+        )
+    points: list[Row] = [
+        {
+            "stream": row["stream"],
+            "x": row["value"],
+            "plan": name,
+            "throughput": number(row, "events") / number(row, f"{name}:seconds"),
+        }
+        for row in exchanged
+        for name in ("static", "adaptive", "hindsight")
+    ]
+    charts["exchanged"] = (
+        "Throughput against x",
+        line_chart(
+            points,
+            Axis("x", "events between two exchanges", log=True),
+            Axis("throughput", "events a second", log=True),
+            "plan",
+            facet="stream",
+        ),
+    )
+    return charts

@@ -1,0 +1,248 @@
+"""`cep experiment multi_pattern` at the size of a moment, and its findings on figures made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from cep_pipeline.errors import CepError
+from cep_pipeline.experiments import multi_pattern, multi_pattern_runs
+from cep_pipeline.experiments import multi_pattern_findings as findings
+from cep_pipeline.experiments.cells import Figure, Row
+from cep_pipeline.experiments.experiment import Request, store_beside
+from cep_pipeline.experiments.multi_pattern import (
+    ADAPTIVE,
+    COUNT,
+    DENSITY,
+    EXPERIMENT,
+    FULL,
+    RATES,
+    RECOMPUTED,
+    SEARCH,
+    SIZE,
+    SMALL,
+    TIME,
+    WORKLOAD,
+    Sizes,
+)
+from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, measure_adaptive
+from cep_pipeline.experiments.multi_pattern_figures import by_contender
+from cep_pipeline.experiments.multi_pattern_runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
+from cep_pipeline.experiments.multi_pattern_streams import (
+    PERMUTED_TYPES,
+    STOCKS,
+    STREAMS,
+    TRAFFIC,
+    WorkloadStream,
+    permuted,
+    stocks,
+    traffic,
+)
+from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload, events_of_window
+from tests.cli.command_line import cep
+
+EXCHANGED = AdaptiveSizes(4, 3, {STOCKS: 6, TRAFFIC: 3}, (300,), 1, steps=50, threshold=0.3)
+TINY = Sizes(
+    windows=5,
+    patterns={3: 1},
+    workloads=1,
+    base=3,
+    pattern_sizes=(3,),
+    search=SearchLimit(steps=50),
+    search_s=(0.01,),
+    window_s=(600,),
+    types=(7,),
+    rate_differences=(0.5,),
+    adaptive=EXCHANGED,
+    recomputed=4,
+    ours_s=0.01,
+    ratio=2.0,
+)
+
+
+@pytest.fixture(scope="module")
+def trades() -> WorkloadStream:
+    return stocks(6)
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Row]:
+    work = EXPERIMENT.plan(Request(sizes=TINY, data=None))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(multi_pattern_runs, "MOST_RUNS", 1)
+        return [{**cell.key, **cell.run()} for cell in work.cells]
+
+
+@pytest.mark.parametrize("stream", [stocks(6), traffic(None, 3)], ids=STREAMS)
+def test_rates_are_as_different_as_in_the_patent(stream: WorkloadStream) -> None:
+    rates = stream.per_window
+    assert rates.shape == (len(stream.kinds), 20)
+    assert (rates[:, 0] > 15).all() and (rates[:, -3:] < 4).all()
+    assert stream.events.column("seq").to_pylist() == list(range(stream.events.num_rows))
+    timestamps = stream.events.column("timestamp")
+    assert pc.all(pc.less_equal(timestamps[:-1], timestamps[1:])).as_py()
+
+
+def test_some_types_are_exchanged_in_every_phase(trades: WorkloadStream) -> None:
+    pool = tuple(range(12))
+    exchanged = permuted(trades, 300, pool, seed=1)
+    before, after = (of.events.column("ticker").combine_chunks().indices.to_numpy() for of in (trades, exchanged))
+    assert (before != after).any() and (before[before >= 12] == after[before >= 12]).all()
+    for first in range(0, len(before), 300):
+        pairs = {*zip(before[first : first + 300].tolist(), after[first : first + 300].tolist(), strict=True)}
+        assert len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
+        assert sum(one != other for one, other in pairs) <= PERMUTED_TYPES
+    assert permuted(trades, 300, pool, seed=1).events.equals(exchanged.events)
+
+
+def test_workloads_are_as_the_patent_says(trades: WorkloadStream) -> None:
+    workload = draw_workload(trades, Shape(40), 0, seed=1)
+    again = draw_workload(trades, Shape(12), 0, seed=1)
+    assert len(workload.patterns) == 40 and workload.text.startswith(again.text)
+    assert draw_workload(trades, Shape(12), 1, seed=1).text != again.text
+    sizes = [len(pattern.operands) for pattern in workload.patterns]
+    assert set(sizes) <= {4, 5, 6} and 4.5 < np.mean(sizes) < 5.5
+    special = [p for p in workload.patterns if any(o.kleene for o in p.operands) or p.clauses[0].negated]
+    assert 2 <= len(special) <= 14
+    comparisons = [line.count(".diff - ") for line in workload.text.split(";\n")]
+    assert 1.5 < np.mean(comparisons) < 3.5
+    assert {pattern.window.time_us for pattern in workload.patterns} == {900_000_000}
+    counted = draw_workload(trades, Shape(12, window=f"{events_of_window(trades, 900)} events"), 0, seed=1)
+    assert all(pattern.window.events for pattern in counted.patterns)
+    assert not any(o.kleene for p in draw_workload(trades, Shape(20, kleene=False), 0, 1).patterns for o in p.operands)
+
+
+def test_rates_of_a_pattern_differ_by_no_more_than_wanted(trades: WorkloadStream) -> None:
+    rates = dict(zip(trades.types, trades.per_window[0], strict=True))
+    widest = trades.per_window.max() - trades.per_window.min()
+    for pattern in draw_workload(trades, Shape(10, 4, rate_difference=0.2), 0, 1).patterns:
+        own = [rates[str(operand.event_type)] for operand in pattern.operands]
+        assert max(own) - min(own) <= 0.2 * widest + 1e-9
+
+
+def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
+    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED}
+    assert {(row["part"], row["stream"]) for row in rows} == set(product(parts, STREAMS))
+    apart = by_contender(row for row in rows if row["part"] not in (ADAPTIVE, RECOMPUTED))
+    by_part = {part: {row["contender"] for row in apart if row["part"] == part} for part in parts}
+    assert by_part[WORKLOAD] == {contender.name for contender in ALL}
+    assert by_part[TIME] == by_part[DENSITY] == {contender.name for contender in COMPARED}
+    assert all(row["gain"] == 1 for row in apart if row["contender"] == TRIVIAL.name)
+    assert all(row["throughput"] > 0 and row["cost"] > 0 for row in apart)
+
+
+def test_different_matches_are_refused(trades: WorkloadStream, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = multi_pattern_runs.run_plan
+
+    def losing(*arguments: object) -> multi_pattern_runs.Ran:
+        ran = run(*arguments)  # type: ignore[arg-type]
+        if arguments[2] == "multi_pattern_nfa":
+            ran = replace(ran, matches={name: count + 1 for name, count in ran.matches.items()})
+        return ran
+
+    monkeypatch.setattr(multi_pattern_runs, "run_plan", losing)
+    with pytest.raises(CepError, match=r"trivial, NFA finds .* matches of p0000"):
+        measure_workload(trades, Shape(2, 3), 0, ALL[:2], SearchLimit(steps=10), 1)
+
+
+def test_plans_are_switched_without_a_match_lost(trades: WorkloadStream) -> None:
+    figures = measure_adaptive(trades, 300, EXCHANGED, 1)
+    assert figures["adaptive:plans"] > 1 and figures["matches"] > 0  # type: ignore[operator]
+    assert figures["adaptive:checks"] == 5 and figures["adaptive:planned"] <= 5  # type: ignore[operator]
+
+
+def test_full_is_more_of_the_same() -> None:
+    small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
+    assert len(small.cells) < len(full.cells)
+    assert max(FULL.patterns) == 1_000 and FULL.ours_s == 5 and FULL.ratio * FULL.ours_s == 180
+    assert {cell.key["part"] for cell in small.cells} == {cell.key["part"] for cell in full.cells}
+    assert SMALL.ratio == FULL.ratio
+
+
+GAINS = {"SA-EDGE": 40.0, "TS-EDGE": 38.0, "SA-EDGE-PREFIX": 7.0, "TS-EDGE-PREFIX": 7.0, "SH": 4.0, "RE": 13.0}
+
+
+def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator[Row]:
+    """Cells of the patent's shape; factors on the gains of contenders, and other figures of all cells."""
+    values = {
+        WORKLOAD: (10, 100),
+        SIZE: (3, 5),
+        SEARCH: (1, 5),
+        TIME: (600, 900),
+        COUNT: (600, 900),
+        DENSITY: (7, 18),
+        RATES: (0.1, 1.0),
+    }
+    for (part, of_part), stream in product(values.items(), STREAMS):
+        for place, value in enumerate(of_part):
+            density = 0.3 - 0.1 * place if part == DENSITY else 0.2
+            row: dict[str, Figure] = {"part": part, "stream": stream, "value": value, "number": 0, "events": 1_000}
+            row |= {"density": 0.9, "density of pairs": density, "matches": 5}
+            for contender in ALL:
+                gain = GAINS.get(contender.name, 20.0 if contender.searches else 10.0)
+                gain *= factors.get(contender.name, 1.0) * (1.5 if place else 1.0)
+                if part == COUNT and stream == STOCKS:
+                    gain *= 1.2
+                if part == DENSITY and contender.name == "SH":
+                    gain /= 3.0 if place else 1.0
+                gain = 1.0 if contender.planner == "none" else gain
+                figures = {"seconds": 10.0 / gain, "candidates": 1e6 / gain, "created": 100, "peak": 10}
+                figures |= {"cost": 1e5 / gain, "nodes": 10, "planning": 1.0, "steps": 100}
+                row |= {f"{contender.name}:{name}": figure for name, figure in figures.items()}
+            yield {**row, **changed}
+    for stream in STREAMS:
+        own = {"static:seconds": 11.0, "adaptive:seconds": 1.0, "hindsight:seconds": 1.0}
+        own |= {f"{name}:candidates": 100.0 for name in ("static", "adaptive", "hindsight")}
+        yield {"part": ADAPTIVE, "stream": stream, "value": 10, "events": 1_000, **own, **changed}
+        costs: dict[str, Figure] = {"ours:cost": 10.0, "recomputed:cost": 11.0, "start:cost": 20.0, "ours_s": 5.0}
+        costs |= {"ours:steps": 1_000, "recomputed:steps": 500, "ratio": 36.0, "value": 100}
+        yield {"part": RECOMPUTED, "stream": stream, **costs, **changed}
+
+
+def failing(rows: list[Row]) -> set[int]:
+    return {place for place, finding in enumerate(findings.all_findings(rows)) if not finding.holds}
+
+
+def test_all_findings_hold_on_figures_of_the_patents_shape() -> None:
+    assert failing([*paper_rows()]) == set()
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ([*paper_rows({"SA-EDGE": 0.3})], {0, 1, 7, 8}),
+        ([*paper_rows({"SA-EDGE-PREFIX": 2.0, "TS-EDGE-PREFIX": 2.0})], {2}),
+        ([*paper_rows({"RE": 2.0})], {8}),
+        ([*paper_rows({"RE": 2.6})], {7, 8}),
+        ([*paper_rows({"SA-VERTEX8": 3.0})], {1}),
+        ([*paper_rows(**{"adaptive:seconds": 2.0})], {9}),
+        ([*paper_rows(**{"ours:cost": 12.0})], {13}),
+    ],
+)
+def test_a_finding_fails_where_the_figures_do(changed: list[Row], expected: set[int]) -> None:
+    assert failing(changed) == expected
+
+
+def test_the_command_goes_on_where_it_was_and_writes_tables_charts_and_findings(
+    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi_pattern, "SMALL", TINY)
+    request = Request(data=Path("nowhere"))
+    store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
+    for cell, row in zip(EXPERIMENT.plan(request).cells[1:], rows[1:], strict=True):
+        store.keep(cell, row)
+    done = cep("experiment", "multi_pattern", "--data", "nowhere", "--out", "page.md", folder=tmp_path)
+    assert done.code == 0, done.errors
+    assert f"{len(rows) - 1} measurements of an earlier run" in done.errors
+    text = (tmp_path / "page.md").read_text()
+    assert "`cep experiment multi_pattern --seed 1`" in text and "{" not in text
+    for name in ("patterns", "size", "search", "window_s", "window_events", "density", "rates", "exchanged"):
+        assert f"](page/{name}.svg)" in text and (tmp_path / "page" / f"{name}.svg").is_file()
+    assert "drawn with seed 1" in text and "generated readings of" in text and "Of 14 findings of the paper, " in text
+    assert done.output.startswith("Of 14 findings of the paper, ") and done.output.endswith("written to page.md\n")
