@@ -179,21 +179,30 @@ class ClauseStatistics:
         )
 
     @cached_property
-    def in_range(self) -> ClauseStatistics:
-        """The numbers of the single variables without the conditions that have to be tested: what an index finds."""
-        found = tuple(condition for condition in self.singles.conditions if condition.equality)
-        return replace(self.singles, conditions=found, joints=())
+    def candidates(self) -> ClauseStatistics:
+        """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
+        return replace(self, conditions=tuple(one for one in self.conditions if one.equality), joints=())
 
     @cached_property
-    def tested(self) -> ClauseStatistics:
-        """The numbers of the conditions on single variables that have to be tested, and nothing else."""
+    def passing(self) -> ClauseStatistics:
+        """The numbers of the conditions that have to be tested, and nothing else: what share of candidates passes."""
         return replace(
-            self.singles,
+            self,
             ln_instances=(0.0,) * self.size,
-            conditions=tuple(condition for condition in self.singles.conditions if not condition.equality),
+            conditions=tuple(one for one in self.conditions if not one.equality),
             agreements=(),
             sequences=(),
         )
+
+    @cached_property
+    def in_range(self) -> ClauseStatistics:
+        """The `candidates` of the single variables: what an index finds."""
+        return self.singles.candidates
+
+    @cached_property
+    def tested(self) -> ClauseStatistics:
+        """What share of those is `passing`."""
+        return self.singles.passing
 
 
 def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.consume_matched import CONSUME_MATCHED
+from cep_pipeline.planning.costs.instances import INSTANCES
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.costs.latency import LATENCY, with_latency
 from cep_pipeline.planning.costs.model import (
@@ -21,6 +22,7 @@ from cep_pipeline.planning.costs.throughput import THROUGHPUT
 __all__ = [
     "CONSUME_MATCHED",
     "COSTS",
+    "INSTANCES",
     "KERNEL",
     "LATENCY",
     "THROUGHPUT",
@@ -36,7 +38,7 @@ __all__ = [
     "with_latency",
 ]
 
-COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, LATENCY, CONSUME_MATCHED, KERNEL)}
+COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, LATENCY, CONSUME_MATCHED, KERNEL, INSTANCES)}
 
 
 def cost_named(name: str) -> CostModel:
