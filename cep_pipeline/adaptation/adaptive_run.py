@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import check_limit, check_options, check_output, choose_mechanisms
 from cep_pipeline.detection.mechanism import Counters
-from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
@@ -87,10 +86,11 @@ class AdaptiveRun:
                     limit,
                 ),
                 output,
-                partial(self._plan_of, pattern),
+                replanner_for(pattern, self._chosen[pattern.name], settings.planner, settings.cost, settings.alpha),
                 settings.decision,
                 settings.minimum_gain,
                 settings.clock,
+                find=settings.find,
             )
             for pattern in patterns
         ]
@@ -192,11 +192,6 @@ class AdaptiveRun:
             own = None if given is None else given.part([loop.pattern.name])
             loop.begin(snapshot, own)
         return new if self._given_snapshot is None else []
-
-    def _plan_of(self, pattern: Pattern, snapshot: StatisticsSnapshot) -> Plan:
-        settings = self._settings
-        chosen = {pattern.name: self._chosen[pattern.name]}
-        return plan_for([pattern], snapshot, chosen, settings.planner, settings.cost, settings.alpha, compare=False)
 
     def report(self) -> AdaptationReport:
         """What has been decided so far, and where the time went."""

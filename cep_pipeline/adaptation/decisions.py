@@ -76,11 +76,13 @@ class DecisionState:
     invariants: tuple[Invariant, ...] = ()
     distances: Distances = field(default_factory=Distances)
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
+    asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
+    """`questions`, where they are known."""
 
     @cached_property
     def check(self) -> InvariantCheck:
         """What is asked of snapshots about the invariants."""
-        return InvariantCheck(self.invariants, self.patterns)
+        return InvariantCheck(self.invariants, self.patterns, self.questions)
 
     @cached_property
     def minimal(self) -> float | Mapping[str, float]:
@@ -90,7 +92,7 @@ class DecisionState:
     @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         """What is asked of snapshots about the numbers of each pattern."""
-        return questions_of(self.patterns)
+        return questions_of(self.patterns) if self.asked is None else self.asked
 
     @cached_property
     def before(self) -> Mapping[str, Mapping[str, float]]:
@@ -182,7 +184,8 @@ class DecisionFunction(ABC):
         invariants = state.invariants
         if plan is not state.plan:
             invariants = self._invariants(plan, state.patterns, snapshot)
-        return replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances, since={})
+        found = replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances, since={})
+        return replace(found, asked=state.questions)
 
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None

@@ -16,7 +16,6 @@ chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it i
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from cep_pipeline.planning.ordering import (
     comparison_from_json,
     comparison_to_json,
     grains,
+    side_text,
     tightest_of_blocks,
 )
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
@@ -74,8 +74,7 @@ class Invariant:
     @property
     def key(self) -> str:
         """Names the question that it decides: the same for the comparison of the same sides that came out otherwise."""
-        content = comparison_to_json(self.comparison)
-        sides = sorted((json.dumps(content["chosen"]), json.dumps(content["rejected"])))
+        sides = sorted(map(side_text, (self.comparison.chosen, self.comparison.rejected)))
         return f"{self.pattern}/{self.clause}/{self.comparison.measure}/{' or '.join(sides)}"
 
     @property
@@ -225,6 +224,8 @@ class InvariantCheck:
     ----------
     invariants, patterns
         As in `verify`.
+    questions
+        Of patterns by their names, clause by clause, what snapshots are asked, where that is known.
 
     Raises
     ------
@@ -232,34 +233,40 @@ class InvariantCheck:
         An invariant is of no clause of the patterns.
     """
 
-    def __init__(self, invariants: Sequence[Invariant], patterns: Sequence[Pattern]) -> None:
+    def __init__(
+        self,
+        invariants: Sequence[Invariant],
+        patterns: Sequence[Pattern],
+        questions: Mapping[str, Sequence[ClauseQuestions]] | None = None,
+    ) -> None:
+        self._questions = questions or {}
         self._by_name = {pattern.name: pattern for pattern in patterns}
         self._groups: dict[tuple[str, int, str, float], _Group] = {}
-        self._invariants = [(invariant, invariant.key, self._group(invariant)) for invariant in invariants]
+        self._invariants = [(invariant, self._group(invariant)) for invariant in invariants]
 
     def verifications(
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
     ) -> Iterator[Verification]:
         """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
-        for (invariant, of), (_, key, _) in zip(self.measured(snapshot), self._invariants, strict=True):
+        for invariant, of in self.measured(snapshot):
             one = invariant.comparison
             sides = (one.chosen, one.rejected)
             if frozen:
                 if invariant.ln_frozen is None:
-                    raise InputError(f"{key}: the costs of its sub-plans were not frozen; freeze it first")
+                    raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
                 left, right = (
                     of.with_frozen(one.measure, side, constant)
                     for side, constant in zip(sides, invariant.ln_frozen, strict=True)
                 )
             else:
                 left, right = (of.of(one.measure, side) for side in sides)
-            minimal = distance if isinstance(distance, int | float) else distance.get(key, 0.0)
+            minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
             yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
         """The invariants, each with what measures its sides."""
         measures: dict[int, Measures] = {}
-        for invariant, _, group in self._invariants:
+        for invariant, group in self._invariants:
             if id(group) not in measures:
                 measures[id(group)] = Measures(group.questions.statistics(snapshot), group.cost)
                 measures[id(group)].prepare(group.comparisons)
@@ -274,7 +281,12 @@ class InvariantCheck:
                     f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
                     f"not among the patterns {', '.join(self._by_name) or '(none)'}: plan them again"
                 )
-            questions = ClauseQuestions(pattern, pattern.clauses[invariant.clause])
+            known = self._questions.get(invariant.pattern)
+            questions = (
+                ClauseQuestions(pattern, pattern.clauses[invariant.clause], often=True)
+                if known is None
+                else known[invariant.clause]
+            )
             self._groups[of_what] = _Group(questions, invariant.cost, [])
         self._groups[of_what].comparisons.append(invariant.comparison)
         return self._groups[of_what]

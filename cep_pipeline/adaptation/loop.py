@@ -55,6 +55,8 @@ class AdaptiveDetection:
         have come since it ran.
     clock
         Seconds, by which the report says where the time went: on the wall, or of the processor.
+    find
+        Whether matches are found; if not, it is only decided, which does not depend on them.
     """
 
     planner: str | None = None
@@ -71,6 +73,7 @@ class AdaptiveDetection:
     minimum_gain: float = 0.0
     detect_events: int = DETECT_EVENTS
     clock: Callable[[], float] = time.perf_counter
+    find: bool = True
 
     def __post_init__(self) -> None:
         if self.every_events is not None and self.every is not None:

@@ -15,6 +15,7 @@ from cep_pipeline.planning.costs import CostModel, SetTerm
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.many_orders import ln_steps
 from cep_pipeline.planning.ordering import DecidingComparison, Side
+from cep_pipeline.planning.set_forms import set_tables
 from cep_pipeline.planning.trees import PositionTree
 
 
@@ -35,9 +36,13 @@ class Measures:
         self._steps: dict[tuple[int, int], float] = {}
         self._orders: dict[tuple[int, ...], float] = {}
         self._trees: dict[PositionTree, float] = {}
+        self._sets: dict[PositionTree, int] = {}
+        self._tables = set_tables(cost, statistics)
 
     def prepare(self, comparisons: Iterable[DecidingComparison]) -> None:
         """Measure all steps of these comparisons at once, by the very sums that greedy takes."""
+        if self._tables is not None:
+            return
         sides = [side for one in comparisons if one.measure == "step" for side in (one.chosen, one.rejected)]
         wanted = {_step_of(cast(tuple[int, ...], side)) for side in sides} - self._steps.keys()
         if not wanted:
@@ -77,6 +82,8 @@ class Measures:
 
     def _step(self, beginning: tuple[int, ...]) -> float:
         key = _step_of(beginning)
+        if self._tables is not None:
+            return self._tables.ln_step(*key)
         if key not in self._steps:
             self.prepare((DecidingComparison(0, "step", beginning, beginning, 0.0, 0.0),))
         return self._steps[key]
@@ -97,7 +104,10 @@ class Measures:
         if isinstance(tree, int):
             return float("-inf")
         left, right = tree
-        own = self._bare.ln_join(self.statistics, left, right)
+        if self._tables is not None:
+            own = self._tables.ln_own(self._set(left), self._set(right))
+        else:
+            own = self._bare.ln_join(self.statistics, left, right)
         return ln_sum((own, self._joins(left), self._joins(right)))
 
     def _joins(self, tree: PositionTree) -> float:
@@ -105,9 +115,19 @@ class Measures:
             return float("-inf")
         if tree not in self._trees:
             left, right = tree
-            own = self._cost.ln_join(self.statistics, left, right)
+            if self._tables is not None:
+                own = self._tables.ln_join(self._set(left), self._set(right))
+            else:
+                own = self._cost.ln_join(self.statistics, left, right)
             self._trees[tree] = ln_sum((own, self._joins(left), self._joins(right)))
         return self._trees[tree]
+
+    def _set(self, tree: PositionTree) -> int:
+        if isinstance(tree, int):
+            return 1 << tree
+        if tree not in self._sets:
+            self._sets[tree] = self._set(tree[0]) | self._set(tree[1])
+        return self._sets[tree]
 
     def _node(self, tree: PositionTree) -> float:
         return self._cost.node.one(self.statistics, _positions(tree))

@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, output_of
-from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on, same_plans
+from cep_pipeline.adaptation.plan_quality import gain
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -31,14 +32,16 @@ class PatternLoop:
         The pattern, what runs it, and the stream.
     output
         A form of `detect.OUTPUTS`.
-    make_plan
-        Makes a plan of the pattern alone from statistics.
+    replanner
+        Makes plans of the pattern alone from statistics.
     decision
         Decides whether to make another one.
     minimum_gain
         The share of the old plan's cost that a new one must save more than.
     clock
         Seconds, by which the report says where the time went.
+    find
+        Whether matches are found, or it is only decided.
 
     Attributes
     ----------
@@ -52,10 +55,12 @@ class PatternLoop:
         self,
         finding: Finding,
         output: str,
-        make_plan: Callable[[StatisticsSnapshot], Plan],
+        replanner: Replanner,
         decision: DecisionFunction,
         minimum_gain: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
+        *,
+        find: bool = True,
     ) -> None:
         self.pattern, self.decision = finding.pattern, decision
         self.plan: Plan | None = None
@@ -64,11 +69,12 @@ class PatternLoop:
         self.seconds = Seconds()
         self._finding, self._stream, self._reading = finding, finding.stream, finding.reading
         self._output = output_of(finding, output)
-        self._make_plan, self._minimum_gain, self._clock = make_plan, minimum_gain, clock
+        self._replanner, self._minimum_gain, self._clock = replanner, minimum_gain, clock
         self._state: DecisionState | None = None
         self._begin = 0
         self._waiting: list[Stretch] = []
         self._done = False
+        self._find = find
 
     @property
     def adapts(self) -> bool:
@@ -99,15 +105,16 @@ class PatternLoop:
     def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
         """Take the first plan in use: one that was made before, or one from these statistics."""
         began = self._clock()
-        self.plan = self._make_plan(snapshot) if plan is None else plan
+        self.plan = self._replanner.plan(self._replanner.search(snapshot)) if plan is None else plan
         planned = self._clock()
-        self._state = self.decision.begin(self.plan, [self.pattern], snapshot)
+        state = self.decision.begin(self.plan, [self.pattern], snapshot)
+        self._state = replace(state, asked={self.pattern.name: self._replanner.questions})
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
         assert self._state is not None and self.plan is not None
-        began = self._clock()
+        began, old = self._clock(), self.plan
         verdict = self.decision.decide(self._state, snapshot)
         decided = self._clock()
         row = self._stream.arrived
@@ -120,25 +127,31 @@ class PatternLoop:
             self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - decided))
         self.seconds = self.seconds.plus(Seconds(deciding=decided - began))
         self.checks.append(check)
+        if check.deployed:
+            self._note_switch(check, old, self.plan)
 
     def _replan(self, check: Check, snapshot: StatisticsSnapshot) -> Check:
         """Make another plan, and use it where it is better."""
         assert self.plan is not None
-        new = self._make_plan(snapshot)
-        if same_plans(self.plan, new):
-            self.plan = new  # the same orders and trees, with what decided for them now
+        found = self._replanner.search(snapshot)
+        if self._replanner.is_of(self.plan, found):
+            self.plan = self._replanner.confirmed(self.plan, found)
             return check
-        saved = gain(ln_cost_on(self.plan, [self.pattern], snapshot), new.ln_cost)
+        saved = gain(*self._replanner.ln_costs(self.plan, found))
         if saved <= self._minimum_gain:
             return replace(check, gain=saved)
-        t0 = self._stream.boundary(check.row)
-        assert t0 is not None, "plans are switched where events follow"
+        new = self._replanner.plan(found)
         self._cut(check.row)
-        orders = "; ".join(written(clause.order_or_tree) for clause in new.for_pattern(self.pattern.name).clauses)
-        old_id, new_id = self.plan.plan_id, new.plan_id
-        self.switches.append(PlanSwitch(self.pattern.name, check.row, t0, old_id, new_id, orders, check.reason, saved))
         self.plan = new
         return replace(check, gain=saved, deployed=True)
+
+    def _note_switch(self, check: Check, old: Plan, new: Plan) -> None:
+        t0 = self._stream.boundary(check.row)
+        assert t0 is not None, "plans are switched where events follow"
+        assert check.gain is not None
+        orders = "; ".join(written(clause.order_or_tree) for clause in new.for_pattern(self.pattern.name).clauses)
+        ids = old.plan_id, new.plan_id
+        self.switches.append(PlanSwitch(self.pattern.name, check.row, t0, *ids, orders, check.reason, check.gain))
 
     def detect(self, *, at_least: int) -> None:
         """Find the matches of plans that have been replaced, and of the one in use once enough events have come.
@@ -157,7 +170,8 @@ class PatternLoop:
             self._cut(row)
         done = 0
         while done < len(self._waiting) and self._reading.has_come(self._waiting[done].stop):
-            self._output.find(self._waiting[done])
+            if self._find:
+                self._output.find(self._waiting[done])
             done += 1
         del self._waiting[:done]
         counters = self._finding.counters

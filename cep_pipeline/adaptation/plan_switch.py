@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.blocks import Block, MatchBlock
@@ -76,12 +77,45 @@ class Negations:
         return cls(leading, trailing, bool(negated) and pattern.ties is Ties.ANY)
 
 
+def opening_types(pattern: Pattern) -> frozenset[str]:
+    """The event types that matches of the pattern can only begin with.
+
+    An event of such a type is the first of all its matches: a plan that owns the matches which begin before it need not
+    read it. That is so where each clause's order has one first variable, a single event, and no other variable, negated
+    ones among them, may be of its type. Where a window counts events none is left out, nor under TIES ANY, by which an
+    event may come behind those that it is before.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
+    >>> structures = ["SEQ(A a, B b)", "SEQ(A a, A b)", "AND(A a, B b)"]
+    >>> texts = [f"PATTERN {structure} WITHIN 1 hour" for structure in structures]
+    >>> [sorted(opening_types(cep.parse_patterns(text, schema)[0])) for text in texts]
+    [['A'], [], []]
+    """
+    if pattern.window.time_us is None or pattern.ties is Ties.ANY:
+        return frozenset()
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return frozenset()
+    first: set[str] = set()
+    others = {pattern.base_type}
+    for clause in pattern.clauses:
+        positive = {variable.name for variable in clause.positive}
+        for variable in (*clause.positive, *clause.negated):
+            behind = {one.name for one in clause.successors(variable.name)}
+            begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
+            (first if begins else others).add(variable.event_type)
+    return frozenset(first - others)
+
+
 class Reading:
     """Which events of a stream decide about the matches of a pattern that begin in a part of it."""
 
     def __init__(self, pattern: Pattern, stream: EventStream) -> None:
         self._pattern, self._stream = pattern, stream
         self.negations = Negations.of(pattern)
+        self._opening = pa.array(sorted(opening_types(pattern)), pa.string())
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
@@ -114,6 +148,15 @@ class Reading:
             end = min(int(partitions.rows_ahead(own, distance).max()) + 1, events)
             return self._with_tied_before(start, first), self._with_tied_behind(end)
         return self._of_partitions(partitions, first, stop)
+
+    def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+        """`rows`, without events behind them that matches can only begin with."""
+        rows = self.rows(first, stop)
+        if not isinstance(rows, tuple) or not len(self._opening) or rows[1] == stop:
+            return rows
+        types = self._stream.between(stop, rows[1]).column(self._pattern.type_attribute).cast(pa.string())
+        needed = np.flatnonzero(~pc.is_in(types, self._opening).to_numpy())
+        return np.concatenate((np.arange(rows[0], stop), stop + needed))
 
     def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
@@ -199,8 +242,8 @@ class SlicesOfStream:
 
     def prepared(self, pattern: Pattern, rows: tuple[int, int] | Array) -> PreparedEvents:
         """The events of these rows."""
-        if not isinstance(rows, tuple):  # of a window that counts in partitions, which keeps all events
-            return _prepared(pattern, self._stream.table.take(pa.array(rows)))
+        if not isinstance(rows, tuple):
+            return _prepared(pattern, self._stream.table.take(pa.array(rows - self._stream.first)))
         key = (*rows, pattern.type_attribute, pattern.base_type)
         if self._latest is None or self._latest[0] != key:
             self._latest = key, _prepared(pattern, self._stream.between(*rows))
@@ -230,10 +273,10 @@ def matches_of_stretch(
 
     Notes
     -----
-    Within the window behind the stretch the mechanism also finds matches that begin there: they are the next plan's,
-    and left out here. That is what a switch costs.
+    Within the window behind the stretch the mechanism may also find matches that begin there: they are the next plan's,
+    and left out here. That, and partial matches of events behind the stretch alone, is what a switch costs.
     """
-    rows = reading.rows(stretch.first, stretch.stop)
+    rows = reading.needed_rows(stretch.first, stretch.stop)
     events = slices.prepared(pattern, rows)
     events.split(operand.event_type for operand in pattern.operands)
     begin, end = stretch.first - slices.first, stretch.stop - slices.first

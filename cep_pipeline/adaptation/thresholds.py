@@ -40,7 +40,10 @@ class Deviation:
 
 def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions, ...]]:
     """What snapshots are asked about each pattern, by its name."""
-    return {pattern.name: tuple(ClauseQuestions(pattern, clause) for clause in pattern.clauses) for pattern in patterns}
+    return {
+        pattern.name: tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
+        for pattern in patterns
+    }
 
 
 def numbers_now(questions: Iterable[ClauseQuestions], snapshot: StatisticsSnapshot) -> dict[str, float]:

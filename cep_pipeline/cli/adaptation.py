@@ -162,7 +162,7 @@ def replan(
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
     zstream_ordered, dp_bushy; of all patterns together: simulated_annealing, tabu, none, sharing, reordering,
-    redundancy_ratio, merge_decomposition. Cost models: throughput, latency, consume_matched, kernel.
+    redundancy_ratio, merge_decomposition. Cost models: throughput, latency, consume_matched, kernel, instances.
     A search of all patterns together goes on from the current plan; where a violation concerns some of them, or
     --pattern names some, only what is connected with these is planned again, and all others keep their plan.
     Examples:

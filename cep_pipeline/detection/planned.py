@@ -9,7 +9,9 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
+from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, default_cost, planner_for
+from cep_pipeline.planning.planners import planner_named
+from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_COMPARED = 100
@@ -64,6 +66,24 @@ def plan_for(
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
     )
+
+
+def replanner_for(
+    pattern: Pattern, mechanism: str, planner: str | None = None, cost: str | None = None, alpha: float = 0.0
+) -> Replanner:
+    """What plans one pattern for its mechanism again and again, by the planner and cost model of `plan_for`.
+
+    Raises
+    ------
+    InputError
+        `planner` or `cost` is unknown, or `alpha` is no weight.
+    """
+    of = MECHANISMS[mechanism]
+    in_order = pattern.name in in_pattern_order({pattern.name: mechanism})
+    wanted = DEFAULT_PLANNER if planner is None else planner
+    planner_named(wanted)
+    name = planner_for(pattern, wanted, in_pattern_order=in_order, orders_only=not of.runs_trees)
+    return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=mechanism == "fused"), alpha)
 
 
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
+
+import numpy as np
+import pyarrow as pa
 
 from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Distances
 from cep_pipeline.adaptation.decisions import (
@@ -21,7 +25,15 @@ from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, AverageRelativeD
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
-from cep_pipeline.experiments.adaptation_patterns import SEQUENCE, SETS, fitted_pattern
+from cep_pipeline.experiments.adaptation_patterns import (
+    CHAIN_BY,
+    SEQUENCE,
+    SETS,
+    TREE_BY,
+    fitted_pattern,
+    matches_in,
+    output_of,
+)
 from cep_pipeline.experiments.adaptation_streams import (
     PERMUTED,
     STOCKS,
@@ -42,6 +54,10 @@ COMPARISON, CHANGES = "comparison", "changes"
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
 PAIRS_A_CHECK = 1000
 """Pairs that the statistics test a scope between two decisions."""
+SWEPT_BYTES = 1 << 24
+"""More than the caches of a core hold."""
+Asked = tuple[tuple[int, str], ...]
+"""Which plans a mechanism is to run from which events on, after the first one."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +82,7 @@ class Sizes:
     repetitions
         Runs of each that count; of them the least times.
     beside
-        The sets that `fused` runs too.
+        The sets that `fused` runs too, beside permuted rates.
     """
 
     events: Mapping[str, int]
@@ -87,30 +103,30 @@ class Sizes:
 
 
 SMALL = Sizes(
-    {STOCKS: 40_000, TRAFFIC: 32_000, PERMUTED: 32_000},
-    {STOCKS: 4_000, TRAFFIC: 2_000, PERMUTED: 2_000},
+    {STOCKS: 100_000, TRAFFIC: 60_000, PERMUTED: 100_000},
+    {STOCKS: 6_250, TRAFFIC: 2_500, PERMUTED: 6_250},
     (4, 6, 8),
     (5,),
     (0.0, 0.1, 0.25, 0.5),
     (0.1, 0.3, 0.75, 2.0),
-    3_000.0,
-    (4_000, 8_000, 16_000),
+    250.0,
+    (12_500, 25_000, 50_000),
     5,
     1,
-    beside=(SEQUENCE,),
+    beside=(),
 )
 _THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
 FULL = Sizes(
-    {STOCKS: 200_000, TRAFFIC: 120_000, PERMUTED: 200_000},
-    {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 2_500},
+    {STOCKS: 400_000, TRAFFIC: 320_000, PERMUTED: 320_000},
+    {STOCKS: 10_000, TRAFFIC: 2_500, PERMUTED: 10_000},
     (3, 4, 5, 6, 7, 8),
     (3, 4, 5, 6, 7, 8),
     SCANNED_DISTANCES,
     _THRESHOLDS,
-    10_000.0,
-    (5_000, 10_000, 20_000, 50_000, 100_000),
+    1_000.0,
+    (20_000, 40_000, 80_000, 160_000),
     6,
-    3,
+    2,
 )
 
 
@@ -121,12 +137,14 @@ class Contender:
     name: str
     mechanism: str
     planner: str
+    cost: str | None = None
+    """The cost model, where it is not that of the mechanism."""
     unmeasured: int = 0
     """Runs before those that count: a mechanism that compiles a kernel for each plan is given one."""
 
 
-CHAIN = Contender("greedy", "lazy_chain_nfa", "greedy")
-TREE = Contender("zstream", "evaluation_tree", "zstream")
+CHAIN = Contender("greedy", CHAIN_BY[2], CHAIN_BY[0], CHAIN_BY[1])
+TREE = Contender("zstream", TREE_BY[2], TREE_BY[0], TREE_BY[1])
 FUSED = Contender("fused", "fused", "dp_left_deep", unmeasured=1)
 CONTENDERS = (CHAIN, TREE, FUSED)
 OF_THE_PATENT = (CHAIN, TREE)
@@ -163,46 +181,52 @@ def decisions_of(sizes: Sizes, average: _Noted) -> dict[str, DecisionFunction]:
         STATIC: Static(),
         UNCONDITIONAL: Unconditional(),
         **{threshold_name(t): ConstantThreshold(t) for t in sizes.thresholds},
-        **{distance_name(d): InvariantBased(distance=Fixed(d)) for d in sizes.distances},
-        AVERAGE: InvariantBased(distance=average),
-        META: InvariantBased(distance=MetaAdaptive()),
+        **{distance_name(d): InvariantBased(k=None, distance=Fixed(d)) for d in sizes.distances},
+        AVERAGE: InvariantBased(k=None, distance=average),
+        META: InvariantBased(k=None, distance=MetaAdaptive()),
     }
 
 
 @dataclass
-class _Runs:
-    """The runs of one decision function; of what was timed the least."""
+class _Decided:
+    """What a decision function did; of what was timed the least."""
 
     report: AdaptationReport
-    matches: int
     least: dict[str, float] = field(default_factory=dict)
 
     def add(self, report: AdaptationReport) -> None:
         total = report.total
-        times = {
-            "detecting": total.detecting,
-            "deciding": total.deciding,
-            "planning": total.planning,
-            "estimating": report.seconds_estimating,
-        }
+        times = {"deciding": total.deciding, "planning": total.planning, "estimating": report.seconds_estimating}
         self.least = {name: min(seconds, self.least.get(name, seconds)) for name, seconds in times.items()}
 
     @property
-    def work(self) -> tuple[tuple[int, str], ...]:
-        """What the mechanism was asked to run: the same for runs that switched to the same plans at the same events."""
-        return tuple((switch.row, switch.new_plan) for switch in self.report.switches)
+    def asked(self) -> Asked:
+        """What the mechanism is asked to run."""
+        return tuple((switch.row, switch.orders) for switch in self.report.switches)
+
+
+@dataclass
+class _Detected:
+    """What a mechanism found, how many events it tried on partial matches, and the least time that it took."""
+
+    output: pa.Table
+    candidates: int
+    seconds: float
 
 
 def measure(
     contender: Contender, stream: ExperimentStream, pattern: Pattern, sizes: Sizes, seed: int
 ) -> dict[str, Figure]:
-    """Run a pattern under every decision function in turn, so often as is asked for.
+    """Run a pattern under every decision function, so often as is asked for.
+
+    What is decided does not depend on what is found. So decisions are timed first, without detection: in between the
+    caches are swept, as detection would. Then the mechanism runs, once for all decision functions that switched to the
+    same plans at the same events, which ask the same of it.
 
     Returns
     -------
     dict of str to figure
-        For each decision function `NAME:` and a figure; seconds of processor time. Runs that switched plans alike
-        asked the same of the mechanism, so theirs is the least time that any of them had it take.
+        For each decision function `NAME:` and a figure; seconds of processor time.
 
     Raises
     ------
@@ -210,51 +234,83 @@ def measure(
         A decision function led to other matches.
     """
     average = _Noted()
-    decisions = decisions_of(sizes, average)
-    runs: dict[str, _Runs] = {}
-    ids = None
+    loops = {
+        name: AdaptiveDetection(
+            planner=contender.planner,
+            cost=contender.cost,
+            mechanism=contender.mechanism,
+            decision=decision,
+            every_events=sizes.every[stream.name],
+            seed=seed,
+            max_pairs=PAIRS_A_CHECK,
+            clock=time.process_time,
+        )
+        for name, decision in decisions_of(sizes, average).items()
+    }
+    decided: dict[str, _Decided] = {}
+    gc.collect()
+    for _ in range(sizes.repetitions):
+        for name, loop in loops.items():
+            _, report = _run(replace(loop, find=False), pattern, _swept(stream, sizes))
+            decided.setdefault(name, _Decided(report)).add(report)
+    detected: dict[Asked, _Detected] = {}
     for _ in range(contender.unmeasured + sizes.repetitions):
-        for name, decision in decisions.items():
-            loop = AdaptiveDetection(
-                planner=contender.planner,
-                mechanism=contender.mechanism,
-                decision=decision,
-                every_events=sizes.every[stream.name],
-                seed=seed,
-                max_pairs=PAIRS_A_CHECK,
-                clock=time.process_time,
-            )
-            gc.collect()  # what earlier runs left behind is not to be swept up in the middle of a plan
-            with one_core():
-                tables, report = loop.detect([pattern], stream.events)
-            found = tables[pattern.name].column("match_id")
-            if ids is None:
-                ids = found
-            if not found.equals(ids):
+        for asked, name in {of.asked: name for name, of in reversed(decided.items())}.items():
+            output, report = _run(loops[name], pattern, stream.events)
+            first = next(iter(detected.values()), None)
+            if first is not None and not output.equals(first.output):
                 raise CepError(
-                    f"adaptation: {name} on {contender.mechanism} finds {len(found):,} matches in the {stream.name}, "
-                    f"not the {len(ids):,} that {STATIC} finds; plans must not change what is found"
+                    f"adaptation: {name} on {contender.mechanism} finds {matches_in(output):,} matches in the "
+                    f"{stream.name}, where {matches_in(first.output):,} were found; plans must not change what is found"
                 )
-            runs.setdefault(name, _Runs(report, len(found))).add(report)
-    detecting: dict[object, float] = {}
-    for of in runs.values():
-        detecting[of.work] = min(of.least["detecting"], detecting.get(of.work, of.least["detecting"]))
+            candidates, seconds = sum(node.candidates for node in report.metrics.nodes), report.total.detecting
+            of = detected.setdefault(asked, _Detected(output, candidates, seconds))
+            of.seconds = min(of.seconds, seconds)
     figures: dict[str, Figure] = {"events_read": stream.events.num_rows, "average_d": average.found}
-    for name, of in runs.items():
-        figures |= {f"{name}:{figure}": value for figure, value in _figures(of, detecting[of.work]).items()}
+    for name, by in decided.items():
+        figures |= {f"{name}:{figure}": value for figure, value in _figures(by, detected[by.asked]).items()}
     return figures
 
 
-def _figures(runs: _Runs, detecting: float) -> dict[str, Figure]:
-    report = runs.report
+def _run(
+    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table | Iterator[pa.Table]
+) -> tuple[pa.Table, AdaptationReport]:
+    with one_core(), _nothing_collected():
+        tables, report = loop.detect([pattern], events, output=output_of(pattern))
+    return tables[pattern.name], report
+
+
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """What runs leave behind is not swept up in the middle of a plan."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _swept(stream: ExperimentStream, sizes: Sizes) -> Iterator[pa.Table]:
+    """The stream in the parts between decisions, with nothing left in the caches of the one before."""
+    sweep = np.zeros(SWEPT_BYTES // 8)
+    every = sizes.every[stream.name]
+    for first in range(0, stream.events.num_rows, every):
+        sweep += 1.0
+        yield stream.events.slice(first, every)
+
+
+def _figures(decided: _Decided, detected: _Detected) -> dict[str, Figure]:
+    report = decided.report
     return {
-        **runs.least,
-        "detecting": detecting,
-        "matches": runs.matches,
+        **decided.least,
+        "detecting": detected.seconds,
+        "matches": matches_in(detected.output),
         "checks": len(report.checks),
         "planned": report.replannings,
         "switches": len(report.switches),
-        "candidates": sum(node.candidates for node in report.metrics.nodes),
+        "candidates": detected.candidates,
     }
 
 
@@ -323,7 +379,8 @@ def _change_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
 def _measured(
     stream: ExperimentStream, kind: str, size: int, contender: Contender, sizes: Sizes, seed: int
 ) -> dict[str, Figure]:
-    fitted = fitted_pattern(stream, kind, size, seed, sizes.work)
+    by = CHAIN_BY if contender is CHAIN else TREE_BY
+    fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.every[stream.name], by)
     return {
         "pattern": fitted.text,
         "window_s": fitted.window_s,

@@ -35,8 +35,8 @@ from cep_pipeline.experiments.adaptation_figures import (
     total,
 )
 from cep_pipeline.experiments.adaptation_findings import all_findings
-from cep_pipeline.experiments.adaptation_patterns import SEQUENCE, SETS, WORK_A_MATCH
-from cep_pipeline.experiments.adaptation_streams import PERMUTED, STOCKS, TRAFFIC
+from cep_pipeline.experiments.adaptation_patterns import MADE_COUNTS, SEQUENCE, SETS, WORK_A_MATCH
+from cep_pipeline.experiments.adaptation_streams import ALIKE, PERMUTED, SKEWED, STOCKS, TRAFFIC
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
@@ -68,11 +68,14 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             thresholds=_listed(sizes.thresholds),
             distances=_listed(sizes.distances),
             work=sizes.work,
+            made=MADE_COUNTS,
             of_matches=WORK_A_MATCH,
+            alike=f"{ALIKE[0]:g}",
+            skewed=_listed(SKEWED),
             seed=request.seed,
         ),
         "## What the patent found, and what we find",
-        "By the two mechanisms of the patent; `fused` stands beside them below.",
+        "By the two mechanisms of the patent; where `fused` was run too, it stands beside them below.",
         findings_text(all_findings(apart, best, sizes)),
         "## Throughput against the minimal distance (figure 6)",
         "Sequences, by their number of events.",
@@ -116,24 +119,31 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
 _WHAT = """\
 A plan is the best one for the statistics that it was made from. After every so many events ({every}) a decision \
 function looks at fresh statistics and says whether to plan again: never (static), always (unconditional), when any \
-rate or selectivity has moved by a share t (constant threshold), or when one of the comparisons that decided the plan, \
-the tightest of each of its blocks, comes out otherwise by more than the minimal distance d (invariants). Another plan \
-is put in use where it costs less on these statistics; partial matches of the old one go on by it. All find the same \
-matches, which is checked run by run.
+rate or selectivity has moved by a share t (constant threshold), or when one of the comparisons that decided the \
+plan comes out otherwise by more than the minimal distance d (invariants; all comparisons of each block, as K \
+without limit takes them: the tightest one alone misses some of the changes). Another plan is put in use where it \
+costs less on these statistics; partial matches of the old one go on by it. All find as many matches, which is \
+checked run by run.
 
-Stocks: {stocks}, a little and often. Traffic: {traffic}, whose rates differ much and change with day and night. Five \
-sets of patterns: sequences, sequences with a negated event, conjunctions, sequences with an event under KL, and \
-disjunctions of three sequences; types, and by how much an event has to be above the one before, are drawn with seed \
-{seed}, and windows are the longest under which a pattern is no more work than {work:,.0f} tries of an event on a \
-partial match for each event of the stream (or a {of_matches:g}th of that in matches), and less than half of the time \
-between two decisions. `greedy` plans for `lazy_chain_nfa`, \
-`zstream` for `evaluation_tree`, and beside them `dp_left_deep` for `fused`.
+Stocks: {stocks}, a little and often. Traffic: {traffic}. A road is busy in the tenth of its looks with the most \
+vehicles, and an event's type is the class of its road, by the hour around which it is busy: rates differ by orders \
+of magnitude at any time, and change by as much while the hours pass. Single roads, as in the patent, report twelve \
+times an hour: windows in which a plan matters would span the changes. Five sets of patterns: sequences, sequences \
+with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences; types are \
+drawn with seed {seed}, and by how much a number of an event has to be above that of the one before: as much as \
+makes the selectivity {alike} in the stocks, and one between {skewed} in the traffic. Windows are the longest under \
+which a pattern is no more work than {work:,.0f} tries of an event on a partial match for each event of the stream \
+({made} for making one; {of_matches:g} for a match), and a fraction of the time between two decisions. `greedy` \
+plans for `lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which \
+counts tries too, and beside them `dp_left_deep` for `fused`.
 
-Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, which \
-all but the static plan need alike, is told apart. Tried with equal budgets: t of {thresholds}; d of {distances}. An \
-invariant f1 < f2 is violated if f1 > (1 + d) f2: the patent prints the factor on the other side, (1 + d) f1 < f2, \
-which would make invariants the stricter the greater d is, against its own prose, in which d is the least difference \
-that counts as a violation."""
+Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, \
+which all but the static plan need alike, is told apart. What is decided does not depend on what is found: decisions \
+are timed with caches that were swept in between, as detection would, and detection once for all decision functions \
+that switched to the same plans at the same events. Tried with equal budgets: t of {thresholds}; d of {distances}. \
+An invariant f1 < f2 is violated if f1 > (1 + d) f2: the patent prints the factor on the other side, (1 + d) f1 < \
+f2, which would make invariants the stricter the greater d is, against its own prose, in which d is the least \
+difference that counts as a violation."""
 
 
 def _listed(values: Iterable[float]) -> str:

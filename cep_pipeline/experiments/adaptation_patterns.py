@@ -8,10 +8,13 @@ from functools import cache
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Static
-from cep_pipeline.experiments.adaptation_streams import ExperimentStream
+from cep_pipeline.detection.detect import COUNT_SCHEMA
+from cep_pipeline.experiments.adaptation_streams import ExperimentStream, Floats
 from cep_pipeline.experiments.join_patterns import variable_names
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -19,15 +22,22 @@ from cep_pipeline.patterns.pattern import Pattern
 SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION = "sequence", "negation", "conjunction", "Kleene", "disjunction"
 SETS = (SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION)
 SEQUENCES_OF_A_DISJUNCTION = 3
-STEPS = 4
-"""By one to so many steps of its attribute the next event has to be above the one before, which is drawn."""
-FITTED_BY = (("greedy", "lazy_chain_nfa"), ("zstream", "evaluation_tree"))
+DRAWN_PAIRS = 20_000
+"""Pairs of events by which it is said how far above the one before the next event has to be."""
+By = tuple[str, str | None, str]
+"""Planner, cost model (None: that of the mechanism) and mechanism, by which a window is chosen."""
+CHAIN_BY: By = ("greedy", None, "lazy_chain_nfa")
+TREE_BY: By = ("zstream", "instances", "evaluation_tree")
+FITTED_ON = 0.15
+"""The share of the stream, its end, on which windows are tried, by a plan of its beginning."""
 LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the windows that are tried are from so many times shorter
 than the shortest of others up to that one."""
-LONGER = 1.35
+LONGER = 1.25
 """Each window that is tried is so many times the one before."""
-WORK_A_MATCH = 250.0
+MADE_COUNTS = 2
+"""Making a partial match is so many tries."""
+WORK_A_MATCH = 50.0
 """Matches have to be written, by any plan: a pattern is not to spend its time there."""
 PAIRS = 1000
 """Pairs that the statistics test a scope, where a window is tried."""
@@ -43,20 +53,27 @@ class Fitted:
 
 
 @cache
-def fitted_pattern(stream: ExperimentStream, kind: str, size: int, seed: int, work: float) -> Fitted:
+def fitted_pattern(
+    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, every: int | None = None, by: By = TREE_BY
+) -> Fitted:
     """The pattern of a set and size, with the longest window under which it is no more work than wanted.
 
-    Its types are drawn. A number of each event has to be below the next one's, as in the patent, by an amount that is
-    drawn; which number that is takes turns, so that conditions of neighbours are about independent: the patent's
-    A.diff < B.diff < C.diff are not, and planners multiply selectivities. A negated event is one more than the size.
+    Its types are drawn. A number of each event has to be below the next one's, as in the patent, and by as much as
+    makes the selectivity, which is drawn: without that there are so many matches that no plan saves much. Which number
+    that is takes turns, so that conditions of neighbours are about independent: the patent's A.diff < B.diff < C.diff
+    are not, and planners multiply selectivities. A negated event is one more than the size.
 
     Parameters
     ----------
     stream, kind, size, seed
         The stream, one of `SETS`, the number of events, and of which run the pattern is.
     work
-        Tries of an event on a partial match that chain NFA and tree make for each event of the stream, at most; of
-        matches there are to be at most a `WORK_A_MATCH` th of it.
+        Tries of an event on a partial match that the mechanism makes for each event of the stream, at most; of matches
+        there are to be at most a `WORK_A_MATCH` th of it.
+    every
+        Events between decisions: of the first of them the plan is made, by which windows are tried.
+    by
+        Planner, cost model and mechanism.
     """
     shortest, longest = stream.least_window_s, stream.longest_window_s
     if kind == KLEENE:
@@ -65,17 +82,34 @@ def fitted_pattern(stream: ExperimentStream, kind: str, size: int, seed: int, wo
     while best.window_s < longest:
         window_s = min(round(best.window_s * LONGER), longest)
         longer = _fitted(stream, kind, size, seed, window_s)
-        if any(_work(stream, longer.pattern, *by) > work * stream.events.num_rows for by in FITTED_BY):
+        if _work(stream, longer.pattern, every, by) > work:
             break
         best = longer
     return best
 
 
-def _work(stream: ExperimentStream, pattern: Pattern, planner: str, mechanism: str) -> float:
-    loop = AdaptiveDetection(planner=planner, mechanism=mechanism, decision=Static(), max_pairs=PAIRS)
-    tables, report = loop.detect([pattern], stream.events)
-    tries = sum(node.candidates for node in report.metrics.nodes)
-    return max(float(tries), WORK_A_MATCH * int(tables[pattern.name].num_rows))
+def _work(stream: ExperimentStream, pattern: Pattern, every: int | None, by: By) -> float:
+    """Tries for each event, or what matches count as."""
+    planner, cost, mechanism = by
+    size = stream.events.num_rows
+    begin, end = min(every or size // 2, size // 2), max(round(FITTED_ON * size), 1)
+    events = pa.concat_tables([stream.events.slice(0, begin), stream.events.slice(size - end)])
+    loop = AdaptiveDetection(
+        planner=planner, cost=cost, mechanism=mechanism, decision=Static(), every_events=begin, max_pairs=PAIRS
+    )
+    tables, report = loop.detect([pattern], events, output=output_of(pattern))
+    tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)
+    return max(float(tries), WORK_A_MATCH * matches_in(tables[pattern.name])) / float(events.num_rows)
+
+
+def output_of(pattern: Pattern) -> str:
+    """Matches are counted, for writing them takes all plans alike; those with lists would be counted by no plan."""
+    return "verbose" if any(operand.kleene for operand in pattern.operands) else "count"
+
+
+def matches_in(output: pa.Table) -> int:
+    """How many matches there are in an output of `output_of`."""
+    return int(output.column("count")[0].as_py()) if output.schema == COUNT_SCHEMA else int(output.num_rows)
 
 
 def _fitted(stream: ExperimentStream, kind: str, size: int, seed: int, window_s: int) -> Fitted:
@@ -99,6 +133,14 @@ def pattern_text(stream: ExperimentStream, kind: str, size: int, seed: int, wind
     return f"NAME p PATTERN {structure} WHERE {' AND '.join(conditions)} WITHIN {window_s} seconds"
 
 
+@cache
+def _numbers(stream: ExperimentStream, event_type: str, attribute: str) -> Floats:
+    """What events of a type have of an attribute; where there are none, what all have."""
+    own = stream.events.filter(pc.equal(stream.events.column(stream.schema.type_attribute), event_type))
+    found: Floats = (own if own.num_rows else stream.events).column(attribute).to_numpy().astype(np.float64)
+    return found
+
+
 def _operator(
     random: np.random.Generator, stream: ExperimentStream, kind: str, names: Sequence[str]
 ) -> tuple[str, list[str]]:
@@ -111,12 +153,15 @@ def _operator(
     if kind == KLEENE:
         operands[special] = f"KL({operands[special]})"
         references[special] += "[i]"
-    compared = [*stream.compared.items()]
     conditions = []
     for place, (one, next_one) in enumerate(pairwise(references)):
-        attribute, step = compared[place % len(compared)]
-        least = step * int(random.integers(1, STEPS + 1))
-        conditions.append(f"{next_one}.{attribute} - {one}.{attribute} > {least:g}")
+        attribute = stream.compared[place % len(stream.compared)]
+        least_share, most_share = stream.selectivities
+        selectivity = least_share * (most_share / least_share) ** random.random()
+        pair = types[place : place + 2]
+        earlier, later = (random.choice(_numbers(stream, of, attribute), DRAWN_PAIRS) for of in pair)
+        least = float(np.quantile(later - earlier, 1 - selectivity))
+        conditions.append(f"{next_one}.{attribute} - {one}.{attribute} > {least:.4g}")
     if kind == NEGATION:
         operands.insert(special, f'NOT("{types[-1]}" x)')
         conditions += [f"x.{attribute} > {names[special]}.{attribute}" for attribute in stream.compared]

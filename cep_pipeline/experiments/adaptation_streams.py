@@ -2,34 +2,42 @@
 
 The patent's stocks have "low skew, with the initial values nearly identical for all event types", and changes that are
 "highly frequent, but mostly minor"; its traffic is "highly skewed and stable", and the changes "mostly very extreme".
+
+In the traffic an event is a look at a road that is busy for it, as busy as in one look of ten, and its type the class
+of roads that it is of: roads are put into classes by the hour around which they are busy. Single roads report twelve
+times an hour, and a pattern over them is no work within hours, over which day and night blend into one; classes have
+rates that differ by orders of magnitude at any time, and change by as much while the hours pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cep_pipeline.benchmarks.traffic_stream import EVERY_S, MONTH, generate_traffic, traffic_schema
 from cep_pipeline.events.schema import StreamSchema
 
 STOCKS, TRAFFIC, PERMUTED = "stocks", "traffic", "permuted"
-TYPES = 12
+TYPES = 10
 """Event types of the generated streams."""
 PER_S = 10.0
 """Events a second of the generated streams, of all types together."""
 DRIFT_EVERY = 200
 """Events after which rates and numbers of the stocks change."""
-SENSORS = 24
-"""Of the 449 so many are read, drawn by the seed: those that counted vehicles at different shares of the looks."""
-_DRIFT, _BACK, _SHIFT = 0.10, 0.02, 0.05
+CLASSES = 10
+"""Classes of the roads."""
+BUSY = 0.9
+"""A road is busy where it has as many vehicles as this share of its looks has at most."""
+ROADS = 120
+"""Roads of the generated twin of the traffic."""
+_DRIFT, _BACK, _SHIFT = 0.10, 0.01, 0.05
 """Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
+ALIKE, SKEWED = (0.05, 0.05), (0.01, 0.3)
+"""Selectivities of conditions: of the stocks, and of the traffic."""
 SKEW = 2.0
 """Of the permuted stream each type has so many times the rate of the next one."""
 _DAY_LOOKS = 86_400 // EVERY_S
@@ -51,7 +59,9 @@ class ExperimentStream:
     types
         The event types.
     compared
-        The attributes that patterns compare, each with an amount by which its values differ in many pairs.
+        The attributes that patterns compare.
+    selectivities
+        Between which the selectivities of patterns' conditions are drawn, evenly by their logarithms.
     least_window_s, longest_window_s
         Seconds of the windows that are tried: the longest one is less than half of the time between two decisions.
     """
@@ -61,7 +71,8 @@ class ExperimentStream:
     schema: StreamSchema
     events: pa.Table
     types: tuple[str, ...]
-    compared: Mapping[str, float]
+    compared: tuple[str, str]
+    selectivities: tuple[float, float]
     least_window_s: int
     longest_window_s: int
 
@@ -92,59 +103,71 @@ def permuted_rates(events: int, phase: int, seed: int) -> ExperimentStream:
 
 
 def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStream:
-    """The first readings with vehicles of some road sensors; a generated twin where the real month is not there.
+    """The first looks at busy roads of a month, by classes of roads; of a generated twin where the month is not there.
 
-    Every sensor reads every five minutes. Which see a vehicle nearly always, and which seldom, makes their rates, and
-    the nights change them.
+    Every road is looked at every five minutes.
     """
     if data is not None and (data / MONTH).is_file():
         from cep_pipeline.events.loading import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        source = "readings with vehicles of {} sensors of Aarhus in August 2014"
+        source = "readings of busy roads, in {} classes, of Aarhus in August 2014"
     else:
-        readings = _generated_readings(-(-3 * events // SENSORS), seed)
-        source = "generated readings of {} road sensors (the real month was not there)"
-    readings = readings.filter(pc.greater(readings.column("vehicle_count"), 0))
-    chosen = _sensors(readings, seed)
-    readings = readings.filter(pc.is_in(readings.column("report_id"), pa.array(chosen))).slice(0, events)
-    schema = StreamSchema.from_dict(
+        readings = _generated_readings(-(-events // round(ROADS * (1 - BUSY))) + 2 * _DAY_LOOKS, seed)
+        source = "generated readings of busy roads, in {} classes (the real month was not there)"
+    rows, classes = _busy_roads(readings)
+    busy = readings.take(pa.array(rows[:events]))
+    types = tuple(f"R{code:02d}" for code in range(CLASSES))
+    roads = pa.DictionaryArray.from_arrays(pa.array(classes[:events].astype(np.int32)), pa.array(types))
+    table = pa.table(
         {
-            "base_type": "Reading",
-            "type_attribute": "report_id",
-            "attributes": {"report_id": "int64", "avg_speed": "int64", "vehicle_count": "int64"},
-        },
-        name=TRAFFIC,
+            "timestamp": busy.column("timestamp"),
+            "seq": pa.array(np.arange(busy.num_rows, dtype=np.int64)),
+            "roads": roads.cast(pa.string()),
+            "avg_speed": busy.column("avg_speed"),
+            "vehicle_count": busy.column("vehicle_count"),
+        }
     )
-    numbered = readings.set_column(
-        readings.column_names.index("seq"), "seq", pa.array(np.arange(readings.num_rows, dtype=np.int64))
-    ).select(["timestamp", "seq", "report_id", "avg_speed", "vehicle_count"])
-    description = f"{readings.num_rows:,} {source.format(len(chosen))}"
-    types = tuple(str(sensor) for sensor in chosen)
-    compared = {"avg_speed": 2.0, "vehicle_count": 0.5}
-    return ExperimentStream(TRAFFIC, description, schema, numbered, types, compared, 3_600, 16_200)
+    attributes = {"roads": "string", "avg_speed": "int64", "vehicle_count": "int64"}
+    schema = StreamSchema.from_dict(
+        {"base_type": "Reading", "type_attribute": "roads", "attributes": attributes}, name=TRAFFIC
+    )
+    return ExperimentStream(
+        TRAFFIC,
+        f"{table.num_rows:,} {source.format(CLASSES)}",
+        schema,
+        table,
+        types,
+        ("avg_speed", "vehicle_count"),
+        SKEWED,
+        1_200,
+        7_200,
+    )
 
 
-def _sensors(readings: pa.Table, seed: int) -> list[int]:
-    """Sensors at even steps from the busiest to the quietest, but for the ones that are hardly heard of."""
-    counted = pc.value_counts(readings.column("report_id").combine_chunks())
-    sensors, counts = counted.field("values").to_numpy(), counted.field("counts").to_numpy()
-    heard = sensors[counts >= counts.max() / 20]
-    by_count = heard[np.argsort(-counts[counts >= counts.max() / 20], kind="stable")]
-    random = np.random.default_rng((seed, 3))
-    places = np.linspace(0, len(by_count), SENSORS + 1).astype(np.int64)
-    picked = [int(random.integers(low, max(high, low + 1))) for low, high in pairwise(places)]
-    return sorted({int(by_count[min(place, len(by_count) - 1)]) for place in picked})
+def _busy_roads(readings: pa.Table) -> tuple[Ints, Ints]:
+    """The rows of looks at busy roads, and their classes, from the roads that are busy early to those that are late."""
+    roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
+    vehicles = readings.column("vehicle_count").to_numpy()
+    by_road = np.lexsort((vehicles, road))
+    ends = np.cumsum(np.bincount(road))
+    starts = np.concatenate(([0], ends[:-1]))
+    enough = np.maximum(vehicles[by_road][starts + ((ends - starts - 1) * BUSY).astype(np.int64)], 1)
+    rows = np.flatnonzero(vehicles >= enough[road])
+    hours = readings.column("timestamp").cast(pa.int64()).to_numpy()[rows] / 3.6e9
+    at = np.exp(2j * np.pi * hours / 24)
+    middle = np.bincount(road[rows], at.real, len(roads)) + 1j * np.bincount(road[rows], at.imag, len(roads))
+    place = np.argsort(np.argsort(np.angle(middle) % (2 * np.pi), kind="stable"), kind="stable")
+    return rows, (place * CLASSES // len(roads))[road[rows]]
 
 
 def _generated_readings(looks: int, seed: int) -> pa.Table:
-    """Readings with vehicle counts: sensors are busy to different degrees, and few of them at night."""
-    readings = generate_traffic(looks, SENSORS, seed)
+    """Readings with vehicle counts: each road is busy around an hour of its own, and few of them are at night."""
+    readings = generate_traffic(looks, ROADS, seed)
     random = np.random.default_rng((seed, 4))
-    busy = np.exp(np.linspace(1.5, -1.5, SENSORS))
-    at_night = random.permutation(np.exp(np.linspace(0.0, -3.0, SENSORS)))
-    night = (np.arange(looks) % _DAY_LOOKS) < _DAY_LOOKS // 3
-    mean = np.where(night[:, None], busy * at_night, busy)
+    hour = np.arange(looks)[:, None] * 24 / _DAY_LOOKS
+    peak = np.sort(random.normal(13, 3, ROADS))
+    mean = np.exp(random.normal(1.5, 0.7, ROADS) + 2.5 * (np.cos((hour - peak) * np.pi / 12) - 1))
     return readings.append_column("vehicle_count", pa.array(random.poisson(mean).astype(np.int64).reshape(-1)))
 
 
@@ -175,4 +198,4 @@ def _generated(
     schema = StreamSchema.from_dict(
         {"base_type": "Trade", "type_attribute": "symbol", "attributes": attributes}, name=name
     )
-    return ExperimentStream(name, description, schema, events, types, {"diff": 0.5, "ln_volume": 0.5}, 6, 80)
+    return ExperimentStream(name, description, schema, events, types, ("diff", "ln_volume"), ALIKE, 12, 160)

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.set_forms import SetForms
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.measured import LeafRate, Selectivity
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+
+if TYPE_CHECKING:
+    from cep_pipeline.planning.costs.model import CostModel
+    from cep_pipeline.planning.set_forms import SetTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,10 @@ class ClauseStatistics:
     ln_events
         For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
         `ln_instances`.
+    forms
+        Which of these numbers are in the sums of its sets, where that is known and they are all there are.
+    tables
+        What cost models charge for its sets, as far as they were asked (`set_forms.set_tables`).
     """
 
     names: tuple[str, ...]
@@ -115,6 +125,8 @@ class ClauseStatistics:
     last: int | None = None
     kleene: frozenset[int] = frozenset()
     ln_events: tuple[float, ...] = ()
+    forms: SetForms | None = field(default=None, compare=False, repr=False)
+    tables: dict[CostModel, SetTables | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         size = len(self.names)
@@ -176,12 +188,14 @@ class ClauseStatistics:
                 for groups in self.sequences
             ),
             joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
+            forms=None,
         )
 
     @cached_property
     def candidates(self) -> ClauseStatistics:
         """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
-        return replace(self, conditions=tuple(one for one in self.conditions if one.equality), joints=())
+        found = tuple(one for one in self.conditions if one.equality)
+        return replace(self, conditions=found, joints=(), forms=None)
 
     @cached_property
     def passing(self) -> ClauseStatistics:
@@ -192,6 +206,7 @@ class ClauseStatistics:
             conditions=tuple(one for one in self.conditions if not one.equality),
             agreements=(),
             sequences=(),
+            forms=None,
         )
 
     @cached_property
@@ -226,10 +241,15 @@ class ClauseQuestions:
 
     To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
     as checks of plans do, writes them once.
+
+    Parameters
+    ----------
+    often
+        Whether many snapshots are asked: then it is also written down which numbers are in the costs of which sets.
     """
 
-    def __init__(self, pattern: Pattern, clause: Clause) -> None:
-        self._pattern, self._clause = pattern, clause
+    def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
+        self._pattern, self._clause, self._often = pattern, clause, often
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -248,15 +268,33 @@ class ClauseQuestions:
             for attribute in agreeing_attributes(pattern, clause)
         ]
         self._sequences = series_groups(clause)
+        self._last = _last_in_order(clause)
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
+
+    @cached_property
+    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity], ...]:
+        """The conditions over positive variables in the order of the clause: variables, text, and key with prior."""
+        return tuple(
+            (frozenset(one.variables), format_conjunct(one), _UNKNOWN.selectivity(self._pattern, self._clause, one))
+            for one in positive_conjuncts(self._clause)
+        )
+
+    @cached_property
+    def _forms(self) -> SetForms | None:
+        """None where agreement counts: the most selective of several pairs is no sum."""
+        if self._agreements or not self._often:
+            return None
+        conditions = [(positions, equality) for positions, _, equality in self._conditions]
+        return SetForms.of(len(self._position), conditions, self._sequences)
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
         """As `clause_statistics`."""
         pattern, clause = self._pattern, self._clause
         events = [
-            max(planned_events_in_window(pattern, snapshot, self._rate(name, snapshot)), SMALLEST)
+            max(planned_events_in_window(pattern, snapshot, self.rate(name, snapshot)), SMALLEST)
             for name in self._position
         ]
+        joints = _joints(pattern, clause, snapshot, self._position)
         return ClauseStatistics(
             names=tuple(self._position),
             ln_instances=tuple(
@@ -269,10 +307,11 @@ class ClauseQuestions:
             ),
             agreements=tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
             sequences=self._sequences,
-            joints=_joints(pattern, clause, snapshot, self._position),
-            last=_last(pattern, clause, snapshot),
+            joints=joints,
+            last=_last_so_far(pattern, clause, snapshot) if self._last is None else self._last,
             kleene=self._kleene,
             ln_events=tuple(map(math.log, events)),
+            forms=None if joints else self._forms,
         )
 
     def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
@@ -283,12 +322,13 @@ class ClauseQuestions:
         PlanError
             The snapshot does not know one of the leaves.
         """
-        rates = {key: planned_rate(snapshot, self._rate(name, snapshot)) for name, key in self._leaves.items()}
+        rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
         asked = [prior for _, prior, _ in self._conditions]
         asked += [prior for pairs in self._agreements for prior in pairs.values()]
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
 
-    def _rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
+    def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
+        """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
         return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
@@ -321,12 +361,18 @@ def is_equality(conjunct: Conjunct) -> bool:
     return False
 
 
-def _last(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
-    """The variable after which nothing comes in the clause's order, or as the matches so far say (JQPG section 6.1)."""
+def _last_in_order(clause: Clause) -> int | None:
+    """The variable after which nothing comes in the clause's order."""
     names = [variable.name for variable in clause.positive]
     for place, name in enumerate(names):
         if all(other == name or (other, name) in clause.precedence for other in names):
             return place
+    return None
+
+
+def _last_so_far(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
+    """The variable that is mostly the last one in the matches so far (JQPG section 6.1)."""
+    names = [variable.name for variable in clause.positive]
     for profile in snapshot.order_profiles:
         if profile.pattern == pattern.name and list(profile.variables) == names and profile.likely_last is not None:
             return names.index(profile.likely_last)

@@ -9,20 +9,22 @@ from functools import cached_property
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.planning.cardinality import ln_order_share, ln_partial_matches
+from cep_pipeline.planning.cardinality import ln_order_share, mask_of
 from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanStep, TestedCondition
 from cep_pipeline.planning.clause_statistics import (
+    ClauseQuestions,
     ClauseStatistics,
-    clause_statistics,
     ln_planned_selectivity,
     planned_events_in_window,
 )
+from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.negation import compared_with, surrounding
+from cep_pipeline.planning.set_forms import set_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.measured import Selectivity
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
 
 LN_2 = math.log(2)
 
@@ -34,11 +36,17 @@ class Expectations:
     pattern: Pattern
     clause: Clause
     snapshot: StatisticsSnapshot
+    asked: ClauseQuestions | None = None
+    """What snapshots are asked about the clause, where that is known."""
 
     @cached_property
     def statistics(self) -> ClauseStatistics:
         """The clause's numbers as planners see them."""
-        return clause_statistics(self.pattern, self.clause, self.snapshot)
+        return self._questions.statistics(self.snapshot)
+
+    @cached_property
+    def _questions(self) -> ClauseQuestions:
+        return ClauseQuestions(self.pattern, self.clause) if self.asked is None else self.asked
 
     def steps(self, order: Sequence[int]) -> tuple[PlanStep, ...]:
         """The steps of an order of positions."""
@@ -86,16 +94,16 @@ class Expectations:
     def _step(self, earlier: Sequence[int], position: int) -> PlanStep:
         statistics, beginning = self.statistics, (*earlier, position)
         variable = statistics.names[position]
-        rate = self.snapshot.rate(self.pattern, self.clause, variable)
+        rate = self._questions.rate(variable, self.snapshot)
         return PlanStep(
             variable=variable,
-            leaf=leaf_of(self.pattern, self.clause, variable).key,
+            leaf=rate.leaf,
             rate_per_s=rate.per_s,
             count=rate.count,
             ln_instances=statistics.ln_instances[position],
             order_share=self._order_share(earlier, [position]),
             conditions=tuple(self._conditions(earlier, [position], step=True)),
-            ln_partial_matches=ln_partial_matches(statistics, beginning),
+            ln_partial_matches=self._ln_alive(beginning),
             ln_made=self._ln_made(beginning),
         )
 
@@ -104,12 +112,16 @@ class Expectations:
             variables=tuple(self.statistics.names[position] for position in (*left, *right)),
             order_share=self._order_share(left, right),
             conditions=tuple(self._conditions(left, right, step=False)),
-            ln_partial_matches=ln_partial_matches(self.statistics, (*left, *right)),
+            ln_partial_matches=self._ln_alive((*left, *right)),
             ln_made=self._ln_made((*left, *right)),
         )
 
     def _order_share(self, left: Sequence[int], right: Sequence[int]) -> float:
         """Share of the combinations of both sides that are in order."""
+        forms = self.statistics.forms
+        if forms is not None:
+            of = forms.partial_matches[1]
+            return min(math.exp(of[mask_of((*left, *right))] - of[mask_of(left)] - of[mask_of(right)]), 1.0)
         apart = ln_order_share(self.statistics, left) + ln_order_share(self.statistics, right)
         return min(math.exp(ln_order_share(self.statistics, (*left, *right)) - apart), 1.0)
 
@@ -120,14 +132,24 @@ class Expectations:
         events, and more where lists are among them, whose number grows exponentially with W.
         """
         growth = math.fsum(self._growth[position] for position in positions)
-        return ln_partial_matches(self.statistics, positions) + math.log(growth)
+        return self._ln_alive(positions) + math.log(growth)
+
+    def _ln_alive(self, positions: Sequence[int]) -> float:
+        """ln PM."""
+        return THROUGHPUT.node.one(self.statistics, positions) if self._sets is None else self._sets[mask_of(positions)]
+
+    @cached_property
+    def _sets(self) -> list[float] | None:
+        """ln PM of all sets, where it is known."""
+        tables = set_tables(THROUGHPUT, self.statistics)
+        return None if tables is None else tables.node
 
     @cached_property
     def _growth(self) -> tuple[float, ...]:
         """d ln(instances) / d ln(window) of each variable."""
         found = []
         for variable in self.clause.positive:
-            rate = self.snapshot.rate(self.pattern, self.clause, variable.name)
+            rate = self._questions.rate(variable.name, self.snapshot)
             events = planned_events_in_window(self.pattern, self.snapshot, rate)
             found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
         return tuple(found)
@@ -136,17 +158,18 @@ class Expectations:
         """What can be tested where two sides meet; at a step of an order, what its variable alone decides, too."""
         names = self.statistics.names
         one, other = [names[position] for position in left], [names[position] for position in right]
-        for conjunct in positive_conjuncts(self.clause):
-            below = conjunct.variables <= {*one} or (conjunct.variables <= {*other} and not step)
-            if conjunct.variables <= {*one, *other} and not below:
-                selectivity = self.snapshot.selectivity(self.pattern, self.clause, conjunct)
-                yield TestedCondition(format_conjunct(conjunct), selectivity)
+        together = {*one, *other}
+        for variables, text, prior in self._questions.tested:
+            if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
+                yield TestedCondition(text, self.snapshot.measured(prior.condition) or prior)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)
 
     def _together(self, left: Sequence[str], right: Sequence[str], *, step: bool) -> Iterator[TestedCondition]:
         """Conditions that depend on each other, all of which hold only where two sides meet."""
+        if not self.snapshot.joints:
+            return
         terms = self._terms
         below = [terms.within(left), *([] if step else [terms.within(right)])]
         here = terms.within([*left, *right])

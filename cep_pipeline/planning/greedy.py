@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.many_orders import ln_steps
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, grains
+from cep_pipeline.planning.set_forms import set_tables
 
 
 def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
@@ -15,11 +17,16 @@ def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:
     order: tuple[int, ...] = ()
     comparisons: list[DecidingComparison] = []
     remaining = list(range(statistics.size))
+    tables = set_tables(cost, statistics)
     while remaining:
-        earlier = np.zeros((len(remaining), statistics.size), dtype=bool)
-        earlier[:, list(order)] = True
-        found = ln_steps(cost, statistics, earlier, np.array(remaining)).tolist()
-        steps = dict(zip(remaining, found, strict=True))
+        if tables is not None:
+            bound = mask_of(order)
+            steps = {position: tables.ln_step(bound, position) for position in remaining}
+        else:
+            earlier = np.zeros((len(remaining), statistics.size), dtype=bool)
+            earlier[:, list(order)] = True
+            found = ln_steps(cost, statistics, earlier, np.array(remaining)).tolist()
+            steps = dict(zip(remaining, found, strict=True))
         chosen = min(remaining, key=lambda position: (grains(steps[position]), position))
         remaining.remove(chosen)
         comparisons.extend(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
@@ -103,13 +102,16 @@ def plan(
         _refuse_strategy(pattern, planner)
     return Plan(
         alpha=alpha,
-        statistics=StatisticsSummary(
-            snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
-        ),
+        statistics=summary_of(snapshot),
         patterns=tuple(
             _plan_pattern(pattern, snapshot, planner, models[pattern.name], compare=compare) for pattern in patterns
         ),
     )
+
+
+def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:
+    """What a plan says of the snapshot that it was made from."""
+    return StatisticsSummary(snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us)
 
 
 def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
@@ -181,19 +183,22 @@ def plan_by_strategy(
         return _plan_together(patterns, snapshot, planner, cost, alpha, in_pattern_order, orders_only, options)
     _refuse_options(planner, options)
     planner_named(planner)
+    _check_alpha(alpha)
     planned = []
     for pattern in patterns:
-        name = planner
-        if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or pattern.name in in_pattern_order:
-            name = "trivial"
-        elif planner in TREE_PLANNERS and pattern.name in orders_only:
-            name = DEFAULT_PLANNER
+        in_order = pattern.name in in_pattern_order
+        name = planner_for(pattern, planner, in_pattern_order=in_order, orders_only=pattern.name in orders_only)
         kernel = on_kernel is None or pattern.name in on_kernel
-        planned.append(
-            plan([pattern], snapshot, name, cost or default_cost(pattern, on_kernel=kernel), alpha, compare=compare)
-        )
-    empty = plan([], snapshot, planner, cost, alpha)
-    return replace(empty, patterns=tuple(one.patterns[0] for one in planned))
+        model = cost_model(pattern, cost or default_cost(pattern, on_kernel=kernel), alpha)
+        planned.append(_plan_pattern(pattern, snapshot, name, model, compare=compare))
+    return Plan(alpha=alpha, statistics=summary_of(snapshot), patterns=tuple(planned))
+
+
+def planner_for(pattern: Pattern, planner: str, *, in_pattern_order: bool = False, orders_only: bool = False) -> str:
+    """The planner that `plan_by_strategy` takes for a pattern."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or in_pattern_order:
+        return "trivial"
+    return DEFAULT_PLANNER if planner in TREE_PLANNERS and orders_only else planner
 
 
 def _plan_together(
@@ -236,11 +241,20 @@ def _plan_pattern(
     pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, model: CostModel, *, compare: bool
 ) -> PatternPlan:
     expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
+    clauses = (_plan_clause(of_clause, planner, model, compare=compare) for of_clause in expected)
+    return pattern_plan(expected, clauses, planner, model)
+
+
+def pattern_plan(
+    expected: Sequence[Expectations], clauses: Iterable[ClausePlan], planner: str, model: CostModel
+) -> PatternPlan:
+    """The plan of a pattern by those of its clauses."""
+    pattern = expected[0].pattern
     return PatternPlan(
         pattern.name,
         format_window(pattern.window),
         pattern.strategy.value,
-        tuple(_plan_clause(of_clause, planner, model, compare=compare) for of_clause in expected),
+        tuple(clauses),
         planner,
         model.name,
         model.unit,

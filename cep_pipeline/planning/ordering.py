@@ -189,6 +189,17 @@ def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
     return DecidingComparison(**{**content, **sides})
 
 
+def side_text(side: Side) -> str:
+    """One side of a comparison as JSON.
+
+    Examples
+    --------
+    >>> side_text((2, (0, 1)))
+    '[2, [0, 1]]'
+    """
+    return str(side) if isinstance(side, int) else f"[{', '.join(map(side_text, side))}]"
+
+
 def _lists(side: Side) -> Any:
     return side if isinstance(side, int) else [_lists(part) for part in side]
 

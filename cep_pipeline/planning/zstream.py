@@ -7,6 +7,8 @@ from cep_pipeline.planning.comparisons import tree_comparisons
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import TreeOrdering
 from cep_pipeline.planning.range_search import RangeSearch
+from cep_pipeline.planning.set_forms import set_tables
+from cep_pipeline.planning.small_range_search import SmallRangeSearch
 
 
 def zstream_tree(statistics: ClauseStatistics, cost: CostModel) -> TreeOrdering:
@@ -22,6 +24,7 @@ def cheapest_over_leaves(statistics: ClauseStatistics, cost: CostModel, leaves: 
     Algorithm 3 of the acep-invariants patent: O(n^3). Of equal trees the one whose left side is the longest is taken,
     so that an order comes out where trees bring nothing.
     """
-    search = RangeSearch.run(statistics, cost, leaves)
+    tables = set_tables(cost, statistics)
+    search = RangeSearch.run(statistics, cost, leaves) if tables is None else SmallRangeSearch(tables, leaves)
     tree = search.tree()
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))

@@ -17,6 +17,7 @@ from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondit
 from cep_pipeline.planning.costs import (
     CONSUME_MATCHED,
     COSTS,
+    INSTANCES,
     KERNEL,
     LATENCY,
     THROUGHPUT,
@@ -27,6 +28,7 @@ from cep_pipeline.planning.costs import (
     ln_tree_cost,
     with_latency,
 )
+from cep_pipeline.planning.costs.instances import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from tests.planning import clauses
@@ -159,6 +161,17 @@ def test_the_kernel_counts_candidates_partial_matches_matches_and_range_ends() -
     tested = 0.5 * (2 * 3 + 3 * 5)
     ends = 3.0 * ((2 + 2) + (2 + 3) + (2 + 5))
     assert cost(model, (0, 1, 2), ordered) == pytest.approx(work + tested + ends)
+
+
+def test_mechanisms_that_keep_instances_test_candidates_and_make_partial_matches() -> None:
+    # Order a, c, b: k PM of each beginning; of a and c all pairs are tested, with b those that passed beside each b.
+    made = PARTIAL_MATCH_NS * (2 + 2 * 5 + 3 * 15)
+    tested = CANDIDATE_NS * (2 * 10 + 3 * 30 * 0.5)
+    assert cost(INSTANCES, (0, 2, 1)) == pytest.approx(made + tested)
+    # A tree has its leaves too; b joins a before the condition can be tested.
+    made = PARTIAL_MATCH_NS * (2 + 3 + 5 + 2 * 6 + 3 * 15)
+    tested = CANDIDATE_NS * (2 * 6 + 3 * 30)
+    assert math.exp(ln_tree_cost(INSTANCES, three(), ((0, 1), 2))) == pytest.approx(made + tested)
 
 
 def test_what_is_equal_is_looked_up_and_not_tested() -> None:

@@ -29,6 +29,7 @@ from cep_pipeline.planning.cardinality import (
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+from cep_pipeline.planning.set_forms import Form, SetForms
 
 CANDIDATE_NS = 25.0
 """Nanoseconds to test a candidate, of chain and tree alike: least squares over 48 random orders and trees."""
@@ -36,7 +37,9 @@ PARTIAL_MATCH_NS = 55.0
 """Nanoseconds to make a partial match, by the same."""
 
 
-def _term(of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | None) -> SetTerm:
+def _term(
+    of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | None, form: Callable[[SetForms], Form]
+) -> SetTerm:
     """PM of sets by some of a clause's statistics; with a factor that times k PM, of sets of k variables."""
 
     def one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
@@ -52,14 +55,17 @@ def _term(of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | No
         grown = 0.0 if factor is None else np.log(factor * np.maximum(members.sum(axis=1), 1))
         return np.asarray(ln_partial_matches_of_some(of(statistics), members) + grown)
 
-    return SetTerm(one, all_sets, some)
+    def sums(forms: SetForms) -> Form:
+        return form(forms) if factor is None else forms.grown(form(forms), factor)
+
+    return SetTerm(one, all_sets, some, sums)
 
 
 INSTANCES = CostModel(
     name="instances",
     unit="ns a window on one core, of mechanisms that keep instances",
-    node=_term(lambda statistics: statistics, PARTIAL_MATCH_NS),
-    pair=_term(lambda statistics: statistics.candidates, CANDIDATE_NS),
-    product=_term(lambda statistics: statistics.passing, None),
+    node=_term(lambda statistics: statistics, PARTIAL_MATCH_NS, lambda forms: forms.partial_matches),
+    pair=_term(lambda statistics: statistics.candidates, CANDIDATE_NS, lambda forms: forms.candidates),
+    product=_term(lambda statistics: statistics.passing, None, lambda forms: forms.passing),
 )
 """Nanoseconds by `CANDIDATE_NS` and `PARTIAL_MATCH_NS`."""

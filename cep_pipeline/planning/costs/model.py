@@ -11,6 +11,7 @@ import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.set_forms import Form, SetForms, set_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]
@@ -31,11 +32,14 @@ class SetTerm:
         statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
     some
         (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
+    form
+        Which numbers of a clause it is the sum of; None: it is no such sum.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
     all: Callable[[ClauseStatistics], Array]
     some: Callable[[ClauseStatistics, Array], Array] | None = None
+    form: Callable[[SetForms], Form] | None = None
 
     def of(self, statistics: ClauseStatistics, members: Array) -> Array:
         """Those of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
@@ -121,7 +125,7 @@ class CostModel:
     def ln_step_delay(self, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
         """ln of the share of a step's cost that is latency, weighed: what is bound after the last event waits."""
         *earlier, position = beginning
-        if not self._waits or statistics.last_variable not in earlier:
+        if not self.waits or statistics.last_variable not in earlier:
             return -math.inf
         return self._ln_delay(statistics, [position])
 
@@ -143,7 +147,7 @@ class CostModel:
     def ln_join_delay(self, statistics: ClauseStatistics, left: PositionTree, right: PositionTree) -> float:
         """ln of the share of a join's cost that is latency, weighed: all is looked through beside the last event."""
         sides = positions_below(left), positions_below(right)
-        if not self._waits or statistics.last_variable not in (*sides[0], *sides[1]):
+        if not self.waits or statistics.last_variable not in (*sides[0], *sides[1]):
             return -math.inf
         return self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0])
 
@@ -151,7 +155,7 @@ class CostModel:
         """The numbers of all sets, for exact search; 8 bytes times 2^n a term, and a few times that meanwhile."""
         terms = {"node": self.node, "pair": self.pair, "product": self.product, "held": self.held}
         logs = {name: term.all(statistics) for name, term in terms.items() if term is not None}
-        if self._waits:
+        if self.waits:
             assert self.delay is not None
             logs["latency"] = self.delay.all(statistics) + math.log(self.alpha)
         scaled = [array[1:].max() for name, array in logs.items() if name != "product"]
@@ -160,7 +164,7 @@ class CostModel:
         for name, array in logs.items():
             array[0] = -np.inf
             arrays[name] = np.exp(array if name == "product" else array - ln_scale)
-        last = statistics.last_variable if self._waits else None
+        last = statistics.last_variable if self.waits else None
         return SetCosts(
             arrays["node"],
             ln_scale,
@@ -176,7 +180,8 @@ class CostModel:
         return self.node.all(statistics)
 
     @property
-    def _waits(self) -> bool:
+    def waits(self) -> bool:
+        """Whether latency counts."""
         return self.delay is not None and self.alpha > 0
 
     def _ln_pair(self, statistics: ClauseStatistics, left: Sequence[int], right: Sequence[int]) -> float:
@@ -209,11 +214,22 @@ def is_linear(tree: PositionTree) -> bool:
 
 def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
     """Natural logarithm of the cost of an order, or of the beginning of one."""
+    tables = set_tables(model, statistics)
+    if tables is not None:
+        bound = 0
+        steps = []
+        for position in order:
+            steps.append(tables.ln_step(bound, position))
+            bound |= 1 << position
+        return ln_sum(steps)
     return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
 
 
 def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
     """Natural logarithm of the cost of a tree, or of a part of one."""
+    tables = set_tables(model, statistics)
+    if tables is not None:
+        return ln_sum(tables.ln_nodes(tree))
     terms = []
     waiting = [tree]
     while waiting:
@@ -228,12 +244,16 @@ def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionT
 
 def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:
     """ln of the share of an order's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
     waiting = [model.ln_step_delay(statistics, order[:length]) for length in range(1, len(order) + 1)]
     return _finite(ln_sum(waiting))
 
 
 def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float | None:
     """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
     waiting = []
     while not isinstance(tree, int):
         left, right = tree

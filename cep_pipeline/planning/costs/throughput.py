@@ -9,7 +9,12 @@ from cep_pipeline.planning.cardinality import (
 )
 from cep_pipeline.planning.costs.model import CostModel, SetTerm
 
-PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some)
+PARTIAL_MATCHES = SetTerm(
+    ln_partial_matches,
+    ln_partial_matches_of_all,
+    ln_partial_matches_of_some,
+    lambda forms: forms.partial_matches,
+)
 """PM(S)."""
 
 THROUGHPUT = CostModel(name="throughput", unit="partial matches alive in a window", node=PARTIAL_MATCHES)

@@ -1,0 +1,147 @@
+"""Planning one pattern again and again: what planning it once makes, by sums that were written down before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.adaptation import invariants_of, verify
+from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import plan
+from cep_pipeline.planning.clause_statistics import ClauseQuestions, ClauseStatistics
+from cep_pipeline.planning.costs import COSTS, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.replanning import Replanner
+from cep_pipeline.planning.set_forms import MOST_VARIABLES, SetForms, set_tables
+from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.zstream import cheapest_over_leaves
+from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics.estimate import terms_of
+from tests.adaptation import drifting
+from tests.planning.clauses import clause_statistics
+from tests.statistics.market import parse
+
+LINEAR = ("throughput", "instances")
+"""The cost models whose numbers are sums of a clause's."""
+
+
+def with_forms(statistics: ClauseStatistics) -> ClauseStatistics:
+    """The statistics with what is written down of them, as `ClauseQuestions` does for many snapshots."""
+    conditions = [(one.positions, one.equality) for one in statistics.conditions]
+    return replace(statistics, forms=SetForms.of(statistics.size, conditions, statistics.sequences))
+
+
+def sums(statistics: ClauseStatistics) -> ClauseStatistics:
+    """Without what is no sum, or has no place in one."""
+    return replace(statistics, agreements=(), joints=())
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@given(statistics=clause_statistics(max_size=6).map(sums), data=st.data())
+def test_the_tables_hold_what_the_model_charges(name: str, statistics: ClauseStatistics, data: st.DataObject) -> None:
+    cost = COSTS[name]
+    tables = set_tables(cost, with_forms(statistics))
+    assert tables is not None and set_tables(cost, statistics) is None
+    order = data.draw(st.permutations(range(statistics.size)))
+    bound = 0
+    for place, position in enumerate(order):
+        assert tables.ln_step(bound, position) == pytest.approx(cost.ln_step(statistics, order[: place + 1]))
+        bound |= 1 << position
+    known = with_forms(statistics)
+    assert ln_order_cost(cost, known, order) == pytest.approx(ln_order_cost(cost, statistics, order))
+    tree: PositionTree = order[0]
+    for position in order[1:]:
+        tree = (tree, position) if data.draw(st.booleans()) else (position, tree)
+    assert ln_tree_cost(cost, known, tree) == pytest.approx(ln_tree_cost(cost, statistics, tree))
+
+
+@pytest.mark.parametrize("name", LINEAR)
+@given(statistics=clause_statistics(max_size=6).map(sums))
+def test_small_ranges_are_searched_as_all_are(name: str, statistics: ClauseStatistics) -> None:
+    """The same trees, and the same ways beside them, but where two of them cost the same."""
+    cost, leaves = COSTS[name], tuple(range(statistics.size))
+    small, usual = (cheapest_over_leaves(known, cost, leaves) for known in (with_forms(statistics), statistics))
+    assert ln_tree_cost(cost, statistics, small.tree) == pytest.approx(ln_tree_cost(cost, statistics, usual.tree))
+    if not any(map(close, usual.comparisons)):
+        assert small.tree == usual.tree
+        assert [one.rejected for one in small.comparisons] == [one.rejected for one in usual.comparisons]
+
+
+def close(comparison: DecidingComparison) -> bool:
+    return math.isclose(comparison.ln_chosen, comparison.ln_rejected, abs_tol=1e-7)
+
+
+def test_large_clauses_and_other_models_have_no_tables() -> None:
+    names = tuple(f"v{place}" for place in range(MOST_VARIABLES + 1))
+    assert SetForms.of(len(names), [], []) is None
+    few = with_forms(ClauseStatistics(("a", "b"), (1.0, 2.0)))
+    assert [name for name, cost in COSTS.items() if set_tables(cost, few) is not None] == [*LINEAR]
+
+
+def alone(made: Plan, name: str) -> Plan:
+    return replace(made, patterns=(made.for_pattern(name),))
+
+
+@pytest.mark.parametrize("planner", ["greedy", "zstream", "zstream_ordered", "dp_left_deep", "trivial"])
+@settings(max_examples=50)
+@given(data=st.data(), cost=st.sampled_from([*LINEAR, "kernel"]), alpha=st.sampled_from([0.0, 0.5]))
+def test_planning_again_is_planning(planner: str, data: st.DataObject, cost: str, alpha: float) -> None:
+    """The plan of `plan`; the old one costs what it does elsewhere; what is found again is confirmed."""
+    patterns = data.draw(drifting.patterns())
+    before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
+    of_all = plan(patterns, before, planner, cost, alpha, compare=False)
+    for pattern in patterns:
+        old, again = alone(of_all, pattern.name), plan([pattern], after, planner, cost, alpha, compare=False)
+        replanner = Replanner(pattern, planner, cost, alpha)
+        found = replanner.search(after)
+        new = replanner.plan(found)
+        assert new.ln_cost == pytest.approx(again.ln_cost) and replanner.is_of(new, found)
+        assert replanner.ln_costs(old, found) == pytest.approx((ln_cost_on(old, [pattern], after), again.ln_cost))
+        decided = [one for clause in again.patterns[0].clauses for one in clause.comparisons]
+        assume(not any(map(close, decided)))
+        assert same_plans(new, again) and replanner.is_of(old, found) == same_plans(old, again)
+        assert explained(new) == explained(again)
+        confirmed = replanner.confirmed(new, found)
+        assert same_plans(confirmed, new) and invariants_of(confirmed, [pattern]) == invariants_of(new, [pattern])
+        violated = [one for one in verify(invariants_of(old, [pattern], None), [pattern], after) if one.violated]
+        assert all(drifting.rounding_decides(one) for one in violated) or not replanner.is_of(old, found)
+
+
+def explained(made: Plan) -> list[tuple[object, ...]]:
+    """What a plan says of its steps, the numbers rounded."""
+    clauses = [clause for pattern in made.patterns for clause in pattern.clauses]
+    steps = [step for clause in clauses for step in (*clause.steps, *clause.nodes)]
+    return [
+        (step.conditions, *(round(n, 6) for n in (step.order_share, step.ln_partial_matches, step.ln_made)))
+        for step in steps
+    ]
+
+
+def example() -> tuple[Pattern, StatisticsSnapshot]:
+    [pattern] = parse(drifting.PATTERNS[2])
+    leaves, conditions = terms_of([pattern])
+    rates = {leaf.key: 1.0 + place for place, leaf in enumerate(leaves)}
+    return pattern, drifting.snapshot(rates, {condition.key: 0.25 for condition in conditions})
+
+
+def test_a_plan_of_another_planner_is_not_confirmed_but_made_anew() -> None:
+    pattern, snapshot = example()
+    made = plan([pattern], snapshot, "dp_left_deep", "throughput", compare=False)
+    replanner = Replanner(pattern, "greedy", "throughput")
+    found = replanner.search(snapshot)
+    assert replanner.confirmed(made, found).planner == "greedy"
+
+
+def test_questions_are_asked_of_any_snapshot_alike() -> None:
+    pattern, snapshot = example()
+    [clause] = pattern.clauses
+    often, once = (ClauseQuestions(pattern, clause, often=which).statistics(snapshot) for which in (True, False))
+    assert often == once
+    for name in LINEAR:
+        assert set_tables(COSTS[name], often) is not None and set_tables(COSTS[name], once) is None
