@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
@@ -13,6 +14,7 @@ import pytest
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.adaptation import Check, check_invariants
+from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.pattern_set_plans import change_since
 from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
@@ -190,6 +192,20 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     plan = Plan.from_json(after.plan, "plan")
     assert matches_alone(project, DRIFT_DAYS[2:3], plan) == matches_alone(project, DRIFT_DAYS[2:3])
     assert check(project, "three").decision.outcome == "keep"
+
+
+def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: DriftingStream) -> None:
+    project.publish(DRIFT_DAYS[:3])
+    config = project.folder / "pipeline.yaml"
+    (run,) = check_plans(AdaptationTask(config, "ticks", "check"))
+    conf = json.loads(json.dumps(run["conf"]))
+    assert set(conf["violation"]["patterns"]) <= FIRST
+    task = AdaptationTask(config, "ticks", run["trigger_run_id"], conf["pattern_set"])
+    before = current(project)
+    done = plan_again(task, conf["reason"], violation=conf["violation"])
+    assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]
+    assert all(patterns_in(current(project))[name] == patterns_in(before)[name] for name in SECOND)
+    assert plan_again(task, conf["reason"], violation=conf["violation"]) == done, "a task that is repeated"
 
 
 def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: DriftingStream) -> None:
