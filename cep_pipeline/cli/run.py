@@ -212,6 +212,7 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
 
 def _print_plan(console: Console, name: str, record: object) -> None:
     from cep_pipeline.planning import Plan
+    from cep_pipeline.planning.explain_workload import summary_lines
     from cep_pipeline.planning.logarithms import from_ln
     from cep_pipeline.planning.trees import written
     from cep_pipeline.warehouse.records import PlanRecord
@@ -240,3 +241,5 @@ def _print_plan(console: Console, name: str, record: object) -> None:
                 f"{from_ln(runner_up.ln_cost):.4g}" if runner_up else "",
             )
     console.print(shown)
+    if plan.workload is not None:
+        console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)

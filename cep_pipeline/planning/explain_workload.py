@@ -20,8 +20,8 @@ _KINDS: dict[Sharing, str] = {
 }
 
 
-def workload_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
-    """How the plan was found, what its patterns cost together and apart, and the nodes that they share."""
+def summary_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
+    """How the plan was found, and what its patterns cost together and apart."""
     search = workload.search
     details = [
         *([f"neighbourhood {search.neighbourhood}"] if search.neighbourhood else []),
@@ -35,6 +35,11 @@ def workload_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
         f"  {workload.nodes:,} nodes instead of {workload.nodes_apart:,}, cost {format_ln(workload.ln_cost)} instead "
         f"of {format_ln(workload.ln_apart)} {workload.unit}: {times} times less"
     )
+
+
+def workload_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
+    """The summary of a plan, and the nodes that its patterns share."""
+    yield from summary_lines(sharing, workload)
     if not workload.shared:
         return
     yield ""
