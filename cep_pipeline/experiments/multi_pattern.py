@@ -98,7 +98,7 @@ SMALL = Sizes(
     search_s=(0.25, 1.0, 4.0),
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
-    rate_differences=(0.1, 0.4, 1.0),
+    rate_differences=(0.2, 0.4, 1.0),
     adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000, 5_000), 4, steps=5_000, threshold=0.5),
     recomputed=100,
     ours_s=0.75,
@@ -113,7 +113,7 @@ FULL = Sizes(
     search_s=(1.0, 5.0, 20.0, 60.0, 180.0),
     window_s=(600, 900, 1_200, 1_500),
     types=(7, 9, 12, 15, 18),
-    rate_differences=(0.1, 0.2, 0.4, 0.7, 1.0),
+    rate_differences=(0.2, 0.3, 0.4, 0.7, 1.0),
     adaptive=AdaptiveSizes(
         100, 5, {STOCKS: 200, TRAFFIC: 100}, (10, 30, 100, 300, 1_000, 10_000), 4, steps=50_000, threshold=0.5
     ),

@@ -124,6 +124,8 @@ def draw_workload(stream: WorkloadStream, shape: Shape, number: int, seed: int) 
     """
     random = np.random.default_rng((seed, number, shape.size, shape.types, round(1000 * shape.rate_difference)))
     world = _draw_world(random, stream, shape)
+    while not _has_patterns(stream, shape, world):  # types whose rates differ too much, or no comparison among them
+        world = _draw_world(random, stream, shape)
     drawn: dict[_Draft, None] = {}
     kept: list[_Draft] = []
     while len(kept) < shape.patterns:
@@ -131,6 +133,11 @@ def draw_workload(stream: WorkloadStream, shape: Shape, number: int, seed: int) 
         kept += _with_few_matches(stream, world, new)
     text = _text(stream, world, kept, shape.window)
     return PatternWorkload(text, tuple(parse_patterns(text, stream.schema)), world.pool)
+
+
+def _has_patterns(stream: WorkloadStream, shape: Shape, world: _World) -> bool:
+    probe = np.random.default_rng(0)
+    return any(_draw(probe, stream, shape, world) is not None for _ in range(MOST_DRAWS))
 
 
 def _next_draft(
