@@ -27,6 +27,7 @@ from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.adaptation_patterns import (
     CHAIN_BY,
+    KLEENE,
     SEQUENCE,
     SETS,
     TREE_BY,
@@ -362,6 +363,10 @@ def _comparison_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Ce
 
     for stream, kind in product((STOCKS, TRAFFIC), SETS):
         contenders = CONTENDERS if kind in sizes.beside else OF_THE_PATENT
+        if (stream, kind) == (TRAFFIC, KLEENE):
+            contenders = (
+                CHAIN,
+            )  # dozens of roads of a class report at one instant: their lists, as a leaf, fill memory
         for size, contender in product(sizes.sequences if kind == SEQUENCE else sizes.others, contenders):
             key = {**_key(COMPARISON, stream, sizes), "set": kind, "size": size, "contender": contender.name}
             yield Cell(key, partial(run, stream, kind, size, contender))

@@ -129,7 +129,7 @@ Stocks: {stocks}, a little and often. Traffic: {traffic}. A road is busy in the 
 vehicles, and an event's type is the class of its road, by the hour around which it is busy: rates differ by orders \
 of magnitude at any time, and change by as much while the hours pass. Single roads, as in the patent, report twelve \
 times an hour: windows in which a plan matters would span the changes. Five sets of patterns: sequences, sequences \
-with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences; types are \
+with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences (KL in the traffic by greedy alone: a tree has lists of dozens of roads as a leaf); types are \
 drawn with seed {seed}, and by how much a number of an event has to be above that of the one before: as much as \
 makes the selectivity {alike} in the stocks, and one between {skewed} in the traffic. Windows are the longest under \
 which a pattern is no more work than {work:,.0f} tries of an event on a partial match for each event of the stream \
