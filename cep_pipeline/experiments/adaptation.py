@@ -362,11 +362,10 @@ def _comparison_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Ce
         return _measured(streams.named(stream), kind, size, contender, sizes, seed)
 
     for stream, kind in product((STOCKS, TRAFFIC), SETS):
-        contenders = CONTENDERS if kind in sizes.beside else OF_THE_PATENT
+        contenders: tuple[Contender, ...] = CONTENDERS if kind in sizes.beside else OF_THE_PATENT
         if (stream, kind) == (TRAFFIC, KLEENE):
-            contenders = (
-                CHAIN,
-            )  # dozens of roads of a class report at one instant: their lists, as a leaf, fill memory
+            # Dozens of roads of a class report at one instant: a tree would hold all lists of them.
+            contenders = (CHAIN,)
         for size, contender in product(sizes.sequences if kind == SEQUENCE else sizes.others, contenders):
             key = {**_key(COMPARISON, stream, sizes), "set": kind, "size": size, "contender": contender.name}
             yield Cell(key, partial(run, stream, kind, size, contender))

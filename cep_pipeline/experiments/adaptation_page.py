@@ -129,13 +129,14 @@ Stocks: {stocks}, a little and often. Traffic: {traffic}. A road is busy in the 
 vehicles, and an event's type is the class of its road, by the hour around which it is busy: rates differ by orders \
 of magnitude at any time, and change by as much while the hours pass. Single roads, as in the patent, report twelve \
 times an hour: windows in which a plan matters would span the changes. Five sets of patterns: sequences, sequences \
-with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences (KL in the traffic by greedy alone: a tree has lists of dozens of roads as a leaf); types are \
-drawn with seed {seed}, and by how much a number of an event has to be above that of the one before: as much as \
-makes the selectivity {alike} in the stocks, and one between {skewed} in the traffic. Windows are the longest under \
-which a pattern is no more work than {work:,.0f} tries of an event on a partial match for each event of the stream \
-({made} for making one; {of_matches:g} for a match), and a fraction of the time between two decisions. `greedy` \
-plans for `lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which \
-counts tries too, and beside them `dp_left_deep` for `fused`.
+with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences (KL in the \
+traffic by greedy alone: a tree has lists of dozens of roads as a leaf); types are drawn with seed {seed}, and by \
+how much a number of an event has to be above that of the one before: as much as makes the selectivity {alike} in \
+the stocks, and one between {skewed} in the traffic. Windows are the longest under which a pattern is no more work \
+than {work:,.0f} tries of an event on a partial match for each event of the stream ({made} for making one; \
+{of_matches:g} for a match), and a fraction of the time between two decisions. `greedy` plans for `lazy_chain_nfa` \
+by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which counts tries too, and beside \
+them `dp_left_deep` for `fused`.
 
 Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, \
 which all but the static plan need alike, is told apart. What is decided does not depend on what is found: decisions \
