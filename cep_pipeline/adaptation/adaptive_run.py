@@ -61,7 +61,7 @@ class AdaptiveRun:
         limit: int | None,
     ) -> None:
         self._settings = settings
-        _refuse_shared(settings.planner, plan)
+        refuse_planned_together(settings.planner, plan)
         check_output(output, patterns)
         check_limit(limit)
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
@@ -218,7 +218,7 @@ class AdaptiveRun:
             self._seconds[what] += self._settings.clock() - began
 
 
-def _refuse_shared(planner: str | None, plan: Plan | None) -> None:
+def refuse_planned_together(planner: str | None, plan: Plan | None) -> None:
     """Refuse plans of many patterns together: the loop decides about each pattern for itself, and switches it alone.
 
     Raises

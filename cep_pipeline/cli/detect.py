@@ -78,6 +78,7 @@ def detect(
       cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
     from cep_pipeline.adaptation import AdaptiveDetection
+    from cep_pipeline.adaptation.adaptive_run import refuse_planned_together
     from cep_pipeline.cli.tables import check_output_file, write_table
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
     from cep_pipeline.detection.detect import check_output, choose_mechanisms
@@ -108,6 +109,8 @@ def detect(
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
+    if decisive:
+        refuse_planned_together(planner, given)
     console = output_console(stderr=True)
     with console.status("reading events"):
         begin = time.perf_counter()

@@ -64,9 +64,9 @@ def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        One is given with a planner of single patterns.
+        One is given with a planner of single patterns, or of a search with a planner that does not search.
     """
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+    from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 
     given = {name: options.pop(name) for name in OPTIONS}
     given = {name: value for name, value in given.items() if value is not None}
@@ -74,6 +74,12 @@ def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"{', '.join(OPTIONS[name] for name in given)}: for planners of many patterns together, not for {planner}; "
             f"these are: {', '.join(MULTI_PATTERN_PLANNER_NAMES)}"
+        )
+    of_searches = [option for name, option in OPTIONS.items() if name in given and name != "sharing"]
+    if of_searches and planner not in LOCAL_SEARCHES:
+        raise InputError(
+            f"{', '.join(of_searches)}: for searches, and {planner} is done when it is done; planners that search are: "
+            f"{', '.join(sorted(LOCAL_SEARCHES))}"
         )
     return given
 

@@ -105,6 +105,7 @@ def test_the_first_plan_may_be_a_file(folder: Path) -> None:
         (("--adapt", "--distance", "far"), "there is no distance 'far'; there are: a number"),
         (("--adapt", "--distance", "-1"), "a minimal distance is a finite number"),
         (("--adapt", "--decision", "constant_threshold", "--threshold", "0"), "a threshold is the share"),
+        (("--adapt", "--planner", "tabu"), "plans each pattern by itself, and planner 'tabu' all of them together"),
     ],
 )
 def test_wrong_settings_are_told_before_anything_is_read(

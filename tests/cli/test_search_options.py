@@ -71,6 +71,7 @@ def test_a_search_ends_in_time_and_shares_subexpressions_unless_orders_are_run(t
     "options, message",
     [
         (["--planner", "greedy", "--seed", "1"], "--seed: for planners of many patterns together, not for greedy"),
+        (["--planner", "none", "--steps", "5"], "--steps: for searches, and none is done when it is done"),
         (["--planner", "tabu", "--compare"], "--compare shows planners of single patterns"),
         (["--planner", "tabu", "--cost", "latency"], "by the cost 'throughput'"),
         (["--planner", "tabu", "--neighbourhood", "star"], "there is no neighbourhood 'star'"),
