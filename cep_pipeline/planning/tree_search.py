@@ -210,7 +210,8 @@ class TreeSearch:
         if value in (0.0, math.inf):
             return value
         logarithm = math.log(value) + self.tables.ln_limit
-        return value * (1.0 + ((grains(logarithm) + 0.5) * GRAIN - logarithm))
+        # The logarithm of a cost with millions of events in a list is coarser than a grain.
+        return max(value, value * (1.0 + ((grains(logarithm) + 0.5) * GRAIN - logarithm)))
 
 
 def _run_blocks(

@@ -117,3 +117,12 @@ def test_a_smaller_window(
     known = snapshot(patterns, seed)
     smaller, larger = (plan([replace(pattern, name="same")], known, "trivial", cost) for pattern in patterns)
     assert_not_above(smaller, larger)
+
+
+def test_costs_whose_logarithms_are_coarser_than_their_grain() -> None:
+    """Lists of millions of events: the cheapest split of a set is among those that are equal to it."""
+    structure = "SEQ(A a, B+ k[], C c)"
+    given_conjuncts = ["a.diff < c.diff", "a.price > 20", "[sector]"]
+    (pattern,) = parse(text_of(structure, given_conjuncts, "1 hour"))
+    (clause,) = plan([pattern], snapshot([pattern], 58), "dp_bushy", "latency").patterns[0].clauses
+    assert sorted(clause.order) == ["a", "c", "k"] and clause.ln_cost > 10**6
