@@ -82,8 +82,8 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
 
     An event of such a type is the first of all its matches: a plan that owns the matches which begin before it need not
     read it. That is so where each clause's order has one first variable, a single event, and no other variable, negated
-    ones among them, may be of its type. Where a window counts events none is left out, nor under TIES ANY, by which an
-    event may come behind those that it is before.
+    ones among them, may be of its type; one of the base type may be of any. Where a window counts events none is left
+    out, nor under TIES ANY, by which an event may come behind those that it is before.
 
     Examples
     --------
@@ -99,14 +99,14 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return frozenset()
     first: set[str] = set()
-    others = {pattern.base_type}
+    others: set[str] = set()
     for clause in pattern.clauses:
         positive = {variable.name for variable in clause.positive}
         for variable in (*clause.positive, *clause.negated):
             behind = {one.name for one in clause.successors(variable.name)}
             begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
             (first if begins else others).add(variable.event_type)
-    return frozenset(first - others)
+    return frozenset() if pattern.base_type in first | others else frozenset(first - others)
 
 
 class Reading:

@@ -117,6 +117,8 @@ STREAM = [
 PATTERNS = [
     "PATTERN SEQ(A a, B b) WITHIN 2 seconds",
     "PATTERN SEQ(A a, B b, C c) WHERE a.x <= c.x WITHIN 4 seconds",
+    "PATTERN SEQ(A a, Ev e) WITHIN 2 seconds",
+    "PATTERN SEQ(A a, ~Ev n, B b) WITHIN 3 seconds",
     "PATTERN AND(A a, B b, C c) WITHIN 3 seconds TIES ANY",
     "PATTERN SEQ(~C n, A a, B b) WITHIN 2 seconds",
     "PATTERN SEQ(A a, B b, ~C n) WITHIN 3 seconds",
