@@ -57,21 +57,32 @@ class NativeKernel:
     sources: tuple[str, ...] = ()
     _function: Callable[..., int] | None = field(default=None, init=False, repr=False)
     _library: Library | None = field(default=None, init=False, repr=False)
+    _dtypes: tuple[np.dtype[Any] | None, ...] = field(default=(), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # To write a dtype's name takes longer than most kernels do: dtypes are compared.
+        self._dtypes = tuple(np.dtype(kind[:-1]) if kind.endswith("*") else None for kind in self.arguments)
 
     def __call__(self, *arguments: int | Array) -> int:
+        function = self.function
+        values = []
+        for argument, dtype in zip(arguments, self._dtypes, strict=True):
+            if isinstance(argument, int):
+                values.append(argument)
+                continue
+            if argument.dtype != dtype or not argument.flags.c_contiguous:
+                raise TypeError(f"kernel {self.name} takes a contiguous {dtype}*, not {argument.dtype}")
+            values.append(argument.ctypes.data)
+        return function(*values)
+
+    @property
+    def function(self) -> Callable[..., int]:
+        """The compiled function, over int64s and the addresses of arrays, whose types are the caller's matter."""
         if self._function is None:
             with _loading:
                 if self._function is None:
                     self._function = self._load()
-        values = []
-        for argument, kind in zip(arguments, self.arguments, strict=True):
-            if isinstance(argument, int):
-                values.append(argument)
-                continue
-            if f"{argument.dtype}*" != kind or not argument.flags.c_contiguous:
-                raise TypeError(f"kernel {self.name} takes a contiguous {kind}, not {argument.dtype}")
-            values.append(argument.ctypes.data)
-        return self._function(*values)
+        return self._function
 
     def _load(self) -> Callable[..., int]:
         key = self._key()
