@@ -7,10 +7,10 @@ together wrongly, or rows came late: matches are still those of the order of tim
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -43,9 +43,10 @@ class ClockBack:
     line: int
     event_type: str
 
-    def __add__(self, later: ClockBack) -> ClockBack:
-        """Both together, of one day."""
-        return replace(self, rows=self.rows + later.rows, most_us=max(self.most_us, later.most_us))
+    def __add__(self, other: ClockBack) -> ClockBack:
+        """Both together, of one day and file."""
+        first = min(self, other, key=lambda one: one.line)
+        return replace(first, rows=self.rows + other.rows, most_us=max(self.most_us, other.most_us))
 
     def said(self, file: str) -> str:
         """A sentence for a person."""
@@ -57,8 +58,49 @@ class ClockBack:
         )
 
 
+class FirstRow(NamedTuple):
+    """The first row of an event type in a part of a file: its instant, line, and local day (None: not told apart)."""
+
+    instant_us: int
+    line: int
+    day: date | None
+
+
+@dataclass(frozen=True)
+class WatchedPart:
+    """What was seen of the clock of a part of a file: enough to look at the rows where two parts meet.
+
+    Attributes
+    ----------
+    found
+        Where it goes back within the part, one for each day.
+    first, latest
+        Event type -> its first row in the part, and the instant of its last one.
+    """
+
+    found: tuple[ClockBack, ...] = ()
+    first: Mapping[str | None, FirstRow] = field(default_factory=dict)
+    latest: Mapping[str | None, int] = field(default_factory=dict)
+
+
+def found_in(parts: Iterable[WatchedPart]) -> tuple[ClockBack, ...]:
+    """Where the clock of a file goes back, one for each day, from its parts in order: within them and between them."""
+    latest: dict[str | None, int] = {}
+    found: dict[date | None, ClockBack] = {}
+    for part in parts:
+        meeting = (
+            ClockBack(row.day, 1, latest[name] - row.instant_us, row.line, str(name))
+            for name, row in part.first.items()
+            if name in latest and row.instant_us < latest[name]
+        )
+        for back in (*meeting, *part.found):
+            found[back.day] = found[back.day] + back if back.day in found else back
+        latest.update(part.latest)
+    return tuple(found[day] for day in sorted(found, key=lambda day: day or date.min))
+
+
 class ClockWatch:
-    """Watches the clock of one file, read from its beginning.
+    """Watches the clock of one file, or of a part of it, from its beginning.
 
     Parameters
     ----------
@@ -67,12 +109,13 @@ class ClockWatch:
 
     Notes
     -----
-    O(rows), and memory for the latest instant of each event type.
+    O(rows), and memory for the first row and the latest instant of each event type.
     """
 
     def __init__(self, type_attribute: str) -> None:
         self._type_attribute = type_attribute
-        self._latest: dict[Any, int] = {}
+        self._first: dict[str | None, FirstRow] = {}
+        self._latest: dict[str | None, int] = {}
         self._most: int | None = None
         self._found: dict[int, ClockBack] = {}
 
@@ -90,7 +133,9 @@ class ClockWatch:
             self._look(events, stamps, codes, names)
         last = np.full(len(names), -1)
         last[codes] = np.arange(len(codes))
-        self._latest.update((names[code], int(stamps[last[code]])) for code in np.flatnonzero(last >= 0).tolist())
+        seen = np.flatnonzero(last >= 0).tolist()
+        self._note_first(events, stamps, codes, {code: names[code] for code in seen if names[code] not in self._first})
+        self._latest.update((names[code], int(stamps[last[code]])) for code in seen)
         most = int(stamps.max())
         self._most = most if self._most is None else max(self._most, most)
 
@@ -99,7 +144,25 @@ class ClockWatch:
         """Where the clock goes back, one for each day."""
         return tuple(self._found[day] for day in sorted(self._found))
 
-    def _look(self, events: pa.Table, stamps: Array, codes: Array, names: list[Any]) -> None:
+    @property
+    def part(self) -> WatchedPart:
+        """The same with what the parts of the file before and after this one need."""
+        return WatchedPart(self.found, dict(self._first), dict(self._latest))
+
+    def _note_first(self, events: pa.Table, stamps: Array, codes: Array, new: Mapping[int, str | None]) -> None:
+        if not new:
+            return
+        rows = np.full(max(new) + 1, -1)
+        backwards = np.flatnonzero(codes <= max(new))[::-1]
+        rows[codes[backwards]] = backwards
+        lines = events.column(LINE).to_numpy()
+        days = events.column(LOCAL_DAY).to_numpy() if LOCAL_DAY in events.column_names else None
+        for code, name in new.items():
+            row = int(rows[code])
+            day = None if days is None else day_of(int(days[row]))
+            self._first[name] = FirstRow(int(stamps[row]), int(lines[row]), day)
+
+    def _look(self, events: pa.Table, stamps: Array, codes: Array, names: list[str | None]) -> None:
         before = np.empty(len(stamps), np.int64)
         order = np.argsort(codes, kind="stable")
         before[order[1:]] = stamps[order[:-1]]

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.events.blocks import HashingReader, RawBlock
 from cep_pipeline.events.carry import Carry
-from cep_pipeline.events.clock import ClockBack, ClockWatch
+from cep_pipeline.events.clock import ClockWatch, WatchedPart
 from cep_pipeline.events.csv_rows import CsvRows
 from cep_pipeline.events.parquet_rows import ParquetRows, RowGroup
 from cep_pipeline.events.paths import SourceFile, open_raw
@@ -103,8 +103,8 @@ class Parsed:
         Rows read, of any day, rejected ones too.
     raw_file
         The file's fingerprint; None for a task that read a part of it.
-    clock_back
-        Where the clock goes back within an event type, for each of the task's days.
+    clock
+        What was seen of the clock of the rows of the task's days.
     """
 
     file: SourceFile
@@ -114,7 +114,7 @@ class Parsed:
     rows: int
     dropped_columns: tuple[str, ...]
     raw_file: RawFile | None
-    clock_back: tuple[ClockBack, ...] = ()
+    clock: WatchedPart
 
 
 def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
@@ -144,7 +144,7 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
         raw_file = RawFile(task.file.name, reader.bytes_read, sha256)
     runs, rejected = sink.finish()
     first_day = None if sink.first_day is None else day_of(sink.first_day)
-    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.found)
+    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part)
 
 
 def fingerprint_file(file: SourceFile) -> RawFile:

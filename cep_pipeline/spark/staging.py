@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import DataError, InputError
-from cep_pipeline.events.clock import sum_of
+from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.parquet_rows import ParquetRows
 from cep_pipeline.events.parts import (
     RUN_ROWS,
@@ -237,6 +237,7 @@ class _Ingestion:
             first_day = min(states)
         dropped = parsed[0].dropped_columns
         empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
+        clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
         for day, state in states.items():
             state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
             state.rejected += tuple(rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
@@ -244,8 +245,7 @@ class _Ingestion:
                 state.notes += (
                     f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
                 )
-            back = sum_of(found for p in parsed for found in p.clock_back if found.day == day)
-            if back is not None:
+            if (back := clock_back.get(day)) is not None:
                 state.clock_back += back.rows
                 state.notes += (back.said(file.name),)
             if empty:

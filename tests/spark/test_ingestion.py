@@ -200,6 +200,19 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester
         assert quarantine_of(alone) == quarantine_of(result)
 
 
+@pytest.mark.parametrize("run_rows", [6, 12, 1000])
+def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ingest: Ingester, run_rows: int) -> None:
+    schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
+    month = traffic_month(range(1, 3))
+    turned = pa.concat_tables([month.slice(6, 6), month.slice(0, 6), month.slice(12)])
+    pq.write_table(turned, ingest.data / "2014-08.parquet", row_group_size=6)
+    first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], run_rows=run_rows)
+    said = "2014-08.parquet: the clock goes back 3 times within an event type, by up to 18:00:00 (first: 0 on line 7)"
+    assert [note for note in first.notes if note.startswith(said)] == list(first.notes)
+    assert (first.clock_back, second.clock_back, len(first.notes), second.notes) == (3, 0, 1, ())
+    assert first.events == second.events == 12
+
+
 def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
     schema = trades(ingest.folder)
     write_day(ingest, MONDAY, [*rows_of(MONDAY, 50, 1), "SPY,1\n"])
