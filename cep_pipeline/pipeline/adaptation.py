@@ -288,7 +288,6 @@ def _planned_from(
     content = next(since, record.statistics)
     if content is not None:
         return StatisticsSnapshot.from_json(content, f"statistics of plan {record.version}")
-    digest = record.plan["statistics"]["digest"]
     for published in reversed(tables.statistics(pattern_set.name, without=("state", "windows"))):
         if published.snapshot is None:
             continue
@@ -296,7 +295,7 @@ def _planned_from(
             snapshot = StatisticsSnapshot.from_json(published.snapshot, f"statistics of {published.day}")
         except InputError:
             continue  # of an older version: no plan of this one was made from it
-        if snapshot.digest == digest:
+        if snapshot.digest == record.statistics_digest:
             return snapshot
     return None
 

@@ -14,7 +14,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day, windows_of_day
-from cep_pipeline.planning import Plan
+from cep_pipeline.pipeline.steps import of_another_format
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_window
@@ -212,15 +212,17 @@ class StatisticsHistory:
                 return (Labelled(name, StatisticsSnapshot.from_json(current.statistics, f"statistics of {name}")),), ()
             except InputError as error:
                 return (), (str(error),)
-        digest = Plan.from_json(current.plan, f"{name} of {self.pattern_set.name}").statistics.digest
-        for record in reversed(records):
+        digest, old = current.statistics_digest, of_another_format(current)
+        notes = () if old is None else (f"{old}: the next daily run makes a plan",)
+        for record in reversed(records) if digest is not None else ():
             try:
                 snapshot = self._snapshot(record)
             except InputError:
                 continue  # of an older version: no plan of this one was made from it
             if snapshot.digest == digest:
-                return (Labelled(name, snapshot),), ()
-        return (), (f"the statistics that {name} was made from are no longer there: they have been made again since",)
+                return (Labelled(name, snapshot),), notes
+        gone = f"the statistics that {name} was made from are no longer there: they have been made again since"
+        return (), notes or (gone,)
 
     def _notes(self, records: Sequence[StatisticsRecord]) -> tuple[str, ...]:
         events = {day.day: day for day in self.tables.days()}

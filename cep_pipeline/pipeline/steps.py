@@ -220,10 +220,16 @@ def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
     return None if record is None or outdated(record, pattern_set) else record
 
 
+def of_another_format(record: PlanRecord) -> str | None:
+    """That a recorded plan is of another version of the format than the one that is read; None where it is not."""
+    version = record.plan.get("version")
+    return None if version == PLAN_VERSION else f"the current plan is of version {version} of the format"
+
+
 def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
     """Why a recorded plan cannot be run, None where it can."""
-    if record.plan.get("version") != PLAN_VERSION:
-        return f"the current plan is of version {record.plan.get('version')} of the format"
+    if reason := of_another_format(record):
+        return reason
     if record.pattern_set_version != pattern_set.version:
         return "the pattern set has changed"
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")

@@ -241,6 +241,13 @@ class PlanRecord:
     statistics: Mapping[str, Any] | None = None
     statements: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def statistics_digest(self) -> str | None:
+        """Digest of the snapshot that it was made from; None where the plan, of another version, does not say it."""
+        summary = self.plan.get("statistics")
+        digest = summary.get("digest") if isinstance(summary, Mapping) else None
+        return digest if isinstance(digest, str) else None
+
 
 @dataclass(frozen=True)
 class DayStatistics:

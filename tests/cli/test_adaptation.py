@@ -171,3 +171,28 @@ def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: Drifti
     assert "pattern rising, step 2" in rows[0][6] and "pattern rising, step 2" in rows[2][6]
     assert "1 → 2" in status("--decisions", "1") and "no new data" not in status("--decisions", "1")
     assert "decisions about plans" not in status("--decisions", "0")
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_a_plan_of_another_format_is_said_and_ends_no_command(own: DriftingStream, knows: bool) -> None:
+    current = own.tables.current_plan("all")
+    assert current is not None
+    older = {
+        "version": 1,
+        "patterns": [{"name": "rising"}],
+        **({"statistics": current.plan["statistics"]} if knows else {}),
+    }
+    with own.tables.plan_lease("all", run_id="older", wait_s=1) as lease:
+        own.tables.record_plan(
+            "all", older, lease=lease, explain="as it was", reason="long ago", pattern_set_version="older"
+        )
+    shown = cep("statistics", folder=own.folder)
+    assert shown.code == 0, shown.errors
+    assert "plan is of version 1 of the format: the next daily run makes a plan" in " ".join(shown.errors.split())
+    assert ("since plan 2" in shown.output) is knows
+    for command in ("status", "explain", "plan"):
+        assert cep(command, folder=own.folder).code == 0
+    checked = cep("invariants", "--check", folder=own.folder)
+    assert "keep: the current plan is of version 1 of the format" in checked.output
+    made = cep("replan", folder=own.folder)
+    assert made.code == 0 and "current plan: 3" in made.output, made.errors
