@@ -11,17 +11,17 @@ import pyarrow as pa
 from cep_pipeline.adaptation.decisions import Static
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding
-from cep_pipeline.adaptation.pattern_loop import PatternLoop
+from cep_pipeline.adaptation.plan_loop import PlanLoop
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
+from cep_pipeline.adaptation.plans_anew import AloneAnew, PlansAnew, Together, TogetherAnew, planned_together
 from cep_pipeline.adaptation.recent_statistics import RecentStatistics
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import check_limit, check_options, check_output, choose_mechanisms
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.planned import replanner_for
-from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
+from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
@@ -61,10 +61,11 @@ class AdaptiveRun:
         limit: int | None,
     ) -> None:
         self._settings = settings
-        refuse_planned_together(settings.planner, plan)
         check_output(output, patterns)
         check_limit(limit)
         self._chosen = choose_mechanisms(patterns, settings.mechanism)
+        asked = settings.planner, settings.cost, settings.alpha, settings.search
+        together = planned_together(patterns, self._chosen, *asked, plan)
         check_options(self._chosen, settings.options)
         if plan is not None:
             validate(plan, patterns)
@@ -74,34 +75,49 @@ class AdaptiveRun:
         self._counters = Counters()
         self._seconds = {"reading": 0.0, "estimating": 0.0, "writing": 0.0}
         slices = SlicesOfStream(self._stream)
+
+        def finding(pattern: Pattern) -> Finding:
+            mechanism = MECHANISMS[self._chosen[pattern.name]].with_options(settings.options)
+            reading = Reading(pattern, self._stream)
+            return Finding(pattern, mechanism, self._stream, slices, reading, self._counters, limit)
+
         self._loops = [
-            PatternLoop(
-                Finding(
-                    pattern,
-                    MECHANISMS[self._chosen[pattern.name]].with_options(settings.options),
-                    self._stream,
-                    slices,
-                    Reading(pattern, self._stream),
-                    self._counters,
-                    limit,
-                ),
+            PlanLoop(
+                [finding(pattern) for pattern in part],
                 output,
-                replanner_for(pattern, self._chosen[pattern.name], settings.planner, settings.cost, settings.alpha),
+                plans_anew,
                 settings.decision,
                 settings.minimum_gain,
                 settings.clock,
                 find=settings.find,
             )
-            for pattern in patterns
+            for part, plans_anew in self._parts(patterns, together)
         ]
-        self.schemas = {loop.pattern.name: loop.schema for loop in self._loops}
+        schemas = {name: schema for loop in self._loops for name, schema in loop.schemas.items()}
+        self.schemas = {pattern.name: schemas[pattern.name] for pattern in patterns}
         self._adapting = [loop for loop in self._loops if loop.adapts and not isinstance(settings.decision, Static)]
-        adapting = [loop.pattern for loop in self._adapting]
+        followed = {pattern.name for loop in self._adapting for pattern in loop.patterns}
+        adapting = [pattern for pattern in patterns if pattern.name in followed]
         self._statistics = (
             RecentStatistics(adapting, settings.statistics_window(), seed=settings.seed, max_pairs=settings.max_pairs)
             if adapting
             else None
         )
+
+    def _parts(
+        self, patterns: Sequence[Pattern], together: Together | None
+    ) -> Iterator[tuple[Sequence[Pattern], PlansAnew]]:
+        """The patterns that follow one plan, and what makes it."""
+        of = self._settings
+        if together is None:
+            for pattern in patterns:
+                replanner = replanner_for(pattern, self._chosen[pattern.name], of.planner, of.cost, of.alpha)
+                yield [pattern], AloneAnew(pattern, replanner)
+            return
+        by_name = {pattern.name: pattern for pattern in patterns}
+        for names in components_of_patterns(patterns, together.sharing):
+            part = [by_name[name] for name in names]
+            yield part, TogetherAnew(part, self._chosen, together.of_part(len(part) / len(patterns)))
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Read the stream, once.
@@ -128,18 +144,18 @@ class AdaptiveRun:
             for loop in self._loops:
                 loop.detect(at_least=self._settings.detect_events)
                 if self._stream.has_more():
-                    yield from self._written(loop.pattern.name, loop.ready())
+                    yield from self._written(loop.ready())
             self._forget()
         for loop in self._loops:
-            yield from self._written(loop.pattern.name, loop.ready(all_is_done=True))
+            yield from self._written(loop.ready(all_is_done=True))
 
-    def _written(self, name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    def _written(self, batches: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[tuple[str, pa.RecordBatch]]:
         while True:
             with self._timed("writing"):
                 batch = next(batches, None)
             if batch is None:
                 return
-            yield name, batch
+            yield batch
 
     @property
     def events_held(self) -> int:
@@ -175,7 +191,7 @@ class AdaptiveRun:
             self._statistics.update(self._stream, first, stop)
             return self._statistics.snapshot()
 
-    def _begin(self, fresh: StatisticsSnapshot | None, first: int, stop: int) -> list[PatternLoop]:
+    def _begin(self, fresh: StatisticsSnapshot | None, first: int, stop: int) -> list[PlanLoop]:
         """Plan what has no plan yet; those that were planned from statistics of the stream's own beginning."""
         new = [loop for loop in self._loops if loop.plan is None]
         given = self._given_plan
@@ -184,12 +200,12 @@ class AdaptiveRun:
             if snapshot is None:
                 with self._timed("estimating"):
                     snapshot = estimate_statistics(
-                        [loop.pattern],
+                        loop.patterns,
                         self._stream.between(first, stop),
                         seed=self._settings.seed,
                         max_pairs=self._settings.max_pairs,
                     )
-            own = None if given is None else given.part([loop.pattern.name])
+            own = None if given is None else given.part(pattern.name for pattern in loop.patterns)
             loop.begin(snapshot, own)
         return new if self._given_snapshot is None else []
 
@@ -201,12 +217,17 @@ class AdaptiveRun:
             len(self._stream),
             tuple(checks),
             tuple(switches),
-            tuple(loop.pattern.name for loop in self._adapting),
-            {loop.pattern.name: loop.seconds for loop in self._loops},
+            tuple(pattern.name for loop in self._adapting for pattern in loop.patterns),
+            {loop.name: loop.seconds for loop in self._loops},
             self._seconds["reading"],
             self._seconds["estimating"],
             self._seconds["writing"],
             self._counters.metrics(self._chosen),
+            {
+                loop.name: tuple(pattern.name for pattern in loop.patterns)
+                for loop in self._loops
+                if len(loop.patterns) > 1
+            },
         )
 
     @contextmanager
@@ -216,24 +237,3 @@ class AdaptiveRun:
             yield
         finally:
             self._seconds[what] += self._settings.clock() - began
-
-
-def refuse_planned_together(planner: str | None, plan: Plan | None) -> None:
-    """Refuse plans of many patterns together: the loop decides about each pattern for itself, and switches it alone.
-
-    Raises
-    ------
-    PlanError
-        The planner plans all patterns together, or the plan lets them share.
-    """
-    instead = "pattern sets planned together are adapted between days, by `cep replan` and the DAG replanning"
-    if planner in MULTI_PATTERN_PLANNER_NAMES:
-        raise PlanError(
-            f"adaptive detection plans each pattern by itself, and planner {planner!r} all of them together: choose "
-            f"one of {', '.join(PLANNERS)}; {instead}"
-        )
-    if plan is not None and plan.sharing != "none":
-        raise PlanError(
-            f"adaptive detection runs each pattern by a plan of its own, and in plan {plan.plan_id} they share by "
-            f"{plan.sharing}: make one that does not; {instead}"
-        )

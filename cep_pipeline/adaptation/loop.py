@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -33,7 +33,12 @@ class AdaptiveDetection:
     Attributes
     ----------
     planner, cost, alpha
-        As `planning.plan` takes them; None takes the defaults for the mechanisms.
+        As `planning.plan` takes them; None takes the defaults for the mechanisms. A planner of many patterns plans
+        those together that may share work, and the plan of each such component is decided about, searched again from
+        where it is, and switched, for itself. So it is where the first plan is a shared one.
+    search
+        Of planners of many patterns: `neighbourhood`, `sharing`, `time_limit_s`, `steps`, `seed`, as `plan_workload`
+        takes them; a component has its share of the time and the steps. Without limits, `plans_anew.SEARCH_STEPS`.
     mechanism
         A name of `MECHANISMS`; None takes for each pattern the fastest that runs it.
     options
@@ -74,6 +79,7 @@ class AdaptiveDetection:
     detect_events: int = DETECT_EVENTS
     clock: Callable[[], float] = time.perf_counter
     find: bool = True
+    search: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.every_events is not None and self.every is not None:
@@ -116,7 +122,8 @@ class AdaptiveDetection:
         Parameters
         ----------
         patterns
-            Patterns of one stream, with different names; the plan of each is decided about for itself.
+            Patterns of one stream, with different names; the plan of each, or of those that are planned together, is
+            decided about for itself.
         events
             An events table, or tables or record batches in the order of the stream.
         plan
@@ -134,7 +141,7 @@ class AdaptiveDetection:
         Raises
         ------
         InputError, UnsupportedPattern, PlanError
-            As `detect`; a PlanError also where patterns are to be planned together, or share by their first plan.
+            As `detect`.
         """
         run = self.begin(patterns, events, plan, snapshot, output, limit)
         batches: dict[str, list[pa.RecordBatch]] = {name: [] for name in run.schemas}

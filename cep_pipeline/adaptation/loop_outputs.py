@@ -7,13 +7,14 @@ their events are let go of. What is held are the matches that end behind that ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.adaptation.common_reading import reading_of
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.plan_switch import (
     Reading,
@@ -59,11 +60,6 @@ class Finding:
     counters: Counters
     limit: int | None = None
 
-    def listed(self, stretch: Stretch, limit: int | None = None) -> list[Block]:
-        """The matches of a stretch, with rows that count from the first event held; TooManyMatches beyond the limit."""
-        given = self.pattern, self.mechanism, stretch, self.reading, self.slices, self.counters
-        return list(matches_of_stretch(*given, limit))
-
     def over(self, blocks: list[Block]) -> tuple[list[Block], PreparedEvents, int]:
         """The part of the stream that these matches, at least one, lie in: with its rows, its events, its first row."""
         first = min(int(first_rows(block).min()) for block in blocks)
@@ -78,11 +74,16 @@ class LoopOutput(Protocol):
 
     Attributes
     ----------
+    finding
+        What matches are found with.
     schema
         Of the batches.
     asks_plans
         Whether matches are found by plans: merged runs are not.
     """
+
+    @property
+    def finding(self) -> Finding: ...
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -91,12 +92,24 @@ class LoopOutput(Protocol):
     def asks_plans(self) -> bool: ...
 
     @property
+    def most(self) -> int | None:
+        """The most matches that may be listed; None: no limit."""
+        ...
+
+    @property
     def at_once(self) -> bool:
         """Whether all of the stream is one stretch, which is detected at its end."""
         ...
 
-    def find(self, stretch: Stretch) -> None:
-        """Find the matches of the next stretch, all of whose events have come."""
+    def find_unlisted(self, stretch: Stretch) -> bool:
+        """Find the matches of the next stretch without listing them; False: they are to be listed, and `take` is told.
+
+        All of its events have come.
+        """
+        ...
+
+    def take(self, blocks: list[Block]) -> None:
+        """Take the listed matches of the next stretch, with rows that count from the first event held."""
         ...
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
@@ -114,24 +127,24 @@ class RowsOutput:
     asks_plans, at_once = True, False
 
     def __init__(self, finding: Finding) -> None:
-        self._finding, self._waiting = finding, _Waiting(finding)
+        self.finding, self._waiting = finding, _Waiting(finding)
         self._kept = _KeptOfStream(finding.pattern)
         self._rows = 0
         self.schema = matches_schema(finding.pattern)
+        # Of what OUTPUT and CONSUME decide about any number may be listed.
+        self.most = None if has_output_policy(finding.pattern) else finding.limit
 
-    def find(self, stretch: Stretch) -> None:
-        self._waiting.add(self._finding.listed(stretch, self._limit))
+    def find_unlisted(self, stretch: Stretch) -> bool:
+        return False
 
-    @property
-    def _limit(self) -> int | None:
-        """Of what OUTPUT and CONSUME decide about any number may be listed."""
-        return None if has_output_policy(self._finding.pattern) else self._finding.limit
+    def take(self, blocks: list[Block]) -> None:
+        self._waiting.add(blocks)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        pattern, limit = self._finding.pattern, self._finding.limit
+        pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
         if blocks:
-            blocks, events, self._kept.first = self._finding.over(blocks)
+            blocks, events, self._kept.first = self.finding.over(blocks)
             ordered = order_matches(blocks, events.seqs)
             for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
                 self._rows += batch.num_rows
@@ -139,10 +152,10 @@ class RowsOutput:
                     raise TooManyMatches(pattern.name, limit)
                 yield batch
         if before is not None:
-            self._kept.forget_rows(self._finding.reading.window_before(before))
+            self._kept.forget_rows(self.finding.reading.window_before(before))
 
     def needs_from(self, begin: int) -> int:
-        return min(self._finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
 
 
 class ListedBuffersOutput:
@@ -151,28 +164,31 @@ class ListedBuffersOutput:
     asks_plans, at_once = True, False
 
     def __init__(self, finding: Finding) -> None:
-        self._finding, self._waiting = finding, _Waiting(finding)
+        self.finding, self._waiting = finding, _Waiting(finding)
         self._listed = 0
         self.schema = _compressed_schema(finding.pattern)
+        self.most = finding.limit
 
-    def find(self, stretch: Stretch) -> None:
-        blocks = self._finding.listed(stretch, self._finding.limit)
+    def find_unlisted(self, stretch: Stretch) -> bool:
+        return False
+
+    def take(self, blocks: list[Block]) -> None:
         self._waiting.add(blocks)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         from cep_pipeline.detection.shared_buffer.compressing import compress_listed
 
-        pattern, limit = self._finding.pattern, self._finding.limit
+        pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
         if blocks:
-            blocks, events, _ = self._finding.over(blocks)
+            blocks, events, _ = self.finding.over(blocks)
             self._listed += count_blocks(blocks, events)
             if limit is not None and self._listed > limit:
                 raise TooManyMatches(pattern.name, limit)
             yield from compress_listed(pattern, [blocks], events).to_batches()
 
     def needs_from(self, begin: int) -> int:
-        return min(self._finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
 
 
 class MergedBuffersOutput:
@@ -181,20 +197,24 @@ class MergedBuffersOutput:
     asks_plans = False
 
     def __init__(self, finding: Finding) -> None:
-        self._finding = finding
+        self.finding, self.most = finding, finding.limit
         self._found: list[pa.RecordBatch] = []
         self.schema = _compressed_schema(finding.pattern)
         self.at_once = counts_in_partitions(finding.pattern)
 
-    def find(self, stretch: Stretch) -> None:
-        self._found += _merged(self._finding, stretch).to_batches()
+    def find_unlisted(self, stretch: Stretch) -> bool:
+        self._found += _merged(self.finding, stretch).to_batches()
+        return True
+
+    def take(self, blocks: list[Block]) -> None:
+        raise AssertionError("matches that merged runs find are not listed")
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         found, self._found = self._found, []
         yield from found
 
     def needs_from(self, begin: int) -> int:
-        return self._finding.reading.window_before(begin)
+        return self.finding.reading.window_before(begin)
 
 
 class NumberOutput:
@@ -204,47 +224,48 @@ class NumberOutput:
     schema = COUNT_SCHEMA
 
     def __init__(self, finding: Finding) -> None:
-        self._finding = finding
+        self.finding = finding
         self._lists = binds_lists(finding.pattern)
+        self.most = finding.limit if self._lists else None
         self._number = 0
         self.at_once = self._lists and counts_in_partitions(finding.pattern)
 
-    def find(self, stretch: Stretch) -> None:
+    def find_unlisted(self, stretch: Stretch) -> bool:
         counted = self._counted(stretch) if self._lists else None
-        if counted is None:
-            limit = self._finding.limit if self._lists else None
-            blocks = self._finding.listed(stretch, limit)
-            counted = 0
-            if blocks:
-                blocks, events, _ = self._finding.over(blocks)
-                counted = count_blocks(blocks, events)
-            if limit is not None and self._number + counted > limit:
-                raise TooManyMatches(self._finding.pattern.name, limit)
-        self._number += counted
+        self._number += counted or 0
+        return counted is not None
+
+    def take(self, blocks: list[Block]) -> None:
+        if not blocks:
+            return
+        blocks, events, _ = self.finding.over(blocks)
+        self._number += count_blocks(blocks, events)
+        if self.most is not None and self._number > self.most:
+            raise TooManyMatches(self.finding.pattern.name, self.most)
 
     def _counted(self, stretch: Stretch) -> int | None:
         """The matches of a stretch as the difference of two slices, one of which has none of the others less."""
-        reading, first, stop = self._finding.reading, stretch.first, stretch.stop
-        asked = reading.negations
+        reading, first, stop = self.finding.reading, stretch.first, stretch.stop
+        asked, orders = reading.negations, stretch.orders[self.finding.pattern.name]
         if self.at_once:
-            return self._in(0, len(self._finding.stream), stretch.orders)
+            return self._in(0, len(self.finding.stream), orders)
         if asked.tied or (asked.leading and asked.trailing):
-            if listed_because(self._finding.pattern) is not None:
+            if listed_because(self.finding.pattern) is not None:
                 return None
-            return sum(map(from_text, _merged(self._finding, stretch).column("count").to_pylist()))
+            return sum(map(from_text, _merged(self.finding, stretch).column("count").to_pylist()))
         if asked.trailing:  # those that begin in the stretch: of those that begin behind it later events decide too
             _, end = reading.rows(first, stop)
             both, others = (first, int(end)), (stop, int(end))
         else:  # those that end in the stretch
             start, _ = reading.rows_of_ends(first, stop)
             both, others = (start, stop), (start, first)
-        counted = self._in(*both, stretch.orders)
-        less = self._in(*others, stretch.orders) if counted else 0
+        counted = self._in(*both, orders)
+        less = self._in(*others, orders) if counted else 0
         return None if counted is None or less is None else counted - less
 
     def _in(self, first: int, stop: int, orders: Orders) -> int | None:
         """The matches all of whose events are in a slice, and that none of its events rejects."""
-        finding = self._finding
+        finding = self.finding
         if stop == first:
             return 0
         events = finding.slices.prepared(finding.pattern, (first, stop))
@@ -252,10 +273,10 @@ class NumberOutput:
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         if before is None:
-            yield from count_table(self._finding.pattern, self._number).to_batches()
+            yield from count_table(self.finding.pattern, self._number).to_batches()
 
     def needs_from(self, begin: int) -> int:
-        reading = self._finding.reading
+        reading = self.finding.reading
         return reading.window_before(begin) if self._lists else reading.reads_from(begin)
 
 
@@ -266,6 +287,29 @@ def output_of(finding: Finding, output: str) -> LoopOutput:
     if output == "compressed":
         return MergedBuffersOutput(finding) if listed_because(finding.pattern) is None else ListedBuffersOutput(finding)
     return RowsOutput(finding)
+
+
+def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
+    """Find the matches of the next stretch of patterns that follow one plan; what must be listed in runs of many."""
+    groups: dict[Hashable, list[LoopOutput]] = {}
+    for output in outputs:
+        if not output.find_unlisted(stretch):
+            pattern, mechanism = output.finding.pattern, output.finding.mechanism
+            together = stretch.shares or mechanism.always_shares
+            alone = None if together else pattern.name
+            groups.setdefault((mechanism.find, pattern.type_attribute, pattern.base_type, alone), []).append(output)
+    for group in groups.values():
+        findings = [output.finding for output in group]
+        first, patterns = findings[0], [finding.pattern for finding in findings]
+        reading = reading_of(patterns, [finding.reading for finding in findings], first.stream)
+        most = [output.most for output in group]
+        blocks: list[list[Block]] = [[] for _ in group]
+        for number, block in matches_of_stretch(
+            patterns, first.mechanism, stretch, reading, first.slices, first.counters, most
+        ):
+            blocks[number].append(block)
+        for output, own in zip(group, blocks, strict=True):
+            output.take(own)
 
 
 class _Waiting:

@@ -9,9 +9,9 @@ switch faster than windows pass any number are at work at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -43,12 +43,15 @@ class Stretch:
     first, stop
         Rows `[first, stop)` of the events that may be a match's first one; at least one.
     orders
-        The orders or trees of the plan.
+        Pattern name -> the orders or trees of the plan.
+    shares
+        Whether the plan lets its patterns share what these have in common.
     """
 
     first: int
     stop: int
-    orders: Orders
+    orders: Mapping[str, Orders]
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,22 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
             begins = variable.name in positive and not variable.kleene and positive <= {variable.name, *behind}
             (first if begins else others).add(variable.event_type)
     return frozenset() if pattern.base_type in first | others else frozenset(first - others)
+
+
+class RowsRead(Protocol):
+    """Which events decide about the matches that begin in a part of a stream."""
+
+    def has_come(self, stop: int) -> bool:
+        """Whether all events have been read that decide about matches which begin before this row."""
+        ...
+
+    def ahead(self, stop: int) -> int:
+        """How many events behind this row matches that begin before it may hold; 0 where that is not known."""
+        ...
+
+    def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
+        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
+        ...
 
 
 class Reading:
@@ -251,25 +270,34 @@ class SlicesOfStream:
 
 
 def matches_of_stretch(
-    pattern: Pattern,
+    patterns: Sequence[Pattern],
     mechanism: Mechanism,
     stretch: Stretch,
-    reading: Reading,
+    reading: RowsRead,
     slices: SlicesOfStream,
     counters: Counters,
-    limit: int | None = None,
-) -> Iterator[Block]:
+    most: Sequence[int | None] | None = None,
+) -> Iterator[tuple[int, Block]]:
     """The matches that begin in a stretch, by its plan; rows count from the first event that is held.
 
     Parameters
     ----------
-    limit
-        Most matches that may be listed; None: no limit.
+    patterns
+        Of one stream; several are run together, as their plan and the mechanism share.
+    reading
+        Which events decide about the matches of all of them.
+    most
+        For each pattern, the most matches that may be listed; None: no limit.
+
+    Yields
+    ------
+    (int, Block)
+        The index of a pattern, and some of its matches.
 
     Raises
     ------
     TooManyMatches
-        There are more.
+        A pattern has more than may be listed.
 
     Notes
     -----
@@ -277,19 +305,36 @@ def matches_of_stretch(
     and left out here. That, and partial matches of events behind the stretch alone, is what a switch costs.
     """
     rows = reading.needed_rows(stretch.first, stretch.stop)
-    events = slices.prepared(pattern, rows)
-    events.split(operand.event_type for operand in pattern.operands)
+    events = slices.prepared(patterns[0], rows)
+    events.split(operand.event_type for pattern in patterns for operand in pattern.operands)
+    orders = [stretch.orders[pattern.name] for pattern in patterns]
     begin, end = stretch.first - slices.first, stretch.stop - slices.first
+    if stretch.shares and mechanism.share is not None and len(patterns) > 1:
+        mechanism.share(patterns, orders, events)
 
-    def own(*asked: Any) -> Iterator[Block]:
-        for block in mechanism.find(*asked):
-            first = first_rows(_renumbered(block, rows, slices.first))
-            yield block.take((first >= begin) & (first < end))
+    def own(block: Block) -> Block:
+        first = first_rows(_renumbered(block, rows, slices.first))
+        return block.take((first >= begin) & (first < end))
 
-    own_matches = replace(mechanism, find=own, find_many=None)
-    for [blocks] in many_in_parts([pattern], own_matches, [stretch.orders], events, EVERYTHING, counters, most=[limit]):
-        for block in blocks:
-            yield _renumbered(block, rows, slices.first)
+    owning = replace(
+        mechanism,
+        find=lambda *asked: map(own, mechanism.find(*asked)),
+        find_many=_owning(mechanism.find_many, own),
+    )
+    for parts in many_in_parts(patterns, owning, orders, events, EVERYTHING, counters, most=most):
+        for number, blocks in enumerate(parts):
+            for block in blocks:
+                yield number, _renumbered(block, rows, slices.first)
+
+
+def _owning(
+    find_many: Callable[..., Iterable[tuple[int, Block]]] | None, own: Callable[[Block], Block]
+) -> Callable[..., Iterable[tuple[int, Block]]] | None:
+    """Finds of the matches of several patterns those that are a stretch's own."""
+    if find_many is None:
+        return None
+    find = find_many
+    return lambda *asked: ((number, own(block)) for number, block in find(*asked))
 
 
 def _prepared(pattern: Pattern, table: pa.Table) -> PreparedEvents:

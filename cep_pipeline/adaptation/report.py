@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cep_pipeline.detection.mechanism import Metrics
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One decision about the plan of one pattern.
+    """One decision about the plan of a pattern, or of several together.
 
     Attributes
     ----------
     pattern
-        The pattern's name.
+        The pattern's name, or that of the first.
     row
         So many events had been seen.
     timestamp_us
@@ -29,6 +29,8 @@ class Check:
         made.
     deployed
         Whether the new plan went into use.
+    patterns
+        The names of all that follow the plan.
     """
 
     pattern: str
@@ -38,6 +40,7 @@ class Check:
     reason: str
     gain: float | None = None
     deployed: bool = False
+    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +50,21 @@ class PlanSwitch:
     Attributes
     ----------
     pattern
-        The pattern's name.
+        The pattern's name, or that of the first of several that follow one plan.
     row
         The row of the first event at which matches of the new plan may begin.
     t0
         The point `(timestamp in microseconds, seq)` of that event.
     old_plan, new_plan
-        Ids of the plans, each of this pattern alone.
+        Ids of the plans, each of these patterns alone.
     orders
         The orders or trees of the new plan, clause by clause, as people read them.
     reason
         Why another plan was asked for.
     gain
         The share of the old plan's cost that the new one saves, on the statistics at t0.
+    patterns
+        The names of all that follow the plan.
     """
 
     pattern: str
@@ -70,6 +75,7 @@ class PlanSwitch:
     orders: str
     reason: str
     gain: float
+    patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +113,13 @@ class AdaptationReport:
     decided
         The patterns that were decided about; the others have one plan, or a static one.
     seconds
-        Pattern name -> where the time went.
+        Where the time went, by the name of the pattern, or of the first of several that follow one plan.
     seconds_reading, seconds_estimating, seconds_writing
         Checking events, keeping statistics, and ordering and writing matches: of all patterns together.
     metrics
         What the mechanisms counted, of the windows that two plans read both times.
+    together
+        Name of the first -> the names of all patterns that follow one plan, where they are planned together.
     """
 
     events: int
@@ -123,6 +131,7 @@ class AdaptationReport:
     seconds_estimating: float
     seconds_writing: float
     metrics: Metrics
+    together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def total(self) -> Seconds:

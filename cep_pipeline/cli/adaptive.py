@@ -17,13 +17,15 @@ from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
+    from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
 READ_AT_ONCE = 1 << 16
 """Events after which progress is told."""
 SWITCHES_SHOWN = 20
+ORDERS_SHOWN = 6
+"""Of a plan of more patterns only so many orders or trees are shown."""
 
 
 def adaptation_options(command: Command) -> Command:
@@ -146,11 +148,16 @@ def print_report(console: Console, report: AdaptationReport) -> None:
         shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
         for column in shown.columns[1:]:
             column.justify = "right"
-        for name in report.seconds:
-            checks = [check for check in report.checks if check.pattern == name]
+        decided = set(report.decided)
+        checks_of: dict[str, list[Check]] = {name: [] for name in report.seconds}
+        for check in report.checks:
+            checks_of[check.pattern].append(check)
+        for name, checks in checks_of.items():
             replanned, deployed = sum(check.replanned for check in checks), sum(check.deployed for check in checks)
             made = (f"{len(checks):,}", f"{replanned:,}", f"{deployed:,}")
-            shown.add_row(name, *(made if name in report.decided else ("it has one plan", "", "")))
+            follow = report.together.get(name, (name,))
+            one_plan = "they have one plan" if len(follow) > 1 else "it has one plan"
+            shown.add_row(_named(follow), *(one_plan, "", "") if decided.isdisjoint(follow) else made)
         console.print(shown)
     else:
         console.print("nothing was decided: the plans are static, or each pattern has one only")
@@ -165,16 +172,29 @@ def print_report(console: Console, report: AdaptationReport) -> None:
     )
 
 
+def _named(patterns: Sequence[str]) -> str:
+    """The patterns that follow one plan."""
+    others = len(patterns) - 1
+    return patterns[0] if not others else f"{patterns[0]} and {counted(others, 'other')}"
+
+
+def _shortened(orders: str) -> str:
+    """The first orders or trees of a plan of many patterns."""
+    shown = orders.split("; ")
+    more = len(shown) - ORDERS_SHOWN
+    return orders if more <= 0 else f"{'; '.join(shown[:ORDERS_SHOWN])}; and {more:,} more"
+
+
 def _print_switches(console: Console, report: AdaptationReport) -> None:
     shown = Table("pattern", "from (UTC)", "event", "to the plan", "saves", "because", title="switches")
     shown.columns[2].justify = shown.columns[4].justify = "right"
     for switch in report.switches[:SWITCHES_SHOWN]:
         at = datetime.fromtimestamp(switch.t0[0] / 1e6, UTC)
         shown.add_row(
-            switch.pattern,
+            _named(switch.patterns),
             f"{at:%Y-%m-%d %H:%M:%S}",
             f"{switch.row:,}",
-            escape(switch.orders),
+            escape(_shortened(switch.orders)),
             f"{switch.gain:.1%}",
             escape(switch.reason),
         )

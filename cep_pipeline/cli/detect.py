@@ -13,6 +13,7 @@ from rich.table import Table
 from cep_pipeline.cli.adaptive import adaptation_options, decision_settings, find_adaptively, print_report
 from cep_pipeline.cli.options import note_unused_parameters, output_console, parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
+from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
 from cep_pipeline.errors import InputError
 
 
@@ -29,6 +30,7 @@ from cep_pipeline.errors import InputError
 @click.option("--planner", default="dp_left_deep", show_default=True, metavar="NAME", help="Planner.")
 @click.option("--cost", metavar="NAME", help="Cost model of the planner.  [default: that of the mechanism]")
 @click.option("--alpha", type=click.FloatRange(min=0), default=0.0, help="Weight of latency against the cost.")
+@search_options
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan that `cep plan --out` wrote.")
 @click.option(
     "--output",
@@ -59,13 +61,15 @@ def detect(
     output: str,
     limit: int | None,
     out: Path,
-    **adapting: Any,
+    **more: Any,
 ) -> None:
     """Find all matches of patterns in files of events, and write them to one file.
 
     With --adapt the plan follows the stream: every so many events, or so much time, a decision function looks at the
     statistics of the latest events, and where it asks for another plan, and that one is cheaper on them, matches that
     begin from there on are found by it. The file is the same as without; a summary says what was decided and why.
+    A planner of many patterns together (simulated_annealing, tabu, …), or a plan of theirs, lets them share work; then
+    those that may share follow one plan, which is searched again from where it is, and switched for them alone.
 
     \b
     Examples:
@@ -75,10 +79,11 @@ def detect(
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
+      cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
       cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
     from cep_pipeline.adaptation import AdaptiveDetection
-    from cep_pipeline.adaptation.adaptive_run import refuse_planned_together
+    from cep_pipeline.adaptation.plans_anew import planned_together
     from cep_pipeline.cli.tables import check_output_file, write_table
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
     from cep_pipeline.detection.detect import check_output, choose_mechanisms
@@ -94,7 +99,11 @@ def detect(
     from cep_pipeline.statistics import estimate_statistics
 
     check_output_file(out)
-    decisive = decision_settings(adapting)
+    check_planner(planner)
+    searching = given_options(planner, more)
+    decisive = decision_settings(more)
+    if searching and plan_file and not decisive:
+        raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
     stream = StreamSchema.load(schema)
@@ -103,14 +112,13 @@ def detect(
     note_unused_parameters(values, parsed)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
-    check_planner(planner)
     if cost is not None:
         cost_named(cost)
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
         validate(given, parsed)
     if decisive:
-        refuse_planned_together(planner, given)
+        planned_together(parsed, chosen, planner, cost, alpha, searching, given)
     console = output_console(stderr=True)
     with console.status("reading events"):
         begin = time.perf_counter()
@@ -121,15 +129,16 @@ def detect(
     report = None
     begin = time.perf_counter()
     if decisive:
-        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, **decisive)
+        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
         tables, report = find_adaptively(loop, parsed, loaded.events, given, output, limit, console)
         took = f"detect with all decisions {time.perf_counter() - begin:.2f} s"
     else:
-        with console.status("planning"):
-            plan = given
-            if plan is None:
+        plan = given
+        if plan is None:
+            with console.status("estimating"):
                 snapshot = estimate_statistics(parsed, loaded.events)
-                plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False)
+            with shown_search(planner) as progress:
+                plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
         planned = time.perf_counter()
         with console.status("detecting"):
             tables = find(

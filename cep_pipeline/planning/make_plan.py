@@ -32,6 +32,7 @@ from cep_pipeline.planning.planners import (
 )
 from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, PositionTree, positions_below
+from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_window
 
@@ -211,16 +212,31 @@ def _plan_together(
     orders_only: Collection[str],
     options: Mapping[str, Any],
 ) -> Plan:
-    asked = options.get("sharing")
-    ordered = sorted({pattern.name for pattern in patterns} & set(orders_only) - set(in_pattern_order))
-    if ordered and asked == "subexpression":
-        raise PlanError(
-            f"the mechanism of pattern {ordered[0]!r} runs orders, and subexpressions are shared by trees: plan for "
-            "sharing 'prefix', or choose a mechanism that runs trees"
-        )
-    sharing = asked or ("prefix" if ordered else "subexpression")
+    ordered = {pattern.name for pattern in patterns} & set(orders_only) - set(in_pattern_order)
+    sharing = sharing_for(options.get("sharing"), ordered)
     together = {**options, "sharing": sharing, "in_pattern_order": in_pattern_order}
     return plan(patterns, snapshot, planner, cost, alpha, **together)
+
+
+def sharing_for(asked: Sharing | None, orders_only: Collection[str]) -> Sharing:
+    """What patterns planned together share: what is asked for, or what their mechanisms run.
+
+    Parameters
+    ----------
+    orders_only
+        Names of patterns whose mechanisms run no trees.
+
+    Raises
+    ------
+    PlanError
+        Subexpressions are asked for, and there are such patterns.
+    """
+    if orders_only and asked == "subexpression":
+        raise PlanError(
+            f"the mechanism of pattern {min(orders_only)!r} runs orders, and subexpressions are shared by trees: plan "
+            "for sharing 'prefix', or choose a mechanism that runs trees"
+        )
+    return asked or ("prefix" if orders_only else "subexpression")
 
 
 def _refuse_options(planner: str, options: Mapping[str, Any]) -> None:

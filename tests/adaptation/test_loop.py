@@ -353,12 +353,3 @@ def test_settings_serve_many_streams() -> None:
     (one, first), (other, second) = loop.detect(patterns, events), loop.detect(patterns, events)
     assert one == other
     assert first.checks == second.checks
-
-
-def test_plans_of_many_patterns_together_are_refused_by_name() -> None:
-    patterns, events = patterns_of(ABC, ABC.replace("abc", "alike")), drifting(60)
-    with pytest.raises(PlanError, match="planner 'simulated_annealing' all of them together: choose one of trivial"):
-        detect_adaptively(patterns, events, planner="simulated_annealing")
-    shared = cep.plan(patterns, cep.estimate_statistics(patterns, events), planner="tabu", steps=10)
-    with pytest.raises(PlanError, match=r"share by subexpression: make one that does not; .* `cep replan`"):
-        detect_adaptively(patterns, events, shared)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.adaptation.loop_outputs import Finding, output_of
+from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
@@ -59,11 +59,11 @@ def by_switched_plans(
     for first, stop in pairwise([0, *switches, table.num_rows]):
         assert stream.advance_by(stop - first) == (first, stop)
         if stop > first:
-            waiting.append(Stretch(first, stop, some_orders(pattern, mechanism, chance)))
+            waiting.append(Stretch(first, stop, {pattern.name: some_orders(pattern, mechanism, chance)}))
         if stop == table.num_rows:
             assert not stream.has_more()
         while waiting and reading.has_come(waiting[0].stop):
-            output.find(waiting.pop(0))
+            find_together([output], waiting.pop(0))
         detected = waiting[0].first if waiting else stop
         batches += output.ready(detected)
         stream.forget(output.needs_from(detected))
@@ -169,9 +169,9 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
     reading, slices = Reading(pattern, stream), SlicesOfStream(stream)
 
     def bound(first: int, stop: int) -> list[tuple[int, ...]]:
-        stretch = Stretch(first, stop, [["b", "a"]])
-        blocks = matches_of_stretch(pattern, MECHANISMS["lazy_chain_nfa"], stretch, reading, slices, Counters())
-        return sorted(tuple(match) for block in blocks for match in block.rows.T.tolist())
+        stretch = Stretch(first, stop, {pattern.name: [["b", "a"]]})
+        found = matches_of_stretch([pattern], MECHANISMS["lazy_chain_nfa"], stretch, reading, slices, Counters())
+        return sorted(tuple(match) for _, block in found for match in block.rows.T.tolist())
 
     assert bound(0, 5) == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert bound(5, 14) == [(6, 7), (8, 10), (11, 12)]

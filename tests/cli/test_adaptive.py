@@ -93,6 +93,40 @@ def test_the_first_plan_may_be_a_file(folder: Path) -> None:
     assert other.code == 2 and "falling" in other.error
 
 
+def test_patterns_that_are_planned_together(folder: Path) -> None:
+    """The same file, and switches of all that may share work, whose plans are searched."""
+    text = (
+        PATTERNS.replace("follows", "next") + "; " + PATTERNS.split(";")[0].replace("rising", "slow").replace("3", "4")
+    )
+    (folder / "t.sase").write_text(text)
+    over = ("--patterns", "t.sase", *OVER[2:])
+    searched = ("--planner", "simulated_annealing", "--steps", "2000", "--seed", "3")
+    assert cep("detect", *over, *searched, "--out", "one.csv", folder=folder).code == 0
+    for name, sharing in (("other", ()), ("third", ("--sharing", "prefix"))):
+        done = cep(
+            "detect",
+            *over,
+            *searched,
+            *sharing,
+            "--adapt",
+            "--every",
+            "100 events",
+            "--out",
+            f"{name}.csv",
+            folder=folder,
+        )
+        assert done.code == 0, done.errors
+        assert (folder / f"{name}.csv").read_bytes() == (folder / "one.csv").read_bytes()
+        assert "rising and 1 other" in done.errors and "to the plan" in done.errors
+    assert cep("plan", *over, *searched, "--out", "shared.json", folder=folder).code == 0
+    done = cep(
+        "detect", *over, "--plan", "shared.json", "--adapt", "--every", "100 events", "--out", "more.csv", folder=folder
+    )
+    assert done.code == 0, done.errors
+    assert "rising and 1 other" in done.errors
+    assert (folder / "more.csv").read_bytes() == (folder / "one.csv").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,7 +139,12 @@ def test_the_first_plan_may_be_a_file(folder: Path) -> None:
         (("--adapt", "--distance", "far"), "there is no distance 'far'; there are: a number"),
         (("--adapt", "--distance", "-1"), "a minimal distance is a finite number"),
         (("--adapt", "--decision", "constant_threshold", "--threshold", "0"), "a threshold is the share"),
-        (("--adapt", "--planner", "tabu"), "plans each pattern by itself, and planner 'tabu' all of them together"),
+        (("--adapt", "--steps", "9"), "--steps: for planners of many patterns together, not for dp_left_deep"),
+        (
+            ("--plan", "plan.json", "--planner", "tabu", "--steps", "9"),
+            "--steps: nothing is searched, the plan is given",
+        ),
+        (("--adapt", "--planner", "tabu", "--cost", "kernel"), "are planned together by the cost 'throughput'"),
     ],
 )
 def test_wrong_settings_are_told_before_anything_is_read(

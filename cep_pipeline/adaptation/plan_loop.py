@@ -1,21 +1,21 @@
-"""One pattern in the detection-adaptation loop: its plan in use, the state of its decisions, and what it has found."""
+"""A pattern, or several that are planned together, in the detection-adaptation loop: plan, decisions, what is found."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
+from cep_pipeline.adaptation.common_reading import reading_of
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
-from cep_pipeline.adaptation.loop_outputs import Finding, output_of
-from cep_pipeline.adaptation.plan_quality import gain
+from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
 from cep_pipeline.adaptation.plan_switch import Stretch
+from cep_pipeline.adaptation.plans_anew import PlansAnew
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -23,17 +23,17 @@ DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
 
 
-class PatternLoop:
-    """What the loop does for one pattern.
+class PlanLoop:
+    """What the loop does for the patterns that follow one plan: one by itself, or a component of them together.
 
     Parameters
     ----------
-    finding
-        The pattern, what runs it, and the stream.
+    findings
+        The patterns, what runs each, and the stream.
     output
         A form of `detect.OUTPUTS`.
-    replanner
-        Makes plans of the pattern alone from statistics.
+    plans_anew
+        Makes plans of these patterns from statistics.
     decision
         Decides whether to make another one.
     minimum_gain
@@ -45,6 +45,8 @@ class PatternLoop:
 
     Attributes
     ----------
+    patterns
+        In the order of the workload.
     plan
         The plan in use; None before the first one.
     checks, switches, seconds
@@ -53,23 +55,24 @@ class PatternLoop:
 
     def __init__(
         self,
-        finding: Finding,
+        findings: Sequence[Finding],
         output: str,
-        replanner: Replanner,
+        plans_anew: PlansAnew,
         decision: DecisionFunction,
         minimum_gain: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
         *,
         find: bool = True,
     ) -> None:
-        self.pattern, self.decision = finding.pattern, decision
+        self.patterns, self.decision = [finding.pattern for finding in findings], decision
         self.plan: Plan | None = None
         self.checks: list[Check] = []
         self.switches: list[PlanSwitch] = []
         self.seconds = Seconds()
-        self._finding, self._stream, self._reading = finding, finding.stream, finding.reading
-        self._output = output_of(finding, output)
-        self._replanner, self._minimum_gain, self._clock = replanner, minimum_gain, clock
+        self._stream, self._counters = findings[0].stream, findings[0].counters
+        self._reading = reading_of(self.patterns, [finding.reading for finding in findings], self._stream)
+        self._outputs = [output_of(finding, output) for finding in findings]
+        self._plans_anew, self._minimum_gain, self._clock = plans_anew, minimum_gain, clock
         self._state: DecisionState | None = None
         self._begin = 0
         self._waiting: list[Stretch] = []
@@ -77,25 +80,27 @@ class PatternLoop:
         self._find = find
 
     @property
+    def name(self) -> str:
+        """The name of the pattern, or of the first one."""
+        return self.patterns[0].name
+
+    @property
     def adapts(self) -> bool:
         """Whether there is more than one plan.
 
         Strategies of section 4 and some mechanisms keep the pattern's order, and merged runs follow no plan.
         """
-        in_order = self.pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or self._finding.mechanism.in_pattern_order
-        if in_order or not self._output.asks_plans:
-            return False
-        return any(len(clause.positive) > 1 for clause in self.pattern.clauses)
+        return any(map(_follows_plans, self._outputs))
 
     @property
-    def schema(self) -> pa.Schema:
-        """Of the output."""
-        return self._output.schema
+    def schemas(self) -> dict[str, pa.Schema]:
+        """Pattern name -> the columns of its output."""
+        return {output.finding.pattern.name: output.schema for output in self._outputs}
 
     @property
     def needs_from(self) -> int:
         """The row of the stream from which on events are needed."""
-        return self._output.needs_from(self._detected)
+        return min(output.needs_from(self._detected) for output in self._outputs)
 
     @property
     def _detected(self) -> int:
@@ -105,10 +110,10 @@ class PatternLoop:
     def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
         """Take the first plan in use: one that was made before, or one from these statistics."""
         began = self._clock()
-        self.plan = self._replanner.plan(self._replanner.search(snapshot)) if plan is None else plan
+        self.plan = self._plans_anew.first(snapshot) if plan is None else self._plans_anew.taken(plan, snapshot)
         planned = self._clock()
-        state = self.decision.begin(self.plan, [self.pattern], snapshot)
-        self._state = replace(state, asked={self.pattern.name: self._replanner.questions})
+        state = self.decision.begin(self.plan, self.patterns, snapshot)
+        self._state = replace(state, asked=self._plans_anew.questions)
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
@@ -118,7 +123,8 @@ class PatternLoop:
         verdict = self.decision.decide(self._state, snapshot)
         decided = self._clock()
         row = self._stream.arrived
-        check = Check(self.pattern.name, row, self._stream.time_of(row - 1), verdict.replan, verdict.reason)
+        names = tuple(pattern.name for pattern in self.patterns)
+        check = Check(self.name, row, self._stream.time_of(row - 1), verdict.replan, verdict.reason, patterns=names)
         if verdict.replan:
             check = self._replan(replace(check, gain=0.0), snapshot)
             planned = self._clock()
@@ -133,25 +139,26 @@ class PatternLoop:
     def _replan(self, check: Check, snapshot: StatisticsSnapshot) -> Check:
         """Make another plan, and use it where it is better."""
         assert self.plan is not None
-        found = self._replanner.search(snapshot)
-        if self._replanner.is_of(self.plan, found):
-            self.plan = self._replanner.confirmed(self.plan, found)
+        again = self._plans_anew.again(self.plan, snapshot)
+        if again.gain is None:
+            self.plan = again.write()
             return check
-        saved = gain(*self._replanner.ln_costs(self.plan, found))
-        if saved <= self._minimum_gain:
-            return replace(check, gain=saved)
-        new = self._replanner.plan(found)
+        if again.gain <= self._minimum_gain:
+            return replace(check, gain=again.gain)
+        new = again.write()
         self._cut(check.row)
         self.plan = new
-        return replace(check, gain=saved, deployed=True)
+        return replace(check, gain=again.gain, deployed=True)
 
     def _note_switch(self, check: Check, old: Plan, new: Plan) -> None:
         t0 = self._stream.boundary(check.row)
         assert t0 is not None, "plans are switched where events follow"
         assert check.gain is not None
-        orders = "; ".join(written(clause.order_or_tree) for clause in new.for_pattern(self.pattern.name).clauses)
-        ids = old.plan_id, new.plan_id
-        self.switches.append(PlanSwitch(self.pattern.name, check.row, t0, *ids, orders, check.reason, check.gain))
+        clauses = (clause for pattern in self.patterns for clause in new.for_pattern(pattern.name).clauses)
+        orders = "; ".join(written(clause.order_or_tree) for clause in clauses)
+        plans = old.plan_id, new.plan_id, orders
+        switch = PlanSwitch(self.name, check.row, t0, *plans, check.reason, check.gain, check.patterns)
+        self.switches.append(switch)
 
     def detect(self, *, at_least: int) -> None:
         """Find the matches of plans that have been replaced, and of the one in use once enough events have come.
@@ -171,20 +178,24 @@ class PatternLoop:
         done = 0
         while done < len(self._waiting) and self._reading.has_come(self._waiting[done].stop):
             if self._find:
-                self._output.find(self._waiting[done])
+                find_together(self._outputs, self._waiting[done])
             done += 1
         del self._waiting[:done]
-        counters = self._finding.counters
-        if counters.peaks:  # what tells them holds events, and is let go of with the answer
-            counters.count_peak(counters.peak_instances)
+        if self._counters.peaks:  # what tells them holds events, and is let go of with the answer
+            self._counters.count_peak(self._counters.peak_instances)
         self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
         self._done = self._done or done > 0
 
-    def ready(self, *, all_is_done: bool = False) -> Iterator[pa.RecordBatch]:
-        """The output that has become known; the rest of it where the stream has ended and all of it is detected."""
+    def ready(self, *, all_is_done: bool = False) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The output that has become known, with the names of its patterns.
+
+        All the rest of it where the stream has ended and all of it is detected.
+        """
         if all_is_done or self._done:
             self._done = False
-            yield from self._output.ready(None if all_is_done else self._detected)
+            for output in self._outputs:
+                for batch in output.ready(None if all_is_done else self._detected):
+                    yield output.finding.pattern.name, batch
 
     @property
     def _has_ended(self) -> bool:
@@ -193,7 +204,20 @@ class PatternLoop:
     def _cut(self, row: int) -> None:
         """The plan in use owns no matches that begin from this row on; the next one, or the same one again, does."""
         assert self.plan is not None
-        if row > self._begin and (self._has_ended or not self._output.at_once):
-            orders = [clause.order_or_tree for clause in self.plan.for_pattern(self.pattern.name).clauses]
-            self._waiting.append(Stretch(self._begin, row, orders))
+        if row > self._begin and (self._has_ended or not any(output.at_once for output in self._outputs)):
+            plan = self.plan
+            orders = {
+                pattern.name: [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
+                for pattern in self.patterns
+            }
+            self._waiting.append(Stretch(self._begin, row, orders, plan.sharing != "none"))
             self._begin = row
+
+
+def _follows_plans(output: LoopOutput) -> bool:
+    """Whether there is more than one plan by which a pattern's matches are found."""
+    pattern = output.finding.pattern
+    in_order = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or output.finding.mechanism.in_pattern_order
+    if in_order or not output.asks_plans:
+        return False
+    return any(len(clause.positive) > 1 for clause in pattern.clauses)

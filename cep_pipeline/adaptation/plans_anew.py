@@ -1,0 +1,243 @@
+"""Plans for the loop, made again and again: of one pattern by itself, or of patterns that are planned together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from cep_pipeline.adaptation.plan_quality import gain, same_plans
+from cep_pipeline.adaptation.thresholds import questions_of
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_statistics import ClauseQuestions
+from cep_pipeline.planning.costs import THROUGHPUT, cost_named, with_latency
+from cep_pipeline.planning.make_plan import sharing_for
+from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, workload_plan
+from cep_pipeline.planning.multi_pattern.local_plans import check_model
+from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+from cep_pipeline.planning.multi_pattern.planners import UNSHARED
+from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
+from cep_pipeline.planning.multi_pattern.workload import SearchOptions
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.replanning import Replanner
+from cep_pipeline.planning.workload_plan import Sharing, WorkloadSearch
+from cep_pipeline.statistics import StatisticsSnapshot
+
+SEARCH_STEPS = 100_000
+"""Steps of a search over all patterns of the loop, where neither steps nor a time limit are asked for."""
+DEFAULT_TOGETHER = "simulated_annealing"
+"""The planner of shared plans that do not say by which one they were made."""
+SEARCH_SETTINGS = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
+
+
+@dataclass(frozen=True)
+class Again:
+    """What planning again has come to.
+
+    Attributes
+    ----------
+    gain
+        The share of the old plan's cost that the new one saves; None: it is the same plan.
+    write
+        Gives the new plan; of the same one, with the comparisons that decide for it now.
+    """
+
+    gain: float | None
+    write: Callable[[], Plan]
+
+
+class PlansAnew(Protocol):
+    """What makes the plans of patterns that follow one plan."""
+
+    @property
+    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
+        """What snapshots are asked about each pattern."""
+        ...
+
+    def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
+        """A plan that was made before, as the loop takes it in use."""
+        ...
+
+    def first(self, snapshot: StatisticsSnapshot) -> Plan:
+        """A plan from these statistics alone."""
+        ...
+
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+        """A plan from these statistics in place of the one in use."""
+        ...
+
+
+class AloneAnew:
+    """Plans of one pattern by itself."""
+
+    def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
+        self._replanner = replanner
+        self.questions = {pattern.name: replanner.questions}
+
+    def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
+        return plan
+
+    def first(self, snapshot: StatisticsSnapshot) -> Plan:
+        return self._replanner.plan(self._replanner.search(snapshot))
+
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+        found = self._replanner.search(snapshot)
+        if self._replanner.is_of(plan, found):
+            return Again(None, lambda: self._replanner.confirmed(plan, found))
+        return Again(gain(*self._replanner.ln_costs(plan, found)), lambda: self._replanner.plan(found))
+
+
+@dataclass(frozen=True)
+class Together:
+    """How patterns are planned together.
+
+    Attributes
+    ----------
+    planner
+        A planner of many patterns.
+    sharing
+        What they share.
+    search
+        Options of `plan_workload` beside.
+    cost, alpha
+        As `planning.plan` takes them.
+    """
+
+    planner: str
+    sharing: Sharing
+    search: Mapping[str, Any]
+    cost: str | None = None
+    alpha: float = 0.0
+
+    def of_part(self, share: float) -> Together:
+        """For some of the patterns, this share of them: they have as much of the time and of the steps."""
+        options = dict(self.search)
+        if options.get("time_limit_s") is not None:
+            options["time_limit_s"] = options["time_limit_s"] * share
+        if options.get("steps") is not None:
+            options["steps"] = max(math.ceil(options["steps"] * share), 1)
+        return replace(self, search=options)
+
+
+class TogetherAnew:
+    """Plans of patterns that may share work with each other: a search that goes on from the plan in use.
+
+    Parameters
+    ----------
+    patterns
+        A component of the multi-pattern graph.
+    chosen
+        Pattern name -> the mechanism that runs it.
+    together
+        How they are planned.
+    """
+
+    def __init__(self, patterns: Sequence[Pattern], chosen: Mapping[str, str], together: Together) -> None:
+        self._patterns, self._together = patterns, together
+        self._chosen = {pattern.name: chosen[pattern.name] for pattern in patterns}
+
+    @cached_property
+    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
+        return questions_of(self._patterns)
+
+    def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
+        if plan.workload is not None:
+            return plan
+        shared = shared_plan_of(plan, self._patterns)
+        search = WorkloadSearch(self._together.planner)
+        return replace(plan, workload=workload_plan(shared, self._statistics(snapshot), search))
+
+    def first(self, snapshot: StatisticsSnapshot) -> Plan:
+        return self._planned(snapshot)
+
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+        # One alone is not searched, but planned by itself: it goes on from nothing.
+        found = self._planned(snapshot, **({"start": plan} if len(self._patterns) > 1 else {}))
+        if same_plans(plan, found):
+            return Again(None, lambda: found)
+        statistics = self._statistics(snapshot)
+        old, new = (ln_cost(shared_plan_of(one, self._patterns), statistics) for one in (plan, found))
+        return Again(gain(old, new), lambda: found)
+
+    def _planned(self, snapshot: StatisticsSnapshot, **options: Any) -> Plan:
+        of = self._together
+        if of.sharing != "none":
+            options["sharing"] = of.sharing
+        options = {**of.search, **options}
+        return plan_for(self._patterns, snapshot, self._chosen, of.planner, of.cost, of.alpha, compare=False, **options)
+
+    def _statistics(self, snapshot: StatisticsSnapshot) -> Statistics:
+        """The numbers of each clause."""
+        return {
+            (name, number): clause.statistics(snapshot)
+            for name, asked in self.questions.items()
+            for number, clause in enumerate(asked)
+        }
+
+
+def planned_together(
+    patterns: Sequence[Pattern],
+    chosen: Mapping[str, str],
+    planner: str | None,
+    cost: str | None = None,
+    alpha: float = 0.0,
+    search: Mapping[str, Any] | None = None,
+    plan: Plan | None = None,
+) -> Together | None:
+    """How patterns are planned together; None: each is planned by itself.
+
+    Parameters
+    ----------
+    chosen
+        Pattern name -> the mechanism that runs it.
+    planner, cost, alpha
+        As `planning.plan` takes them.
+    search
+        Options of a search: `SEARCH_SETTINGS`; without a limit it ends after `SEARCH_STEPS` steps.
+    plan
+        The first plan. One that lets patterns share is followed by others like it, whatever planner of single patterns
+        is named.
+
+    Raises
+    ------
+    InputError
+        There is no such option of a search, or its value is wrong, or each pattern is planned by itself.
+    PlanError
+        Trees are to be shared, and a mechanism runs orders only; or they are to be planned by another cost.
+    """
+    search = search or {}
+    if planner not in MULTI_PATTERN_PLANNER_NAMES:
+        if plan is None or plan.sharing == "none":
+            if search:
+                raise InputError(f"{', '.join(search)}: for planners of many patterns together, not for {planner}")
+            return None
+        planner = DEFAULT_TOGETHER if plan.workload is None else plan.workload.search.planner
+    check_model(with_latency(cost_named(cost or THROUGHPUT.name), alpha))
+    options = _checked_search(search)
+    if planner in UNSHARED:
+        return Together(planner, "none", options, cost, alpha)
+    asked = search.get("sharing")
+    if asked is None and plan is not None and plan.sharing != "none":
+        asked = plan.sharing
+    mechanisms = {name: MECHANISMS[mechanism] for name, mechanism in chosen.items()}
+    ordered = [name for name, of in mechanisms.items() if not of.runs_trees and not of.in_pattern_order]
+    return Together(planner, sharing_for(asked, ordered), options, cost, alpha)
+
+
+def _checked_search(search: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of searches as the loop uses them, without what they share."""
+    unknown = [name for name in search if name not in SEARCH_SETTINGS]
+    if unknown:
+        raise InputError(f"a search has no setting {unknown[0]!r}; it has: {', '.join(SEARCH_SETTINGS)}")
+    options = {name: value for name, value in search.items() if value is not None and name != "sharing"}
+    if "time_limit_s" not in options:
+        options.setdefault("steps", SEARCH_STEPS)
+    neighbourhood = Neighbourhood.of(options.get("neighbourhood", "edge"))
+    SearchOptions(neighbourhood, options.get("time_limit_s"), options.get("steps"), options.get("seed", 0))
+    return options
