@@ -53,6 +53,17 @@ class Budget:
     chunk: int
     tell: Callable[[], None]
     begun: float = field(default_factory=time.monotonic)
+    _given: int = field(default=0, init=False)
+
+    @property
+    def used(self) -> float:
+        """How much of it is used, from 0 to 1: of the steps or of the seconds, of which there is less left."""
+        shares = [0.0]
+        if self.steps is not None:
+            shares.append(self._given / max(self._given + self.steps, 1))
+        if self.seconds is not None:
+            shares.append((time.monotonic() - self.begun) / self.seconds if self.seconds > 0 else 1.0)
+        return min(max(shares), 1.0)
 
     def take(self) -> int:
         """The steps to take next; 0: the search ends."""
@@ -63,6 +74,7 @@ class Budget:
             return self.chunk
         taken = min(self.steps, self.chunk)
         self.steps -= taken
+        self._given += taken
         return taken
 
 
@@ -75,13 +87,13 @@ def search_components(workload: Workload, options: SearchOptions, search_by: Met
 
     Notes
     -----
-    Steps and time are shared out by the number of members; time counts from when all components are ready. Members that
+    Steps and time are shared out by the number of members; time counts from when the workload was given. Members that
     have nothing in common with others keep the plans that they start from.
     """
     components = workload.components
     searches = [search_of(workload, options, number) for number in range(len(components))]
-    begun = time.monotonic()
-    progress = _Progress(workload, options, searches, begun)
+    begun = options.begun
+    progress = _Progress(workload, options, searches)
     left = sum(map(len, components))
     steps = options.steps
     for component, search in zip(components, searches, strict=True):
@@ -117,10 +129,8 @@ def search_of(workload: Workload, options: SearchOptions, number: int) -> LocalS
 class _Progress:
     """Tells what all components together have come to."""
 
-    def __init__(
-        self, workload: Workload, options: SearchOptions, searches: Sequence[LocalSearch], begun: float
-    ) -> None:
-        self._options, self._searches, self._begun = options, searches, begun
+    def __init__(self, workload: Workload, options: SearchOptions, searches: Sequence[LocalSearch]) -> None:
+        self._options, self._searches, self._begun = options, searches, options.begun
         self._told = -math.inf
         if options.progress is not None:
             searched = {member.id for component in workload.components for member in component}

@@ -62,8 +62,8 @@ def plan_workload(
         `prefix`: orders, which share beginnings; `subexpression`: trees, which share subtrees.
     time_limit_s, steps
         A local search ends after so many seconds or steps (neighbours evaluated), whichever comes first; without either
-        after 5 s. To compare all patterns before and to write the plan afterwards is not counted: some seconds for a
-        thousand patterns. With a limit of steps alone it finds the same plan each time.
+        after 5 s. To compare all patterns before is counted, to write the plan afterwards is not. With a limit of steps
+        alone it finds the same plan each time.
     seed
         Of a local search's random numbers.
     start

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from cep_pipeline.planning.multi_pattern.component_search import Budget, search_components
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
@@ -10,11 +12,16 @@ ALPHA = 0.99
 """What the threshold is multiplied by (MCEP [0165])."""
 PROBED = 1000
 """Neighbours of the start among which the largest difference of cost is the first threshold (MCEP [0165])."""
-STEPS_PER_MEMBER = 0.2
-"""The threshold is lowered once in so many steps times the number of members."""
-FROZEN = 1e-6
-"""Where the threshold has come down to this share of the first one, the search goes on from the best plan, as warm as
-at the beginning: else a search by time would take no dearer plan for most of it."""
+FROZEN = 1e-7
+"""The threshold has come down to this share of c0 when the steps or the time end."""
+FIRST = 1e-2
+"""The search begins at this share of c0, the largest difference: differences have some orders of magnitude, and above
+it nearly all neighbours are taken, until what is good in the plan that it starts from is lost."""
+REHEATED = 3e-3
+"""Where there are many steps it goes on from the best plan, some times, from this share of c0 on."""
+STEPS_PER_MEMBER = 1_000
+"""There is one cooling for each so many steps times the number of members, but no more than `MAX_COOLINGS`."""
+MAX_COOLINGS = 4
 
 
 def simulated_annealing(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
@@ -23,7 +30,8 @@ def simulated_annealing(workload: Workload, options: SearchOptions) -> tuple[Pla
     Notes
     -----
     A neighbour that is not dearer is always taken, a dearer one with probability exp(-difference / threshold). The
-    patent lowers the threshold each step; here that takes the more steps, the more members there are.
+    patent begins at c0 and multiplies by alpha each step; here the threshold begins at a share of c0, and is
+    multiplied by alpha as often as lets it be frozen when the limit is reached, whether that is of steps or of time.
     """
     return search_components(workload, options, anneal)
 
@@ -34,10 +42,49 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     while probed < PROBED and (steps := budget.take()):
         largest = search.probe(steps)
         probed += steps
-    cooling = max(1, round(STEPS_PER_MEMBER * len(search.problem.members)))
-    search.set_threshold(largest, ALPHA, cooling)
+    schedule, last = None, 0
     while steps := budget.take():
-        search.anneal(steps)
-        if search.threshold < FROZEN * largest:
+        if schedule is None:
+            expected = search.steps / max(budget.used, 1e-9)
+            schedule = Cooling(int(expected / (STEPS_PER_MEMBER * len(search.problem.members))))
+            cooling = max(1, round(expected / schedule.thresholds))
+        number, power = schedule.at(budget.used)
+        if number > last:
             search.restart()
-            search.set_threshold(largest, ALPHA, cooling)
+            last = number
+        search.set_threshold(largest * ALPHA**power, ALPHA, cooling)
+        search.anneal(steps)
+
+
+class Cooling:
+    """How a threshold comes down, once or several times, while a budget is used.
+
+    Parameters
+    ----------
+    coolings
+        How many times; at least once, at most `MAX_COOLINGS` times.
+
+    Examples
+    --------
+    >>> cooling = Cooling(2)
+    >>> cooling.at(0.0), cooling.at(0.5), cooling.at(1.0)
+    ((0, 458), (1, 578), (1, 1604))
+    """
+
+    def __init__(self, coolings: int) -> None:
+        self._coolings = min(max(coolings, 1), MAX_COOLINGS)
+        self._first, self._reheated, self._last = (
+            round(math.log(share) / math.log(ALPHA)) for share in (FIRST, REHEATED, FROZEN)
+        )
+
+    @property
+    def thresholds(self) -> int:
+        """The number of different thresholds that are gone through."""
+        return self._coolings * self._last - self._first - (self._coolings - 1) * self._reheated
+
+    def at(self, used: float) -> tuple[int, int]:
+        """Where a share of the budget is used: the number of the cooling, from 0, and the power of `ALPHA` there."""
+        place = min(used, 1.0) * self._coolings
+        number = min(int(place), self._coolings - 1)
+        first = self._reheated if number else self._first
+        return number, first + round((place - number) * (self._last - first))

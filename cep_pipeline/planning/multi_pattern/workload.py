@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +66,8 @@ class SearchOptions:
         Is told what it has come to.
     recompute
         Whether each step computes the cost of the whole plan anew: a reference that is slow and finds the same.
+    begun
+        When its time began, by the monotonic clock.
     """
 
     neighbourhood: Neighbourhood
@@ -73,6 +76,7 @@ class SearchOptions:
     seed: int = 0
     progress: Callable[[SearchProgress], None] | None = None
     recompute: bool = False
+    begun: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
         if self.time_limit_s is None and self.steps is None:

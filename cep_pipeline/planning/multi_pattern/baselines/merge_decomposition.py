@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     Block,
@@ -11,7 +12,6 @@ from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     planned_together,
 )
 from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import BlockCosts
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from cep_pipeline.planning.trees import OrderOrTree
 
@@ -38,9 +38,16 @@ def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Pla
     steiner.insert_subpatterns()
     steiner.connect_members()
     plans: Plans = {member.id: member.names for member in workload.members}
-    found = plans | steiner.plan.plans
+    found = plans | steiner.plans
     in_order = plans | {m.id: plan_around(workload, m, ()) for m in planned_together(workload)}
     return (found if workload.ln_cost(found) < workload.ln_cost(in_order) else in_order), 0
+
+
+class _Way(NamedTuple):
+    """A plan of a member, and of each of its nodes the variables as a set and what it costs in the member's window."""
+
+    plan: OrderOrTree | str
+    nodes: dict[str, tuple[int, float]]
 
 
 class _Steiner:
@@ -60,10 +67,16 @@ class _Steiner:
             for block in group:
                 self._own[block.member].append(block)
         self._blocks: list[Block | None] = [None] * len(self._members)
-        self.plan = SharedPlan(workload.sharing)
-        for place, member in enumerate(self._members):
+        self._ways: dict[tuple[int, Block | None], _Way] = {}
+        self._windows: dict[str, dict[int, int]] = {}  # by key of node: how many members of each window use it
+        for place in range(len(self._members)):
             self._added(place, None)
-            self.plan.add(member, self._around(place, None))
+            self._count(place, 1)
+
+    @property
+    def plans(self) -> Plans:
+        """The plan of each member."""
+        return {member.id: self._around(place, self._blocks[place]).plan for place, member in enumerate(self._members)}
 
     def insert_subpatterns(self) -> None:
         """Compute sub-patterns once, those first with which most work would be done once only."""
@@ -105,41 +118,62 @@ class _Steiner:
                     self._connect(place, None)
                     left = True
 
-    def _around(self, place: int, block: Block | None) -> OrderOrTree | str:
-        return plan_around(self._workload, self._members[place], () if block is None else [block])
+    def _around(self, place: int, block: Block | None) -> _Way:
+        """A member's plan around a block, or in pattern order; each is made once."""
+        known = self._ways.get((place, block))
+        if known is None:
+            member = self._members[place]
+            plan = plan_around(self._workload, member, () if block is None else [block])
+            masks = {name: 1 << number for number, name in enumerate(member.names)}
+            costs = self._costs[member.id]
+            nodes: dict[str, tuple[int, float]] = {}
+            for form in member.forms.nodes(plan):
+                mask = sum(masks[name] for name in form.slots)
+                nodes[form.key] = mask, float(costs[mask])
+            known = self._ways[place, block] = _Way(plan, nodes)
+        return known
 
     def _is_elsewhere(self, place: int, block: Block) -> bool:
         """Whether another member's plan computes what a block of this one does."""
-        member = self._members[place]
-        masks = {name: 1 << number for number, name in enumerate(member.names)}
-        for form in member.forms.nodes(self._around(place, block)):
-            if sum(masks[name] for name in form.slots) == block.mask:
-                node = self.plan.with_key(form.key)
-                return node is not None and bool(node.sharers.keys() - {member.id})
-        raise AssertionError(f"{member} has no node for {block}")
+        nodes = self._around(place, block).nodes
+        [key] = [key for key, (mask, _) in nodes.items() if mask == block.mask]
+        return self._window_of_others(key, place) >= 0
 
     def _connect(self, place: int, block: Block | None) -> float:
         """Give a member another connection; returns what all together costs more."""
-        member = self._members[place]
+        if block == self._blocks[place]:
+            return 0.0
         change = self._added(place, block) - self._added(place, self._blocks[place])
-        self.plan.replace(member.id, self._around(place, block))
+        self._count(place, -1)
         self._blocks[place] = block
+        self._count(place, 1)
         return change
+
+    def _count(self, place: int, number: int) -> None:
+        """Let a member's plan use its nodes, or not any more."""
+        window = self._members[place].window
+        for key in self._around(place, self._blocks[place]).nodes:
+            windows = self._windows.setdefault(key, {})
+            windows[window] = windows.get(window, 0) + number
+            if not windows[window]:
+                del windows[window]
 
     def _added(self, place: int, block: Block | None) -> float:
         """What a member's plan costs beside what the others share with it."""
         member = self._members[place]
-        masks = {name: 1 << number for number, name in enumerate(member.names)}
-        forms = {form.key: form for form in member.forms.nodes(self._around(place, block))}
         added = 0.0
-        for form in forms.values():
-            cost = float(self._costs[member.id][sum(masks[name] for name in form.slots)])
-            self._node_costs.setdefault((form.key, member.window), cost)
-            node = self.plan.with_key(form.key)
-            others = () if node is None else [name for name in node.sharers if name != member.id]
-            window = max((self.plan.members[name].window for name in others), default=-1)
+        for key, (_, cost) in self._around(place, block).nodes.items():
+            self._node_costs.setdefault((key, member.window), cost)
+            window = self._window_of_others(key, place)
             if window < 0:
                 added += cost
             elif member.window > window:
-                added += cost - self._node_costs[form.key, window]
+                added += cost - self._node_costs[key, window]
         return added
+
+    def _window_of_others(self, key: str, place: int) -> int:
+        """The largest window of the other members with a node; -1: there are none."""
+        windows = self._windows.get(key, {})
+        own = self._members[place].window
+        alone = windows.get(own) == 1 and key in self._around(place, self._blocks[place]).nodes
+        return max((window for window in windows if window != own or not alone), default=-1)
