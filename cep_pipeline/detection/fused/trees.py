@@ -190,7 +190,8 @@ class TreeRun:
 
     def _blocks(self, side: int) -> Iterator[MatchBlock]:
         """The partial matches of a side, of all the slice where patterns share them."""
-        clause, plan = self._sides[side].clause, self._plans[side]
+        own, plan = self._sides[side], self._plans[side]
+        clause = own.clause
         shared = self.events.shared_work
         rows = None
         if shared is not None:
@@ -201,7 +202,8 @@ class TreeRun:
 
             rows = shared.subtree(self.pattern, clause, leaves_of(plan), find)
         if rows is None:
-            yield from self._sides[side]
+            self._sides[side] = own  # what was too large to be shared has been found within another's window
+            yield from own
             return
         for start in range(0, rows.shape[1], BLOCK_ROWS):
             yield MatchBlock(clause, rows[:, start : start + BLOCK_ROWS])

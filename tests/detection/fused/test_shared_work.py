@@ -207,6 +207,22 @@ def test_what_is_too_large_is_found_by_each(monkeypatch: pytest.MonkeyPatch) -> 
     assert all(tables[name].equals(alone[name]) for name in alone)
 
 
+@pytest.mark.parametrize("most", [100, 10_000])
+def test_a_subtree_that_is_too_large_is_found_by_each_within_its_own_window(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = (f"NAME w{window} PATTERN AND(A a, B b, C c, A d, B e) WITHIN {window} us" for window in (15, 30))
+    patterns, table = cep.parse_patterns(";".join(texts), stream_schema()), events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    tree = Join(Join("d", "e"), Join(Join("a", "b"), "c"))
+    planned = tuple(replace(one, clauses=(replace(one.clauses[0], tree=tree),)) for one in made.patterns)
+    monkeypatch.setattr(shared_work, "MOST_BYTES_OF_ONE", most)
+    shared = replace(made, patterns=planned, sharing="subexpression")
+    tables = cep.detect(patterns, table, plan=shared, mechanism="fused", output="count")
+    assert tables == cep.detect(patterns, table, plan=made, mechanism="fused", output="count")
+    assert tables["w15"]["count"].to_pylist() != ["0"]
+
+
 def test_what_was_not_asked_for_longest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     patterns, table = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
     events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
