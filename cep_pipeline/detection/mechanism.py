@@ -76,9 +76,15 @@ class NodeCounts:
             self.passes + other.passes,
             self.created + other.created,
             max(self.peak, other.peak),
-            self.tested if self.tested == other.tested else None,
+            self._tested_with(other),
             tuple(dict.fromkeys((*self.shared_with, *other.shared_with))),
         )
+
+    def _tested_with(self, other: NodeCounts) -> tuple[Conjunct, ...] | None:
+        """What decided about the candidates of both; where one has none, about those of the other."""
+        if self.candidates and other.candidates:
+            return self.tested if self.tested == other.tested else None
+        return self.tested if self.candidates else other.tested
 
 
 def conjuncts_joining(clause: Clause, *parts: Collection[str]) -> tuple[Conjunct, ...] | None:

@@ -33,6 +33,8 @@ class Happened(Protocol):
     def created(self) -> int: ...
     @property
     def peak(self) -> int: ...
+    @property
+    def shared_with(self) -> Sequence[object]: ...
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ def _negations(clause: ClausePlan) -> Iterator[str]:
 
 
 def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
-    """What happened at each node beside what was expected of it; `<<` marks what was far off."""
+    """What happened at each node beside what was expected of it, and who shares it; `<<` marks what was far off."""
     heading = ("step" if clause.tree is None else "node", "expected", "candidates", "passes", "of expected")
     rows: list[tuple[str, ...]] = [(*heading, "passing expected", "passing", "stored", "at most at a time", "")]
     names = node_names(clause)
@@ -201,11 +203,15 @@ def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
         ]
         share, passing = math.prod(tests), counts.passes / counts.candidates if counts.candidates else 0.0
         judged = bool(tests) and counts.candidates >= FEW
+        uses = len(counts.shared_with) + 1
+        notes = [f"found once for {uses} uses"] if uses > 1 else []
         marks = []
         if made is not None and far_off(from_ln(made), counts.passes):
             marks.append("partial matches")
         if judged and far_off(share * counts.candidates, counts.passes):
             marks.append("selectivity")
+        if marks:
+            notes.append(f"<< {' and '.join(marks)} off by more than {FAR_OFF:g}x")
         rows.append(
             (
                 name,
@@ -217,7 +223,7 @@ def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
                 format_number(passing) if tests and counts.candidates else "",
                 f"{counts.created:,}" if counts.created else "",
                 f"{counts.peak:,}" if counts.peak else "",
-                f"<< {' and '.join(marks)} off by more than {FAR_OFF:g}x" if marks else "",
+                "  ".join(notes),
             )
         )
     return rows

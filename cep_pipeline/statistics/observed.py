@@ -5,11 +5,13 @@ They cost nothing, are published with the day, and are combined with samples by 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles
@@ -115,24 +117,42 @@ class Observed:
 
 
 def observations_of(patterns: Iterable[Pattern], nodes: Iterable[NodeCounts]) -> tuple[Observation, ...]:
-    """What the nodes of plans observed, of whatever mechanism; nodes whose share is none of conjuncts say nothing."""
+    """What the nodes of plans observed, of whatever mechanism; nodes whose share is none of conjuncts say nothing.
+
+    A node that several plans share has observed it for each of them, within the largest of their windows.
+    """
     by_name = {pattern.name: pattern for pattern in patterns}
     found = []
     for node in nodes:
-        if node.tested and node.candidates and node.pattern in by_name:
-            pattern = by_name[node.pattern]
-            clause = pattern.clauses[node.clause]
+        if not node.tested or not node.candidates:
+            continue
+        for name, index, variables in ((node.pattern, node.clause, node.node), *node.shared_with):
+            if name not in by_name:
+                continue
+            pattern = by_name[name]
+            clause = pattern.clauses[index]
+            tested = _alike(node.tested, node.node, clause, variables)
             found.append(
                 Observation(
-                    pattern.name,
+                    name,
                     clause_key(pattern, clause),
-                    tuple(variable.name for variable in clause.positive if variable.name in node.node),
-                    tuple(sorted(map(conjunct_key, node.tested))),
+                    tuple(variable.name for variable in clause.positive if variable.name in variables),
+                    tuple(sorted(map(conjunct_key, tested))),
                     node.candidates,
                     node.passes,
                 )
             )
     return merge_observations(found)
+
+
+def _alike(
+    tested: Iterable[Conjunct], names: Sequence[str], clause: Clause, variables: Sequence[str]
+) -> list[Conjunct]:
+    """The conjuncts of a clause that say of its variables what others say of theirs, one by one."""
+    slots = {name: slot for slot, name in enumerate(names)}
+    wanted = {conjunct_text(conjunct, slots) for conjunct in tested}
+    own = {name: slot for slot, name in enumerate(variables)}
+    return [one for one in clause.conjuncts if one.variables <= own.keys() and conjunct_text(one, own) in wanted]
 
 
 def merge_observations(observations: Iterable[Observation]) -> tuple[Observation, ...]:

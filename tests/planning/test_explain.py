@@ -168,7 +168,9 @@ def test_patterns_that_share_a_node_show_it_each(mechanism: str) -> None:
     _, metrics = detect(patterns, market(200), plan=made, mechanism=mechanism, metrics=True)
     shared = [node for node in metrics.nodes if node.shared_with]
     assert [node.shared_with[0][2] for node in shared if len(node.node) == 2] == [("x", "y")]
-    assert "the mechanism has no such node" not in explain_analyzed(made, metrics)
+    text = explain_analyzed(made, metrics)
+    assert "the mechanism has no such node" not in text
+    assert text.count("found once for 2 uses") == 4  # a, and a with b, of the order of each
 
 
 def test_estimates_that_were_far_off_are_marked() -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
@@ -102,6 +103,41 @@ def test_correlated_conditions_are_planned_by_what_detection_observed() -> None:
     _, metrics = cep.detect([pattern], events, corrected, "fused", metrics=True)
     ratios = [node.passes / math.exp(step.ln_partial_matches) for node, step in zip(metrics.nodes, steps, strict=True)]
     assert max(ratios[1:]) / min(ratios[1:]) < 4  # windows' edges and what a window is counted as; by independence: 10
+
+
+SHARED = """
+NAME wide PATTERN AND(A a, B b, C c) WHERE a.hot < b.hot AND a.x <= 1.5 AND b.warm > c.warm WITHIN 4 seconds;
+NAME narrow PATTERN AND(B q, A p, D d) WHERE q.hot > p.hot AND p.x <= 1.5 AND d.x < 0.5 WITHIN 2 seconds;
+NAME other PATTERN AND(A a, B b) WHERE a.x < b.x WITHIN 4 seconds
+"""
+
+
+@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree", "fused"])
+def test_what_a_shared_node_observed_is_credited_to_all_that_share_it(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each in its own conditions and variables; the statistics of either are combined with it."""
+    monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
+    monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
+    patterns, events = cep.parse_patterns(SHARED, SCHEMA), correlated(600)
+    sampled = cep.estimate_statistics(patterns, events, max_pairs=50)
+    plan = cep.plan(patterns, sampled, planner="trivial")
+    orders = {"wide": "abc", "narrow": "pqd", "other": "ab"}
+    planned = []
+    for one in plan.patterns:
+        [clause] = one.clauses
+        steps = tuple(sorted(clause.steps, key=lambda step: orders[one.pattern].index(step.variable)))
+        planned.append(replace(one, clauses=(replace(clause, steps=steps, alternatives=(), comparisons=()),)))
+    shared = watch(patterns, events, replace(plan, patterns=tuple(planned), sharing="prefix"), mechanism)
+    seen = {(one.pattern, one.variables): one for one in shared.observations}
+    wide, narrow = seen["wide", ("a", "b")], seen["narrow", ("q", "p")]
+    assert wide.tested == ("a.hot < b.hot",) and narrow.tested == ("q.hot > p.hot",)
+    assert (wide.candidates, wide.passes) == (narrow.candidates, narrow.passes) and wide.passes
+    assert wide.clause != narrow.clause
+    assert seen["other", ("a", "b")].candidates > wide.candidates * 0.5
+    for pattern in patterns[:2]:
+        combined = combine_observed(sampled, [pattern], Observed((wide, narrow)))
+        assert combined.selectivities != sampled.selectivities
 
 
 def test_what_a_plan_corrects_is_not_corrected_again() -> None:

@@ -147,10 +147,17 @@ class ClauseRun:
                 first, end = self._rows_read(name)
                 read = leaf_view(self.events, self.clause.by_name[name].event_type, (), first, end)
                 tests += alone * len(read)
+            beginning = None if self._levels is None else self._levels.beginning
+            counted_at = None if beginning is None else beginning.counted_at(level)
             alone_decided = self._levels is not None and level > 0 and self._levels.decided_by_conjuncts(level)
             found.append(
                 LevelCount(
-                    self.order[: level + 1], candidates, passes, tests, tested=tuple(tested) if alone_decided else None
+                    self.order[: level + 1],
+                    candidates,
+                    passes,
+                    tests,
+                    tested=tuple(tested) if alone_decided else None,
+                    counted_at=counted_at,
                 )
             )
         return tuple(found)

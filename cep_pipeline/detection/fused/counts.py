@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from cep_pipeline.patterns.conditions import Conjunct
+
+Place: TypeAlias = tuple[str, int, tuple[str, ...]]
+"""A node of a plan: the pattern's name, the index of the clause, and the variables bound at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,9 @@ class LevelCount:
         Partial matches stored, all at a time.
     tested
         As `mechanism.NodeCounts` has it.
+    counted_at
+        Where another run has found it, and this one has it from there: the node at which it is counted, whose variables
+        stand for those of `bound` one by one.
     """
 
     bound: tuple[str, ...]
@@ -31,6 +38,7 @@ class LevelCount:
     evaluations: int = 0
     created: int = 0
     tested: tuple[Conjunct, ...] | None = None
+    counted_at: Place | None = None
 
     @property
     def variable(self) -> str:

@@ -12,6 +12,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.counts import Place
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.detection.fused.negation import Negation, Surroundings
@@ -38,11 +39,21 @@ class Beginning:
         int32, shape (levels, n): places in the run's views.
     counts
         int64, shape (levels, 2): candidates and passes in finding them; zeros where another run has found them.
+    found_by
+        That run's node of the last of the levels; None where it is this one.
     """
 
     levels: int
     places: Array
     counts: Array
+    found_by: Place | None = None
+
+    def counted_at(self, level: int) -> Place | None:
+        """The node at which a level is counted; None: at this run's own."""
+        if self.found_by is None or level >= self.levels:
+            return None
+        pattern, clause, order = self.found_by
+        return pattern, clause, order[: level + 1]
 
 
 @dataclass(frozen=True, eq=False)

@@ -151,16 +151,9 @@ def _add_counts(run: Run, counters: Counters) -> None:
     for count in run.counts:
         counters.condition_evaluations += count.evaluations
         stored += count.created
-        counters.count(
-            NodeCounts(
-                run.pattern.name,
-                run.clause.index,
-                count.bound,
-                count.candidates,
-                count.passes,
-                count.created,
-                count.created,
-                count.tested,
-            )
-        )
+        place = run.pattern.name, run.clause.index, count.bound
+        if count.counted_at is not None and count.counted_at != place:
+            counters.count(NodeCounts(*count.counted_at, 0, 0, shared_with=(place,)))
+            continue
+        counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
     counters.count_peak(stored)

@@ -19,6 +19,7 @@ import numpy as np
 
 from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.fused.counts import LevelCount, Place
 from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause
 from cep_pipeline.detection.fused.views import View, clock_of, filters_of, leaf_view
 from cep_pipeline.detection.kleene.skeleton import clause_over, skeleton_of
@@ -76,6 +77,11 @@ class SharedWork:
     ----------
     stored, stored_bytes
         By key, the one not asked for longest first: partial matches, and how large they are together.
+    found_by
+        By key, where what is stored was found: the node of that run, its variables in the order of the slots.
+    counted
+        By key of a subtree, where what happened in finding it is counted: of each node of that run the variables, and
+        the node that counts them.
     """
 
     events: PreparedEvents
@@ -84,6 +90,8 @@ class SharedWork:
     _trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     stored: OrderedDict[str, Array] = field(default_factory=OrderedDict)
     stored_bytes: int = 0
+    found_by: dict[str, Place] = field(default_factory=dict)
+    counted: dict[str, list[tuple[tuple[str, ...], Place]]] = field(default_factory=dict)
 
     # -- which nodes are alike ------------------------------------------------------------------------------------
 
@@ -152,15 +160,20 @@ class SharedWork:
                 continue
             found = self._found(keys[length - 1], shared, planned, length)
             if found is not None:
-                places, counts = found
-                return Beginning(length, self._in_views(places, shared, levels), counts)
+                places, counts, found_by = found
+                return Beginning(length, self._in_views(places, shared, levels), counts, found_by)
         return None
 
-    def _found(self, key: str, shared: Shared, planned: PlannedClause, length: int) -> tuple[Array, Array] | None:
-        """Places in the whole leaves, and the counts of having found them; None where they are not to be stored."""
+    def _found(
+        self, key: str, shared: Shared, planned: PlannedClause, length: int
+    ) -> tuple[Array, Array, Place | None] | None:
+        """Places in the whole leaves, the counts of having found them, and where that was if it was another run's.
+
+        None where they are not to be stored.
+        """
         counts = np.zeros((length, 2), np.int64)
         if key in self.stored:
-            return self._taken(key), counts
+            return self._taken(key), counts, self.found_by[key]
         order = planned.order[:length]
         part = over_variables(planned.clause, order)
         leaves = [
@@ -185,8 +198,8 @@ class SharedWork:
         apart_ns = ENTRY_NS * counts[:-1, 1].sum() + CANDIDATE_NS * counts[1:, 0].sum()
         shared.refused = apart_ns * (shared.uses - 1) < STORED_NS * found.size * shared.uses
         if not shared.refused:  # otherwise this one run has it
-            self._store(key, found)
-        return found, counts
+            self._store(key, found, (planned.pattern.name, planned.clause.index, order))
+        return found, counts, None
 
     def _expected_ns(self, shared: Shared, leaves: Sequence[View]) -> float:
         """What one run takes for a beginning, as far as the number of events in a window tells."""
@@ -277,7 +290,7 @@ class SharedWork:
             rows = np.concatenate(blocks, axis=1)
             by_slot = np.empty_like(rows)
             by_slot[own] = rows
-            self._store(key, by_slot)
+            self._store(key, by_slot, (pattern.name, clause.index, slots))
         rows = self._taken(key)[own]
         window_us = pattern.window.time_us
         assert shared.window is not None
@@ -286,14 +299,31 @@ class SharedWork:
         clock = clock_of(self.events)
         return np.ascontiguousarray(rows[:, clock[rows.max(axis=0)] - clock[rows.min(axis=0)] <= window_us])
 
+    def count_subtree(
+        self, pattern: Pattern, clause: Clause, names: tuple[str, ...], counts: Sequence[LevelCount]
+    ) -> None:
+        """Note where a run that has found a subtree counts what happened at its nodes."""
+        key, _ = self._trees[pattern.name, clause.index, names]
+        own = pattern.name, clause.index
+        self.counted[key] = [(one.bound, one.counted_at or (*own, one.bound)) for one in counts]
+
+    def counts_of_subtree(self, pattern: Pattern, clause: Clause, names: tuple[str, ...]) -> tuple[LevelCount, ...]:
+        """What a run counts of a subtree that another one has found."""
+        key, slots = self._trees[pattern.name, clause.index, names]
+        variable = dict(zip(self.found_by[key][2], slots, strict=True))
+        return tuple(
+            LevelCount(tuple(variable[name] for name in bound), 0, 0, counted_at=place)
+            for bound, place in self.counted[key]
+        )
+
     # -- what is stored ---------------------------------------------------------------------------------------------
 
     def _taken(self, key: str) -> Array:
         self.stored.move_to_end(key)
         return self.stored[key]
 
-    def _store(self, key: str, found: Array) -> None:
-        self.stored[key] = found
+    def _store(self, key: str, found: Array, found_by: Place) -> None:
+        self.stored[key], self.found_by[key] = found, found_by
         self.stored_bytes += found.nbytes
         while self.stored_bytes > MOST_BYTES and len(self.stored) > 1:
             _, oldest = self.stored.popitem(last=False)

@@ -155,6 +155,7 @@ class TreeRun:
         ]
         self._counters = np.zeros((2, 2), np.int64)
         self._held = 0
+        self._taken: dict[int, tuple[LevelCount, ...]] = {}
         self._other_tests = False
         names = [set(leaves_of(side)) for side in (streamed, held)]
         self._conjuncts = [c for c in clause.conjuncts if not any(c.variables <= side for side in names)]
@@ -162,7 +163,7 @@ class TreeRun:
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each node, once the run is over: those below the left side, below the right one, and this one."""
-        streamed, held = (list(side.counts) for side in self._sides)
+        streamed, held = (list(self._taken.get(side, self._sides[side].counts)) for side in (STREAMED, HELD))
         root = held[-1]
         held[-1] = replace(root, created=self._held)
         candidates, passes = self._counters[1].tolist()
@@ -195,12 +196,19 @@ class TreeRun:
         shared = self.events.shared_work
         rows = None
         if shared is not None:
+            names, found = leaves_of(plan), False
 
             def find(pattern: Pattern, part: Clause) -> Iterator[MatchBlock]:
+                nonlocal found
+                found = True
                 self._sides[side] = start_run(pattern, part, plan, self.events, EVERYTHING)
                 yield from self._sides[side]
 
-            rows = shared.subtree(self.pattern, clause, leaves_of(plan), find)
+            rows = shared.subtree(self.pattern, clause, names, find)
+            if rows is not None and found:
+                shared.count_subtree(self.pattern, clause, names, self._sides[side].counts)
+            elif rows is not None:
+                self._taken[side] = shared.counts_of_subtree(self.pattern, clause, names)
         if rows is None:
             self._sides[side] = own  # what was too large to be shared has been found within another's window
             yield from own

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.planning.multi_pattern.conjunct_text import conjunct_text
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree, tree_of_positions
 
 MAX_SYMMETRIES = 64

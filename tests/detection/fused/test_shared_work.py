@@ -18,7 +18,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.extent import counts_in_partitions, look_back
 from cep_pipeline.detection.fused import shared_work
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanism import Counters, Metrics, NodeCounts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning import Join, Plan
@@ -174,6 +174,8 @@ def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
     found = [name for name, *_ in zip(("near", "far", "rejected", "lists"), "abcd", strict=True)]
     counted = [node for (name, names), node in nodes.items() if name in found and len(names) == 2 and node.candidates]
     assert len(counted) == 1  # in one of the four orders that begin with the same two
+    others = {name: variables for name, _, variables in counted[0].shared_with}
+    assert {counted[0].pattern: counted[0].node, **others} == {**dict.fromkeys(found, ("a", "b")), "far": ("p", "q")}
     assert nodes["other", ("a", "b")].candidates > 0
     assert sum(node.candidates for node in metrics.nodes) < sum(node.candidates for node in apart.nodes)
 
@@ -236,3 +238,40 @@ def test_what_was_not_asked_for_longest_goes_first(monkeypatch: pytest.MonkeyPat
         assert events.shared_work is not None
         assert len(events.shared_work.stored) <= 1
         assert events.shared_work.stored_bytes == sum(found.nbytes for found in events.shared_work.stored.values())
+
+
+Places = dict[tuple[str, int, frozenset[str]], list[NodeCounts]]
+
+
+def places_of(metrics: Metrics) -> Places:
+    """The nodes by all that they stand for."""
+    found: Places = {}
+    for node in metrics.nodes:
+        for name, clause, variables in ((node.pattern, node.clause, node.node), *node.shared_with):
+            found.setdefault((name, clause, frozenset(variables)), []).append(node)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(workload=workloads(), stream_rows=rows(max_size=14), seed=st.integers(0, 5), trees=st.booleans())
+def test_counts_say_which_nodes_were_shared(
+    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
+) -> None:
+    """Each node that a pattern has alone is there once, with the counts of the widest of those that share it."""
+    patterns, table = parse(workload), events_table(stream_rows)
+    plan = plan_for(patterns, table, seed, trees)
+    _, shared = cep.detect(patterns, table, plan=plan, mechanism="fused", metrics=True)
+    together = places_of(shared)
+    sizes = {pattern.name: pattern.window.time_us or pattern.window.events or 0 for pattern in patterns}
+    for pattern in patterns:
+        _, own = cep.detect([pattern], table, plan=plan_of_one(plan, pattern.name), mechanism="fused", metrics=True)
+        for place, [alone] in places_of(own).items():
+            assert len(together[place]) == 1
+            [node] = together[place]
+            sharers = [node.pattern, *(name for name, *_ in node.shared_with)]
+            assert len({len(variables) for _, _, variables in ((0, 0, node.node), *node.shared_with)}) == 1
+            if len(sharers) == 1:
+                assert (node.candidates, node.passes) == (alone.candidates, alone.passes)
+            elif pattern.name in sharers and sizes[pattern.name] == max(map(sizes.__getitem__, sharers)):
+                assert node.passes >= alone.passes
+        assert own.nodes == () or {place[0] for place in places_of(own)} == {pattern.name}
