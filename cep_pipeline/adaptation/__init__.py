@@ -1,12 +1,14 @@
 """The plan follows the data: invariants of plans, decision functions, minimal distances, forecasts, and the loop."""
 
+from cep_pipeline.adaptation.checked import Verification
 from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function
 from cep_pipeline.adaptation.distance import DISTANCES, Distances, distance_rule
 from cep_pipeline.adaptation.forecast import Trend, forecast
-from cep_pipeline.adaptation.invariants import Invariant, Verification, invariants_of, verify, without_invariants
+from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
 from cep_pipeline.adaptation.loop import AdaptiveDetection, detect_adaptively
 from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on
 from cep_pipeline.adaptation.report import AdaptationReport, Check, PlanSwitch, Seconds
+from cep_pipeline.adaptation.verification import verify
 
 __all__ = [
     "DECISION_FUNCTIONS",

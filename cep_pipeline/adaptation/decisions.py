@@ -28,17 +28,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from cep_pipeline.adaptation.checked import Checked, Verification
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.invariants import (
-    Invariant,
-    InvariantCheck,
-    Verification,
-    freeze,
-    invariants_of,
-    without_invariants,
-)
+from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
+from cep_pipeline.adaptation.verification import InvariantCheck, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_statistics import ClauseQuestions
@@ -78,11 +73,13 @@ class DecisionState:
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
     asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
     """`questions`, where they are known."""
+    made: InvariantCheck | None = field(default=None, compare=False, repr=False)
+    """`check`, where it is made."""
 
     @cached_property
     def check(self) -> InvariantCheck:
         """What is asked of snapshots about the invariants."""
-        return InvariantCheck(self.invariants, self.patterns, self.questions)
+        return InvariantCheck(self.invariants, self.patterns, self.questions) if self.made is None else self.made
 
     @cached_property
     def minimal(self) -> float | Mapping[str, float]:
@@ -102,6 +99,15 @@ class DecisionState:
             snapshot = self.since.get(name, self.snapshot)
             found[name] = numbers_in(self.plan, name) if snapshot is None else numbers_now(asked, snapshot)
         return found
+
+    @cached_property
+    def unguarded(self) -> tuple[list[str], list[str]]:
+        """The patterns that are checked by thresholds: those that can be planned otherwise, and those that keep the
+        pattern's order."""
+        without = without_invariants(self.plan)
+        names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
+        kept = [name for name in names if self.plan.for_pattern(name).planner in KEEPING_ORDER]
+        return [name for name in names if name not in kept], kept
 
     @property
     def together(self) -> bool:
@@ -125,12 +131,14 @@ class Verdict:
 
     replan: bool
     reason: str
-    checks: tuple[Verification | Deviation, ...] = ()
+    checks: Sequence[Verification | Deviation] = ()
     patterns: tuple[str, ...] = ()
 
     @property
     def violated(self) -> tuple[Invariant, ...]:
         """The violated invariants among the checks."""
+        if isinstance(self.checks, Checked):
+            return self.checks.violated
         return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
 
 
@@ -181,11 +189,17 @@ class DecisionFunction(ABC):
             it is the same plan.
         """
         distances = self._distances_after(state.distances, verdict, gain)
-        invariants = state.invariants
-        if plan is not state.plan:
-            invariants = self._invariants(plan, state.patterns, snapshot)
-        found = replace(state, plan=plan, snapshot=snapshot, invariants=invariants, distances=distances, since={})
-        return replace(found, asked=state.questions)
+        same = plan is state.plan
+        return replace(
+            state,
+            plan=plan,
+            snapshot=snapshot,
+            invariants=state.invariants if same else self._invariants(plan, state.patterns, snapshot),
+            distances=distances,
+            since={},
+            asked=state.questions,
+            made=state.check if same else None,
+        )
 
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
@@ -256,21 +270,22 @@ class InvariantBased(DecisionFunction):
             raise InputError(f"k is {self.k}: a block has one invariant or more")
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        checks: list[Verification] = []
-        for one in state.check.verifications(snapshot, distance=state.minimal, frozen=self.frozen):
-            checks.append(one)
-            if one.violated and not state.together:
-                return Verdict(True, describe_verification(one, state.patterns), tuple(checks))
+        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
+        violated = checks.violated
+        if violated and not state.together:
+            return Verdict(True, describe_verification(checks.first_violated, state.patterns), checks)
         moved = self._thresholds(state, snapshot)
-        violated = [one for one in checks if one.violated]
+        looked = (*checks, *moved.checks) if moved.checks else checks
         if violated:
-            names = (*(one.invariant.pattern for one in violated), *moved.patterns)
-            reason = _with_more(describe_verification(violated[0], state.patterns), len(violated), "invariant")
-            return Verdict(True, reason, (*checks, *moved.checks), tuple(dict.fromkeys(names)))
+            names = (*(one.pattern for one in violated), *moved.patterns)
+            reason = _with_more(
+                describe_verification(checks.first_violated, state.patterns), len(violated), "invariant"
+            )
+            return Verdict(True, reason, looked, tuple(dict.fromkeys(names)))
         if moved.replan or not checks:
-            return replace(moved, checks=(*checks, *moved.checks))
+            return replace(moved, checks=looked)
         also = f"; {moved.reason}" if moved.checks else ""
-        return Verdict(False, f"all {len(checks)} invariants hold{also}", (*checks, *moved.checks))
+        return Verdict(False, f"all {len(checks)} invariants hold{also}", looked)
 
     def _first_distances(self, plan: Plan) -> Distances:
         return self.distance.begin(plan)
@@ -283,12 +298,10 @@ class InvariantBased(DecisionFunction):
 
         What planning again cannot change asks for nothing.
         """
-        without = without_invariants(state.plan)
-        others = [pattern.name for pattern in state.patterns if pattern.name in without or state.together]
-        if not others:
+        others, kept = state.unguarded
+        if not others and not kept:
             return Verdict(False, "nothing of the plan was decided by its statistics")
-        kept = [one for one in others if state.plan.for_pattern(one).planner in KEEPING_ORDER]
-        moved = _by_threshold([one for one in others if one not in kept], state, snapshot, self.threshold)
+        moved = _by_threshold(others, state, snapshot, self.threshold)
         if moved.replan or not kept:
             return moved
         of_kept = _by_threshold(kept, state, snapshot, self.threshold)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from cep_pipeline.adaptation.checked import Verification
 from cep_pipeline.adaptation.forecast import Trend
-from cep_pipeline.adaptation.invariants import Invariant, Verification
+from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.logarithms import format_ln, format_number

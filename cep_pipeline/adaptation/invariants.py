@@ -17,27 +17,23 @@ chooses the tightest ones, and the least ratio f2 / f1 are the same choice; it i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from cep_pipeline.adaptation.measures import Measures
-from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.clause_statistics import ClauseQuestions
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.ordering import (
     DecidingComparison,
     comparison_from_json,
     comparison_to_json,
-    grains,
     side_text,
     tightest_of_blocks,
 )
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.statistics.versioned import check_version
 
 VERSION = 1
@@ -81,33 +77,6 @@ class Invariant:
     def cost(self) -> CostModel:
         """The cost model with its weight of latency; InputError where there is none of this name."""
         return with_latency(cost_named(self.cost_model), self.alpha)
-
-
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """An invariant on fresh statistics.
-
-    Attributes
-    ----------
-    left, right
-        Natural logarithms of f1, what was chosen, and f2, what it was chosen over.
-    distance
-        The minimal distance d that it was verified with.
-    distance_to_violation
-        ln((1 + d) f2 / f1): how far f1 may still grow beside f2; negative where it is violated, and 0 at a tie.
-    violated
-        Whether it no longer holds.
-    """
-
-    invariant: Invariant
-    left: float
-    right: float
-    distance: float
-    violated: bool
-
-    @property
-    def distance_to_violation(self) -> float:
-        return self.right - self.left + math.log1p(self.distance)
 
 
 def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) -> tuple[Invariant, ...]:
@@ -161,159 +130,6 @@ def _given_up(pattern: PatternPlan) -> str:
 
 def _decided(clause: ClausePlan) -> bool:
     return len(clause.steps) > (1 if clause.tree is None else 2)
-
-
-def freeze(
-    invariants: Iterable[Invariant], patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
-) -> tuple[Invariant, ...]:
-    """The invariants with the costs of their sub-plans as constants, for `verify` with `frozen`.
-
-    Parameters
-    ----------
-    snapshot
-        The statistics that the plan was made from.
-
-    Notes
-    -----
-    The patent represents "the cost of a subtree in an invariant as a constant whose value is initialized to the cost
-    of that subtree during invariant creation". What is left of Cost(T) = Cost(L) + Cost(R) + Card(L, R) is the
-    cardinality of the root, which both sides have in common: taken to the letter, no such invariant could ever be
-    violated. So the constants stand one level lower: for what L and R cost below their own roots. Theorem 1 does
-    not hold then: a change below the constants that both sides had in common counts on one side only.
-    """
-    known = tuple(invariants)
-    frozen = []
-    for invariant, of in InvariantCheck(known, patterns).measured(snapshot):
-        one = invariant.comparison
-        constants = of.ln_frozen_part(one.measure, one.chosen), of.ln_frozen_part(one.measure, one.rejected)
-        frozen.append(replace(invariant, ln_frozen=constants))
-    return tuple(frozen)
-
-
-def verify(
-    invariants: Sequence[Invariant],
-    patterns: Sequence[Pattern],
-    snapshot: StatisticsSnapshot,
-    *,
-    distance: float | Mapping[str, float] = 0.0,
-    frozen: bool = False,
-) -> tuple[Verification, ...]:
-    """Verify invariants on fresh statistics, all of them, in their order.
-
-    Parameters
-    ----------
-    distance
-        The minimal distance d, 0 or more; or that of each invariant by its key, 0 for those that are not there.
-    frozen
-        Take what sub-plans cost from when the plan was made (`freeze`), as the patent does; it breaks Theorem 1.
-
-    Raises
-    ------
-    InputError
-        A distance is negative; or `frozen` without frozen costs.
-    PlanError
-        The snapshot does not know a leaf, or there is no such pattern among the patterns.
-    """
-    return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, distance=distance, frozen=frozen))
-
-
-class InvariantCheck:
-    """Invariants, and what is asked of snapshots to verify them: made once, for many checks.
-
-    Parameters
-    ----------
-    invariants, patterns
-        As in `verify`.
-    questions
-        Of patterns by their names, clause by clause, what snapshots are asked, where that is known.
-
-    Raises
-    ------
-    PlanError
-        An invariant is of no clause of the patterns.
-    """
-
-    def __init__(
-        self,
-        invariants: Sequence[Invariant],
-        patterns: Sequence[Pattern],
-        questions: Mapping[str, Sequence[ClauseQuestions]] | None = None,
-    ) -> None:
-        self._questions = questions or {}
-        self._by_name = {pattern.name: pattern for pattern in patterns}
-        self._groups: dict[tuple[str, int, str, float], _Group] = {}
-        self._invariants = [(invariant, self._group(invariant)) for invariant in invariants]
-
-    def verifications(
-        self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
-    ) -> Iterator[Verification]:
-        """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
-        for invariant, of in self.measured(snapshot):
-            one = invariant.comparison
-            sides = (one.chosen, one.rejected)
-            if frozen:
-                if invariant.ln_frozen is None:
-                    raise InputError(f"{invariant.key}: the costs of its sub-plans were not frozen; freeze it first")
-                left, right = (
-                    of.with_frozen(one.measure, side, constant)
-                    for side, constant in zip(sides, invariant.ln_frozen, strict=True)
-                )
-            else:
-                left, right = (of.of(one.measure, side) for side in sides)
-            minimal = distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
-            yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
-
-    def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
-        """The invariants, each with what measures its sides."""
-        measures: dict[int, Measures] = {}
-        for invariant, group in self._invariants:
-            if id(group) not in measures:
-                measures[id(group)] = Measures(group.questions.statistics(snapshot), group.cost)
-                measures[id(group)].prepare(group.comparisons)
-            yield invariant, measures[id(group)]
-
-    def _group(self, invariant: Invariant) -> _Group:
-        of_what = invariant.pattern, invariant.clause, invariant.cost_model, invariant.alpha
-        if of_what not in self._groups:
-            pattern = self._by_name.get(invariant.pattern)
-            if pattern is None or invariant.clause >= len(pattern.clauses):
-                raise PlanError(
-                    f"there is an invariant of clause {invariant.clause} of pattern {invariant.pattern!r}, which is "
-                    f"not among the patterns {', '.join(self._by_name) or '(none)'}: plan them again"
-                )
-            known = self._questions.get(invariant.pattern)
-            questions = (
-                ClauseQuestions(pattern, pattern.clauses[invariant.clause], often=True)
-                if known is None
-                else known[invariant.clause]
-            )
-            self._groups[of_what] = _Group(questions, invariant.cost, [])
-        self._groups[of_what].comparisons.append(invariant.comparison)
-        return self._groups[of_what]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Group:
-    """The comparisons of one clause by one cost model."""
-
-    questions: ClauseQuestions
-    cost: CostModel
-    comparisons: list[DecidingComparison]
-
-
-def is_violated(comparison: DecidingComparison, left: float, right: float, distance: float = 0.0) -> bool:
-    """Whether f1 > (1 + d) f2, given ln f1 and ln f2; at d = 0 whether the planner would choose the other side.
-
-    Raises
-    ------
-    InputError
-        The distance is no number of 0 or more.
-    """
-    if not 0 <= distance < math.inf:
-        raise InputError(f"the minimal distance of an invariant is a finite number, 0 or more, not {distance}")
-    if distance == 0:
-        return not comparison.holds(left, right)
-    return grains(left) > grains(right + math.log1p(distance))
 
 
 def invariants_to_json(invariants: Iterable[Invariant]) -> dict[str, Any]:

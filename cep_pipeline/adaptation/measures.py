@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -11,11 +11,11 @@ import numpy as np
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import NOTHING
-from cep_pipeline.planning.costs import CostModel, SetTerm
+from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.many_orders import ln_steps
 from cep_pipeline.planning.ordering import DecidingComparison, Side
-from cep_pipeline.planning.set_forms import set_tables
+from cep_pipeline.planning.set_sums import ln_add, set_tables, tables_of_some
 from cep_pipeline.planning.trees import PositionTree
 
 
@@ -39,8 +39,11 @@ class Measures:
         self._sets: dict[PositionTree, int] = {}
         self._tables = set_tables(cost, statistics)
 
-    def prepare(self, comparisons: Iterable[DecidingComparison]) -> None:
-        """Measure all steps of these comparisons at once, by the very sums that greedy takes."""
+    def prepare(self, comparisons: Sequence[DecidingComparison]) -> None:
+        """Measure all sets, or steps, of these comparisons at once, by the very sums that planners take."""
+        if self._tables is None:
+            asked = [side for one in comparisons for side in (one.chosen, one.rejected)]
+            self._tables = tables_of_some(self._model, self.statistics, {s for side in asked for s in _sets_of(side)})
         if self._tables is not None:
             return
         sides = [side for one in comparisons if one.measure == "step" for side in (one.chosen, one.rejected)]
@@ -89,15 +92,21 @@ class Measures:
         return self._steps[key]
 
     def _before(self, beginning: tuple[int, ...]) -> float:
-        own = self._bare.ln_step(self.statistics, beginning)
-        return ln_sum((self._order(beginning[:-1]), own))
+        if self._tables is not None:
+            own = self._tables.ln_own_step(*_step_of(beginning))
+        else:
+            own = self._bare.ln_step(self.statistics, beginning)
+        return ln_add(own, self._order(beginning[:-1]))
 
     def _order(self, order: tuple[int, ...]) -> float:
         if not order:
             return float("-inf")
         if order not in self._orders:
-            last = self._cost.ln_step(self.statistics, order)
-            self._orders[order] = ln_sum((self._order(order[:-1]), last))
+            if self._tables is not None:
+                last = self._tables.ln_step(*_step_of(order))
+            else:
+                last = self._cost.ln_step(self.statistics, order)
+            self._orders[order] = ln_add(last, self._order(order[:-1]))
         return self._orders[order]
 
     def _below(self, tree: PositionTree) -> float:
@@ -105,10 +114,10 @@ class Measures:
             return float("-inf")
         left, right = tree
         if self._tables is not None:
-            own = self._tables.ln_own(self._set(left), self._set(right))
+            own = self._tables.ln_own(self._set(left), self._set(right), linear=is_linear(tree))
         else:
             own = self._bare.ln_join(self.statistics, left, right)
-        return ln_sum((own, self._joins(left), self._joins(right)))
+        return ln_add(ln_add(own, self._joins(left)), self._joins(right))
 
     def _joins(self, tree: PositionTree) -> float:
         if isinstance(tree, int):
@@ -116,10 +125,10 @@ class Measures:
         if tree not in self._trees:
             left, right = tree
             if self._tables is not None:
-                own = self._tables.ln_join(self._set(left), self._set(right))
+                own = self._tables.ln_join(self._set(left), self._set(right), linear=is_linear(tree))
             else:
                 own = self._cost.ln_join(self.statistics, left, right)
-            self._trees[tree] = ln_sum((own, self._joins(left), self._joins(right)))
+            self._trees[tree] = ln_add(ln_add(own, self._joins(left)), self._joins(right))
         return self._trees[tree]
 
     def _set(self, tree: PositionTree) -> int:
@@ -135,6 +144,21 @@ class Measures:
 
 def _step_of(beginning: tuple[int, ...]) -> tuple[int, int]:
     return mask_of(beginning[:-1]), beginning[-1]
+
+
+def _sets_of(side: Side) -> Iterator[int]:
+    """The sets that a beginning of an order, or a tree, is made of."""
+    if isinstance(side, int):
+        yield 1 << side
+    elif len(side) == 2 and not all(isinstance(part, int) for part in side):
+        for part in side:
+            yield from _sets_of(part)
+        yield mask_of(_positions(cast(PositionTree, side)))
+    else:
+        bound = 0
+        for position in cast("tuple[int, ...]", side):
+            yield 1 << position
+            yield (bound := bound | 1 << position)
 
 
 def _positions(tree: PositionTree) -> tuple[int, ...]:

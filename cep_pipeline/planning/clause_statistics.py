@@ -17,7 +17,7 @@ from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.set_forms import SetForms
+from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.measured import LeafRate, Selectivity
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -25,7 +25,7 @@ from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, 
 
 if TYPE_CHECKING:
     from cep_pipeline.planning.costs.model import CostModel
-    from cep_pipeline.planning.set_forms import SetTables
+    from cep_pipeline.planning.set_sums import SetTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ class ClauseStatistics:
     ln_events
         For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
         `ln_instances`.
-    forms
-        Which of these numbers are in the sums of its sets, where that is known and they are all there are.
+    shape
+        What does not change with the numbers, where that is written down.
     tables
-        What cost models charge for its sets, as far as they were asked (`set_forms.set_tables`).
+        What cost models charge for its sets, as far as they were asked (`set_sums.set_tables`).
     """
 
     names: tuple[str, ...]
@@ -125,7 +125,7 @@ class ClauseStatistics:
     last: int | None = None
     kleene: frozenset[int] = frozenset()
     ln_events: tuple[float, ...] = ()
-    forms: SetForms | None = field(default=None, compare=False, repr=False)
+    shape: ClauseShape | None = field(default=None, compare=False, repr=False)
     tables: dict[CostModel, SetTables | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -143,6 +143,14 @@ class ClauseStatistics:
     def size(self) -> int:
         """Number of variables."""
         return len(self.names)
+
+    @cached_property
+    def numbers(self) -> ClauseNumbers:
+        """The same numbers in one row."""
+        agreeing = (one for agreement in self.agreements for row in agreement.ln_selectivities for one in row)
+        shares = (condition.ln_selectivity for condition in self.conditions)
+        flat = (*self.ln_instances, *(self.ln_events or self.ln_instances), *agreeing, *shares)
+        return ClauseNumbers(flat, self.joints, self.last_variable)
 
     @cached_property
     def factors(self) -> tuple[tuple[tuple[int, ...], float], ...]:
@@ -188,14 +196,14 @@ class ClauseStatistics:
                 for groups in self.sequences
             ),
             joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
-            forms=None,
+            shape=None,
         )
 
     @cached_property
     def candidates(self) -> ClauseStatistics:
         """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
         found = tuple(one for one in self.conditions if one.equality)
-        return replace(self, conditions=found, joints=(), forms=None)
+        return replace(self, conditions=found, joints=(), shape=None)
 
     @cached_property
     def passing(self) -> ClauseStatistics:
@@ -206,7 +214,7 @@ class ClauseStatistics:
             conditions=tuple(one for one in self.conditions if not one.equality),
             agreements=(),
             sequences=(),
-            forms=None,
+            shape=None,
         )
 
     @cached_property
@@ -250,6 +258,7 @@ class ClauseQuestions:
 
     def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
         self._pattern, self._clause, self._often = pattern, clause, often
+        self._latest: _Asked | None = None
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -280,39 +289,87 @@ class ClauseQuestions:
         )
 
     @cached_property
-    def _forms(self) -> SetForms | None:
-        """None where agreement counts: the most selective of several pairs is no sum."""
-        if self._agreements or not self._often:
-            return None
-        conditions = [(positions, equality) for positions, _, equality in self._conditions]
-        return SetForms.of(len(self._position), conditions, self._sequences)
+    def shape(self) -> ClauseShape:
+        """What of the clause does not change with its numbers."""
+        conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
+        return ClauseShape(len(self._position), conditions, self._sequences, self._kleene, len(self._agreements))
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
-        """As `clause_statistics`."""
-        pattern, clause = self._pattern, self._clause
-        events = [
-            max(planned_events_in_window(pattern, snapshot, self.rate(name, snapshot)), SMALLEST)
-            for name in self._position
-        ]
-        joints = _joints(pattern, clause, snapshot, self._position)
-        return ClauseStatistics(
-            names=tuple(self._position),
-            ln_instances=tuple(
-                _ln_lists(expected) if place in self._kleene else math.log(expected)
-                for place, expected in enumerate(events)
-            ),
-            conditions=tuple(
-                PlanCondition(positions, _ln_known(prior, snapshot), equality)
-                for positions, prior, equality in self._conditions
-            ),
-            agreements=tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
-            sequences=self._sequences,
-            joints=joints,
-            last=_last_so_far(pattern, clause, snapshot) if self._last is None else self._last,
-            kleene=self._kleene,
-            ln_events=tuple(map(math.log, events)),
-            forms=None if joints else self._forms,
-        )
+        """As `clause_statistics`; those of the snapshot that was asked last are known."""
+        asked = self._asked(snapshot)
+        if asked.statistics is None:
+            conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
+            asked.statistics = ClauseStatistics(
+                names=tuple(self._position),
+                ln_instances=asked.ln_instances,
+                conditions=tuple(PlanCondition(places, share, equal) for (places, _, equal), share in conditions),
+                agreements=asked.agreements,
+                sequences=self._sequences,
+                joints=asked.joints,
+                last=asked.last,
+                kleene=self._kleene,
+                ln_events=asked.ln_events,
+                shape=self.shape if self._often else None,
+            )
+        return asked.statistics
+
+    def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
+        """The numbers of `statistics`, which are all that invariants are verified by.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        asked = self._asked(snapshot)
+        agreeing = (one for agreement in asked.agreements for row in agreement.ln_selectivities for one in row)
+        last = len(self._position) - 1 if asked.last is None else asked.last
+        row = (*asked.ln_instances, *asked.ln_events, *agreeing, *asked.ln_selectivities)
+        return ClauseNumbers(row, asked.joints, last)
+
+    def _asked(self, snapshot: StatisticsSnapshot) -> _Asked:
+        if self._latest is None or self._latest.snapshot is not snapshot:
+            pattern, clause = self._pattern, self._clause
+            events = self._events(snapshot)
+            ln_events = ln_instances = tuple(map(math.log, events))
+            if self._kleene:
+                ln_instances = tuple(
+                    _ln_lists(expected) if place in self._kleene else ln_events[place]
+                    for place, expected in enumerate(events)
+                )
+            self._latest = _Asked(
+                snapshot,
+                ln_instances,
+                ln_events,
+                tuple([ln_planned(known.value, known.tested) for known in self._known(snapshot)]),
+                tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
+                self._joints(snapshot) if snapshot.joints else (),
+                _last_so_far(pattern, clause, snapshot) if self._last is None else self._last,
+            )
+        return self._latest
+
+    def _events(self, snapshot: StatisticsSnapshot) -> list[float]:
+        """Expected events of each leaf in one window, at least the smallest number."""
+        window_us = self._pattern.window.time_us
+        rates = [snapshot.known_rate(key) for key in self._leaves.values()]
+        if window_us is None or None in rates:
+            every = (self.rate(name, snapshot) for name in self._position)
+            return [max(planned_events_in_window(self._pattern, snapshot, rate), SMALLEST) for rate in every]
+        unseen = 0.5 / snapshot.span_s
+        return [max((rate.per_s or unseen) * window_us / 1e6, SMALLEST) for rate in rates if rate is not None]
+
+    def _known(self, snapshot: StatisticsSnapshot) -> list[Selectivity]:
+        """The selectivities of the conditions."""
+        return [snapshot.measured(prior.condition) or prior for _, prior, _ in self._conditions]
+
+    def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
+        terms = self._terms.by(snapshot)
+        places = (tuple(sorted(map(self._position.__getitem__, terms.names_of(one)))) for one in terms.increments)
+        return tuple(map(JointCondition, places, terms.increments.values()))
+
+    @cached_property
+    def _terms(self) -> ClauseTerms:
+        return ClauseTerms(self._pattern, self._clause, _UNKNOWN)
 
     def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
         """By the keys of leaves and conditions, events a second and selectivities, as they are planned with.
@@ -332,24 +389,26 @@ class ClauseQuestions:
         return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What the snapshot that was asked last says."""
+
+    snapshot: StatisticsSnapshot
+    ln_instances: tuple[float, ...]
+    ln_events: tuple[float, ...]
+    ln_selectivities: tuple[float, ...]
+    agreements: tuple[Agreement, ...]
+    joints: tuple[JointCondition, ...]
+    last: int | None
+    statistics: ClauseStatistics | None = None
+
+
 _UNKNOWN = StatisticsSnapshot()
 """What it answers are the keys of conditions, with their priors."""
 
 
 def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
     return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
-
-
-def _joints(
-    pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot, position: Mapping[str, int]
-) -> tuple[JointCondition, ...]:
-    if not snapshot.joints:
-        return ()
-    terms = ClauseTerms(pattern, clause, snapshot)
-    return tuple(
-        JointCondition(tuple(sorted(position[name] for name in terms.names_of(chosen))), ln_ratio)
-        for chosen, ln_ratio in terms.increments.items()
-    )
 
 
 def is_equality(conjunct: Conjunct) -> bool:

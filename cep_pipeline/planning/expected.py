@@ -19,7 +19,7 @@ from cep_pipeline.planning.clause_statistics import (
 )
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.negation import compared_with, surrounding
-from cep_pipeline.planning.set_forms import set_tables
+from cep_pipeline.planning.set_sums import Numbers, set_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.measured import Selectivity
@@ -118,9 +118,9 @@ class Expectations:
 
     def _order_share(self, left: Sequence[int], right: Sequence[int]) -> float:
         """Share of the combinations of both sides that are in order."""
-        forms = self.statistics.forms
-        if forms is not None:
-            of = forms.partial_matches[1]
+        shape = self.statistics.shape
+        if shape is not None and shape.ln_orders is not None:
+            of = shape.ln_orders
             return min(math.exp(of[mask_of((*left, *right))] - of[mask_of(left)] - of[mask_of(right)]), 1.0)
         apart = ln_order_share(self.statistics, left) + ln_order_share(self.statistics, right)
         return min(math.exp(ln_order_share(self.statistics, (*left, *right)) - apart), 1.0)
@@ -139,7 +139,7 @@ class Expectations:
         return THROUGHPUT.node.one(self.statistics, positions) if self._sets is None else self._sets[mask_of(positions)]
 
     @cached_property
-    def _sets(self) -> list[float] | None:
+    def _sets(self) -> Numbers | None:
         """ln PM of all sets, where it is known."""
         tables = set_tables(THROUGHPUT, self.statistics)
         return None if tables is None else tables.node

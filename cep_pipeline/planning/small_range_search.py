@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.comparisons import Way
 from cep_pipeline.planning.ordering import grains
-from cep_pipeline.planning.set_forms import SetTables, ln_add
+from cep_pipeline.planning.set_sums import SetTables, ln_add
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 
@@ -59,7 +59,9 @@ class SmallRangeSearch:
         found = []
         for middle in range(last - 1, first - 1, -1):
             sides = ln_add(self._best[first, middle], self._best[middle + 1, last])
-            found.append(ln_add(sides, tables.ln_own(self._sets[first, middle], self._sets[middle + 1, last])))
+            found.append(
+                ln_add(sides, tables.ln_own(self._sets[first, middle], self._sets[middle + 1, last], linear=False))
+            )
         self._below[first, last] = found
         self._best[first, last] = ln_add(tables.node[self._sets[first, last]], min(found))
 

@@ -7,7 +7,7 @@ from cep_pipeline.planning.comparisons import tree_comparisons
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import TreeOrdering
 from cep_pipeline.planning.range_search import RangeSearch
-from cep_pipeline.planning.set_forms import set_tables
+from cep_pipeline.planning.set_sums import set_tables
 from cep_pipeline.planning.small_range_search import SmallRangeSearch
 
 
@@ -25,6 +25,9 @@ def cheapest_over_leaves(statistics: ClauseStatistics, cost: CostModel, leaves: 
     so that an order comes out where trees bring nothing.
     """
     tables = set_tables(cost, statistics)
-    search = RangeSearch.run(statistics, cost, leaves) if tables is None else SmallRangeSearch(tables, leaves)
+    if tables is not None and tables.held is None and tables.delay is None:
+        search: SmallRangeSearch | RangeSearch = SmallRangeSearch(tables, leaves)
+    else:
+        search = RangeSearch.run(statistics, cost, leaves)
     tree = search.tree()
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))

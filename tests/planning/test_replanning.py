@@ -18,42 +18,63 @@ from cep_pipeline.planning.costs import COSTS, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.ordering import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
-from cep_pipeline.planning.set_forms import MOST_VARIABLES, SetForms, set_tables
+from cep_pipeline.planning.set_sums import MOST_VARIABLES, ClauseShape, set_arrays, set_tables
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.planning.zstream import cheapest_over_leaves
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import terms_of
 from tests.adaptation import drifting
-from tests.planning.clauses import clause_statistics
+from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
 
 LINEAR = ("throughput", "instances")
-"""The cost models whose numbers are sums of a clause's."""
+"""The cost models that do not tell linear trees apart, nor what waits."""
 
 
-def with_forms(statistics: ClauseStatistics) -> ClauseStatistics:
+def with_shape(statistics: ClauseStatistics) -> ClauseStatistics:
     """The statistics with what is written down of them, as `ClauseQuestions` does for many snapshots."""
-    conditions = [(one.positions, one.equality) for one in statistics.conditions]
-    return replace(statistics, forms=SetForms.of(statistics.size, conditions, statistics.sequences))
+    return replace(statistics, shape=ClauseShape.of(statistics))
 
 
-def sums(statistics: ClauseStatistics) -> ClauseStatistics:
-    """Without what is no sum, or has no place in one."""
-    return replace(statistics, agreements=(), joints=())
+@st.composite
+def of_any_shape(draw: st.DrawFn, max_size: int = 6) -> ClauseStatistics:
+    """Drawn statistics with Kleene variables, equalities, and any variable as the last one."""
+    known = draw(with_any_last(max_size))
+    equal = draw(st.lists(st.booleans(), min_size=len(known.conditions), max_size=len(known.conditions)))
+    kleene = draw(st.sets(st.integers(0, known.size - 1), max_size=2))
+    return replace(
+        known,
+        conditions=tuple(replace(one, equality=which) for one, which in zip(known.conditions, equal, strict=True)),
+        kleene=frozenset(kleene),
+        ln_events=tuple(draw(st.floats(-5, 5)) if place in kleene else n for place, n in enumerate(known.ln_instances)),
+    )
 
 
-@pytest.mark.parametrize("name", LINEAR)
-@given(statistics=clause_statistics(max_size=6).map(sums), data=st.data())
+@pytest.mark.parametrize("name", MODELS)
+@given(statistics=of_any_shape())
+def test_the_sums_are_the_models_terms(name: str, statistics: ClauseStatistics) -> None:
+    cost = MODELS[name]
+    arrays = set_arrays(cost, with_shape(statistics))
+    assert arrays is not None and set_arrays(cost, statistics) is None
+    for term, array in zip(cost.terms, arrays, strict=True):
+        assert (term is None) == (array is None)
+        if term is not None and array is not None:
+            weight = math.log(cost.alpha) if term is cost.delay and array is arrays[-1] else 0.0
+            assert array[1:] - weight == pytest.approx(term.all(statistics)[1:], rel=1e-12, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@given(statistics=of_any_shape(), data=st.data())
 def test_the_tables_hold_what_the_model_charges(name: str, statistics: ClauseStatistics, data: st.DataObject) -> None:
-    cost = COSTS[name]
-    tables = set_tables(cost, with_forms(statistics))
+    cost = MODELS[name]
+    tables = set_tables(cost, with_shape(statistics))
     assert tables is not None and set_tables(cost, statistics) is None
     order = data.draw(st.permutations(range(statistics.size)))
     bound = 0
     for place, position in enumerate(order):
         assert tables.ln_step(bound, position) == pytest.approx(cost.ln_step(statistics, order[: place + 1]))
         bound |= 1 << position
-    known = with_forms(statistics)
+    known = with_shape(statistics)
     assert ln_order_cost(cost, known, order) == pytest.approx(ln_order_cost(cost, statistics, order))
     tree: PositionTree = order[0]
     for position in order[1:]:
@@ -62,11 +83,11 @@ def test_the_tables_hold_what_the_model_charges(name: str, statistics: ClauseSta
 
 
 @pytest.mark.parametrize("name", LINEAR)
-@given(statistics=clause_statistics(max_size=6).map(sums))
+@given(statistics=of_any_shape())
 def test_small_ranges_are_searched_as_all_are(name: str, statistics: ClauseStatistics) -> None:
     """The same trees, and the same ways beside them, but where two of them cost the same."""
     cost, leaves = COSTS[name], tuple(range(statistics.size))
-    small, usual = (cheapest_over_leaves(known, cost, leaves) for known in (with_forms(statistics), statistics))
+    small, usual = (cheapest_over_leaves(known, cost, leaves) for known in (with_shape(statistics), statistics))
     assert ln_tree_cost(cost, statistics, small.tree) == pytest.approx(ln_tree_cost(cost, statistics, usual.tree))
     if not any(map(close, usual.comparisons)):
         assert small.tree == usual.tree
@@ -79,9 +100,10 @@ def close(comparison: DecidingComparison) -> bool:
 
 def test_large_clauses_and_other_models_have_no_tables() -> None:
     names = tuple(f"v{place}" for place in range(MOST_VARIABLES + 1))
-    assert SetForms.of(len(names), [], []) is None
-    few = with_forms(ClauseStatistics(("a", "b"), (1.0, 2.0)))
-    assert [name for name, cost in COSTS.items() if set_tables(cost, few) is not None] == [*LINEAR]
+    many, few = (ClauseStatistics(of, (1.0,) * len(of)) for of in (names, names[:2]))
+    assert set_tables(COSTS["throughput"], with_shape(many)) is None
+    unknown = replace(COSTS["throughput"], node=replace(COSTS["throughput"].node, sum=None))
+    assert set_tables(COSTS["throughput"], with_shape(few)) and set_tables(unknown, with_shape(few)) is None
 
 
 def alone(made: Plan, name: str) -> Plan:

@@ -13,6 +13,7 @@ from cep_pipeline.planning.cardinality import (
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+from cep_pipeline.planning.set_sums import SetSum
 
 
 def ln_matches_alive(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
@@ -45,6 +46,6 @@ def ln_matches_alive_of_some(statistics: ClauseStatistics, members: Array) -> Ar
 CONSUME_MATCHED = CostModel(
     name="consume_matched",
     unit="partial matches alive in a window, each event in one match",
-    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some),
+    node=SetTerm(ln_matches_alive, ln_matches_alive_of_all, ln_matches_alive_of_some, lambda: SetSum(rarest=True)),
 )
 """Cost(O) = sum over k of m[k], Cost(T) = the same over the nodes; the paper's further factor W decides nothing."""

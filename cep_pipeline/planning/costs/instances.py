@@ -29,7 +29,7 @@ from cep_pipeline.planning.cardinality import (
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
-from cep_pipeline.planning.set_forms import Form, SetForms
+from cep_pipeline.planning.set_sums import SetSum
 
 CANDIDATE_NS = 25.0
 """Nanoseconds to test a candidate, of chain and tree alike: least squares over 48 random orders and trees."""
@@ -37,9 +37,7 @@ PARTIAL_MATCH_NS = 55.0
 """Nanoseconds to make a partial match, by the same."""
 
 
-def _term(
-    of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | None, form: Callable[[SetForms], Form]
-) -> SetTerm:
+def _term(of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | None, asked: SetSum) -> SetTerm:
     """PM of sets by some of a clause's statistics; with a factor that times k PM, of sets of k variables."""
 
     def one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
@@ -55,17 +53,20 @@ def _term(
         grown = 0.0 if factor is None else np.log(factor * np.maximum(members.sum(axis=1), 1))
         return np.asarray(ln_partial_matches_of_some(of(statistics), members) + grown)
 
-    def sums(forms: SetForms) -> Form:
-        return form(forms) if factor is None else forms.grown(form(forms), factor)
-
-    return SetTerm(one, all_sets, some, sums)
+    return SetTerm(one, all_sets, some, lambda: asked)
 
 
 INSTANCES = CostModel(
     name="instances",
     unit="ns a window on one core, of mechanisms that keep instances",
-    node=_term(lambda statistics: statistics, PARTIAL_MATCH_NS, lambda forms: forms.partial_matches),
-    pair=_term(lambda statistics: statistics.candidates, CANDIDATE_NS, lambda forms: forms.candidates),
-    product=_term(lambda statistics: statistics.passing, None, lambda forms: forms.passing),
+    node=_term(lambda statistics: statistics, PARTIAL_MATCH_NS, SetSum(grown=True, factor=PARTIAL_MATCH_NS)),
+    pair=_term(
+        lambda statistics: statistics.candidates,
+        CANDIDATE_NS,
+        SetSum(tested=False, joints=False, grown=True, factor=CANDIDATE_NS),
+    ),
+    product=_term(
+        lambda statistics: statistics.passing, None, SetSum(instances=False, equalities=False, together=False)
+    ),
 )
 """Nanoseconds by `CANDIDATE_NS` and `PARTIAL_MATCH_NS`."""

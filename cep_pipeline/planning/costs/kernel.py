@@ -42,6 +42,7 @@ from cep_pipeline.planning.cardinality import (
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+from cep_pipeline.planning.set_sums import SetSum
 
 CONSTANTS_FILE = "kernel_costs.json"
 
@@ -116,10 +117,28 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
     return CostModel(
         name="kernel",
         unit="ns a window on one core",
-        node=_term(lambda statistics: _Made(statistics, costs())),
-        pair=_term(lambda statistics: _Grown(statistics, statistics.in_range, costs().candidate)),
-        product=_term(lambda statistics: _Plain(statistics.tested)),
-        held=_term(lambda statistics: _Grown(statistics, statistics.singles, costs().materialized)),
+        node=_term(
+            lambda statistics: _Made(statistics, costs()),
+            lambda: SetSum(
+                singles=True,
+                grown=True,
+                factor=costs().partial_match,
+                whole=costs().match,
+                ends=costs().event,
+            ),
+        ),
+        pair=_term(
+            lambda statistics: _Grown(statistics, statistics.in_range, costs().candidate),
+            lambda: SetSum(tested=False, joints=False, singles=True, grown=True, factor=costs().candidate),
+        ),
+        product=_term(
+            lambda statistics: _Plain(statistics.tested),
+            lambda: SetSum(instances=False, equalities=False, together=False, singles=True),
+        ),
+        held=_term(
+            lambda statistics: _Grown(statistics, statistics.singles, costs().materialized),
+            lambda: SetSum(singles=True, grown=True, factor=costs().materialized),
+        ),
     )
 
 
@@ -235,11 +254,12 @@ class _Made:
 _Term = _Plain | _Made
 
 
-def _term(of: Callable[[ClauseStatistics], _Term]) -> SetTerm:
+def _term(of: Callable[[ClauseStatistics], _Term], asked: Callable[[], SetSum]) -> SetTerm:
     return SetTerm(
         lambda statistics, positions: of(statistics).one(positions),
         lambda statistics: of(statistics).all(),
         lambda statistics, members: of(statistics).some(members),
+        asked,
     )
 
 

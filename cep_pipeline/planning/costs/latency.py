@@ -15,6 +15,7 @@ import numpy as np
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
 from cep_pipeline.planning.costs.throughput import PARTIAL_MATCHES
+from cep_pipeline.planning.set_sums import SetSum
 
 
 def _ln_one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
@@ -25,6 +26,10 @@ def _ln_one_of_all(statistics: ClauseStatistics) -> Array:
     return np.zeros(1 << statistics.size)
 
 
+def _nothing() -> SetSum:
+    return SetSum(instances=False, equalities=False, tested=False, joints=False, together=False)
+
+
 def _ln_one_of_some(statistics: ClauseStatistics, members: Array) -> Array:
     return np.zeros(len(members))
 
@@ -32,7 +37,7 @@ def _ln_one_of_some(statistics: ClauseStatistics, members: Array) -> Array:
 LATENCY = CostModel(
     name="latency",
     unit="partial matches looked through after the last event, and one a step",
-    node=SetTerm(_ln_one, _ln_one_of_all, _ln_one_of_some),
+    node=SetTerm(_ln_one, _ln_one_of_all, _ln_one_of_some, _nothing),
     delay=PARTIAL_MATCHES,
     alpha=1.0,
 )

@@ -11,7 +11,7 @@ import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.set_forms import Form, SetForms, set_tables
+from cep_pipeline.planning.set_sums import SetSum, set_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]
@@ -32,14 +32,14 @@ class SetTerm:
         statistics -> that of every set: float64, shape (2^n,), by the bits of the set; the empty set's is not used.
     some
         (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
-    form
+    sum
         Which numbers of a clause it is the sum of; None: it is no such sum.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
     all: Callable[[ClauseStatistics], Array]
     some: Callable[[ClauseStatistics, Array], Array] | None = None
-    form: Callable[[SetForms], Form] | None = None
+    sum: Callable[[], SetSum] | None = None
 
     def of(self, statistics: ClauseStatistics, members: Array) -> Array:
         """Those of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
@@ -178,6 +178,11 @@ class CostModel:
     def ln_all_steps(self, statistics: ClauseStatistics) -> Array:
         """ln of `node` of every set: what a step costs where it depends on the set that it completes only."""
         return self.node.all(statistics)
+
+    @property
+    def terms(self) -> tuple[SetTerm | None, ...]:
+        """Node, pair, product, held and delay; None for those that nothing is charged by."""
+        return self.node, self.pair, self.product, self.held, self.delay if self.waits else None
 
     @property
     def waits(self) -> bool:

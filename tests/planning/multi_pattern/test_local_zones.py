@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation.invariants import invariants_of, verify
+from cep_pipeline.adaptation import invariants_of, verify
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern

@@ -1,0 +1,140 @@
+"""Compiled checks say what the readable form of verification says, to the last bit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.adaptation import Verification, decision_function, invariants_of
+from cep_pipeline.adaptation.invariant_program import compiled
+from cep_pipeline.adaptation.measures import Measures
+from cep_pipeline.adaptation.verification import InvariantCheck, is_violated
+from cep_pipeline.errors import InputError
+from cep_pipeline.planning import COSTS, PLANNERS, plan
+from cep_pipeline.planning import set_sums_codes as codes
+from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.ordering import GRAIN
+from cep_pipeline.planning.set_sums import MOST_VARIABLES, ClauseShape
+from tests.adaptation import drifting
+from tests.adaptation.test_invariants import ABC, CALM
+from tests.planning.all_plans import MODELS
+from tests.planning.test_replanning import of_any_shape, with_shape
+from tests.statistics.market import parse
+
+DECIDING = ("event_frequency", "greedy", "zstream", "zstream_ordered", "dp_left_deep", "dp_bushy")
+
+
+def up_to_violation(found: tuple[Verification, ...]) -> tuple[Verification, ...]:
+    first = next((place for place, one in enumerate(found) if one.violated), len(found))
+    return found[: first + 1]
+
+
+@pytest.mark.parametrize("planner", DECIDING)
+@settings(max_examples=60)
+@given(data=st.data(), cost=st.sampled_from(sorted(COSTS)), k=st.sampled_from([1, 2, None]))
+def test_checks_by_compiled_code_are_the_readable_ones(
+    planner: str, data: st.DataObject, cost: str, k: int | None
+) -> None:
+    """Of any planner, cost, K and d: the same sides, the same verdicts, and the same first violation."""
+    patterns = data.draw(drifting.patterns())
+    before, after = data.draw(drifting.snapshots(patterns)), data.draw(drifting.snapshots(patterns))
+    alpha = 0.0 if cost == "latency" else data.draw(st.sampled_from([0.0, 0.5]))
+    made = plan(patterns, before, planner, cost, alpha, compare=False)
+    check = InvariantCheck(invariants_of(made, patterns, k), patterns)
+    exactly = check.verifications(after)
+    # Distances at which an invariant is about to be violated, and some of its own for each.
+    near = [math.expm1(min(one.left - one.right, 100.0)) for one in exactly if one.left > one.right]
+    own = {one.invariant.key: 0.1 * place for place, one in enumerate(check.verifications(after)) if place % 2}
+    for snapshot in (before, after):
+        for distance in (0.0, data.draw(st.sampled_from([0.01, *near])), own):
+            readable = tuple(check.verifications(snapshot, distance=distance))
+            every = check.checked(snapshot, distance=distance, to_the_end=True)
+            assert tuple(every) == readable and len(every) == len(readable)
+            assert every.violated == tuple(one.invariant for one in readable if one.violated)
+            first = check.checked(snapshot, distance=distance)
+            assert first == up_to_violation(readable)
+            if first.violated:
+                again = check.checked(snapshot, distance=distance)
+                assert again.first_violated == readable[len(first) - 1] == first[-1]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=60)
+@given(statistics=of_any_shape(max_size=5), data=st.data())
+def test_programs_measure_the_same(name: str, statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
+    """Also where conditions depend on each other, events agree, and with lists; on the numbers of another day, too."""
+    cost, known = MODELS[name], with_shape(statistics)
+    comparisons = [
+        one
+        for planner in DECIDING
+        for one in PLANNERS[planner](known if data.draw(st.booleans()) else statistics, cost).comparisons
+    ]
+    sums = compiled(ClauseShape.of(statistics), cost, comparisons)
+    assert sums is not None
+    order = data.draw(st.permutations(range(statistics.size)))
+    other = replace(statistics, ln_instances=tuple(statistics.ln_instances[place] for place in order), joints=())
+    for now in (statistics, other, statistics):
+        first = sums(now.numbers)
+        measures = Measures(with_shape(now), cost)
+        registers = sums.registers.tolist()
+        found = []
+        for one, (left, right, _) in zip(comparisons, sums.sides.tolist(), strict=True):
+            sides = measures.of(one.measure, one.chosen), measures.of(one.measure, one.rejected)
+            assert (registers[left], registers[right]) == sides
+            found.append(is_violated(one, *sides))
+        assert first == ([*found, True].index(True))
+
+
+def test_large_clauses_are_measured_the_same() -> None:
+    names = "abcdefghijk"
+    assert len(names) > MOST_VARIABLES
+    conditions = " AND ".join(f"{one}.diff < {other}.diff" for one, other in zip(names, names[2:], strict=False))
+    operands = ", ".join(f"{name.upper()} {name}" for name in names)
+    patterns = parse(f"NAME one PATTERN AND({operands}) WHERE {conditions} WITHIN 2 seconds")
+    rates = {name.upper(): 1.0 + place % 4 for place, name in enumerate(names)}
+    drifted = drifting.snapshot({kind: 5.0 - rate for kind, rate in rates.items()})
+    for planner in ("greedy", "zstream", "dp_left_deep"):
+        for cost in ("throughput", "kernel"):
+            made = plan(patterns, drifting.snapshot(rates), planner, cost, compare=False)
+            check = InvariantCheck(invariants_of(made, patterns, None), patterns)
+            readable = tuple(check.verifications(drifted))
+            assert check.checked(drifted, to_the_end=True) == readable
+            assert any(one.violated for one in readable)
+
+
+def test_costs_that_are_no_sums_are_checked_by_the_readable_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COSTS, "odd", replace(THROUGHPUT, name="odd", node=replace(THROUGHPUT.node, sum=None)))
+    drifted = drifting.snapshot({"A": 15.0, "B": 20.0, "C": 5.0})
+    for cost in ("odd", "throughput"):
+        check = InvariantCheck(invariants_of(plan(ABC, CALM, "greedy", cost), ABC, None), ABC)
+        readable = tuple(check.verifications(drifted))
+        assert check.checked(drifted) == up_to_violation(readable)
+        assert check.checked(drifted, to_the_end=True) == readable
+        assert [one.comparison.chosen for one in check.checked(drifted).violated] == [(2, 1)]
+
+
+def test_distances_are_checked_before_they_are_compiled() -> None:
+    check = InvariantCheck(invariants_of(plan(ABC, CALM, "greedy"), ABC), ABC)
+    for distance in (-0.1, math.inf, math.nan):
+        with pytest.raises(InputError, match="minimal distance"):
+            check.checked(CALM, distance=distance)
+
+
+def test_decisions_keep_what_they_have_compiled() -> None:
+    """Where the plan stays, its checks are not made anew; a new plan has its own."""
+    decision = decision_function("invariant")
+    made = plan(ABC, CALM, "greedy")
+    state = decision.begin(made, ABC, CALM)
+    drifted = drifting.snapshot({"A": 15.0, "B": 20.0, "C": 5.0})
+    verdict = decision.decide(state, drifted)
+    assert decision.replanned(state, verdict, made, drifted, gain=0.0).check is state.check
+    other = plan(ABC, drifted, "greedy")
+    assert decision.replanned(state, verdict, other, drifted, gain=0.1).check is not state.check
+
+
+def test_the_kernels_grain_is_the_planners() -> None:
+    assert codes.GRAIN == GRAIN
