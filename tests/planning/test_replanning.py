@@ -91,7 +91,8 @@ def test_small_ranges_are_searched_as_all_are(name: str, statistics: ClauseStati
     assert ln_tree_cost(cost, statistics, small.tree) == pytest.approx(ln_tree_cost(cost, statistics, usual.tree))
     if not any(map(close, usual.comparisons)):
         assert small.tree == usual.tree
-        assert [one.rejected for one in small.comparisons] == [one.rejected for one in usual.comparisons]
+        beside = [sorted(one.ln_rejected for one in found.comparisons) for found in (small, usual)]
+        assert beside[0] == pytest.approx(beside[1])  # of ways that cost the same rounding may put either first
 
 
 def close(comparison: DecidingComparison) -> bool:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from cep_pipeline.planning.multi_pattern.baselines import (
-    merge_decomposition,
-    none,
-    redundancy_ratio,
-    reordering,
-    sharing,
-)
+from cep_pipeline.planning.multi_pattern.baselines.merge_decomposition import merge_decomposition
+from cep_pipeline.planning.multi_pattern.baselines.none import none
+from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import redundancy_ratio
+from cep_pipeline.planning.multi_pattern.baselines.reordering import reordering
+from cep_pipeline.planning.multi_pattern.baselines.sharing import sharing
 from cep_pipeline.planning.multi_pattern.simulated_annealing import simulated_annealing
 from cep_pipeline.planning.multi_pattern.tabu import tabu
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
