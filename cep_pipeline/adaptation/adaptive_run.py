@@ -103,6 +103,7 @@ class AdaptiveRun:
             if adapting
             else None
         )
+        self._latest: StatisticsSnapshot | None = None
 
     def _parts(
         self, patterns: Sequence[Pattern], together: Together | None
@@ -134,13 +135,12 @@ class AdaptiveRun:
             As `detect`.
         """
         for first, stop in self._intervals():
-            fresh = self._estimated(first, stop)
-            begun = self._begin(fresh, first, stop)
+            self._count(first, stop)
+            begun = self._begin(first, stop)
             if self._stream.has_more():  # a plan that nothing follows need not be the best
                 for loop in self._adapting:
-                    if loop not in begun:
-                        assert fresh is not None
-                        loop.check(fresh)
+                    if loop not in begun and loop.may_check(self._settings.budget):
+                        loop.check(self._fresh())
             for loop in self._loops:
                 loop.detect(at_least=self._settings.detect_events)
                 if self._stream.has_more():
@@ -184,19 +184,27 @@ class AdaptiveRun:
                 stream.has_more()
             yield rows
 
-    def _estimated(self, first: int, stop: int) -> StatisticsSnapshot | None:
-        if self._statistics is None:
-            return None
-        with self._timed("estimating"):
-            self._statistics.update(self._stream, first, stop)
-            return self._statistics.snapshot()
+    def _count(self, first: int, stop: int) -> None:
+        """Count the events of the rows `[first, stop)`, if anybody is going to ask."""
+        self._latest = None
+        if self._statistics is not None:
+            with self._timed("estimating"):
+                self._statistics.update(self._stream, first, stop)
 
-    def _begin(self, fresh: StatisticsSnapshot | None, first: int, stop: int) -> list[PlanLoop]:
+    def _fresh(self) -> StatisticsSnapshot:
+        """The statistics of the latest events, made once for all patterns that are decided about."""
+        assert self._statistics is not None
+        if self._latest is None:
+            with self._timed("estimating"):
+                self._latest = self._statistics.snapshot()
+        return self._latest
+
+    def _begin(self, first: int, stop: int) -> list[PlanLoop]:
         """Plan what has no plan yet; those that were planned from statistics of the stream's own beginning."""
         new = [loop for loop in self._loops if loop.plan is None]
         given = self._given_plan
         for loop in new:
-            snapshot = self._given_snapshot or (fresh if loop in self._adapting else None)
+            snapshot = self._given_snapshot or (self._fresh() if loop in self._adapting else None)
             if snapshot is None:
                 with self._timed("estimating"):
                     snapshot = estimate_statistics(
@@ -228,6 +236,7 @@ class AdaptiveRun:
                 for loop in self._loops
                 if len(loop.patterns) > 1
             },
+            sum(loop.put_off for loop in self._loops),
         )
 
     @contextmanager

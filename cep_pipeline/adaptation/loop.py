@@ -48,6 +48,10 @@ class AdaptiveDetection:
     every_events, every
         A decision is taken every so many events, or whenever so much of the stream's time has passed, such as
         `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events.
+    budget
+        The share of the time of detecting and deciding that may go into deciding and planning, above 0 and below 1: a
+        decision that comes too soon for that is put off to the next time that one is due. None: none is put off.
+        Which decisions are taken then depends on how fast the machine is; the matches never do.
     window
         How far back the statistics reach: a length of time such as `"20 minutes"`, or a number of events; None: as far
         as the decision before the last.
@@ -72,6 +76,7 @@ class AdaptiveDetection:
     decision: DecisionFunction = field(default_factory=InvariantBased)
     every_events: int | None = None
     every: str | None = None
+    budget: float | None = None
     window: str | int | None = None
     seed: int = 0
     max_pairs: int = PAIRS_A_CHECK
@@ -86,6 +91,8 @@ class AdaptiveDetection:
             raise InputError("decisions are taken every so many events or after so much time: give one of the two")
         if self.every_events is not None and self.every_events < 1:
             raise InputError(f"a decision every {self.every_events} events: there is at least one in between")
+        if self.budget is not None and not 0 < self.budget < 1:
+            raise InputError(f"a budget of {self.budget} for decisions: it is a share of the time, above 0 and below 1")
         if self.detect_events < 1:
             raise InputError(f"detection every {self.detect_events} events: it runs over one or more")
         if not 0 <= self.minimum_gain < 1:

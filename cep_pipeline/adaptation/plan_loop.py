@@ -49,7 +49,7 @@ class PlanLoop:
         In the order of the workload.
     plan
         The plan in use; None before the first one.
-    checks, switches, seconds
+    checks, switches, seconds, put_off
         For the report.
     """
 
@@ -78,6 +78,8 @@ class PlanLoop:
         self._waiting: list[Stretch] = []
         self._done = False
         self._find = find
+        self.put_off = 0
+        self._last_s, self._last_row = 0.0, 0
 
     @property
     def name(self) -> str:
@@ -116,10 +118,26 @@ class PlanLoop:
         self._state = replace(state, asked=self._plans_anew.questions)
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
+    def may_check(self, budget: float | None) -> bool:
+        """Whether a decision that takes as long as the last one keeps to its share of the time; if not, it is put off.
+
+        It does once the events that have come since then take detection long enough, at the rate so far.
+        """
+        if budget is None or not self._last_s:
+            return True
+        if not self._begin and not self._waiting:
+            self._cut(self._stream.arrived)  # nothing has been detected: nothing tells how long that takes
+            self.detect(at_least=self._stream.arrived)
+        an_event = self.seconds.detecting / self._detected if self._detected else 0.0
+        took = (self._stream.arrived - self._last_row) * an_event
+        may = self._last_s * (1 - budget) <= budget * took
+        self.put_off += not may
+        return may
+
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
         assert self._state is not None and self.plan is not None
-        began, old = self._clock(), self.plan
+        before, old, began = self.seconds, self.plan, self._clock()
         verdict = self.decision.decide(self._state, snapshot)
         decided = self._clock()
         row = self._stream.arrived
@@ -133,6 +151,8 @@ class PlanLoop:
             self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - decided))
         self.seconds = self.seconds.plus(Seconds(deciding=decided - began))
         self.checks.append(check)
+        self._last_s = self.seconds.overhead - before.overhead
+        self._last_row = row
         if check.deployed:
             self._note_switch(check, old, self.plan)
 

@@ -93,6 +93,11 @@ class Seconds:
     planning: float = 0.0
     detecting: float = 0.0
 
+    @property
+    def overhead(self) -> float:
+        """Seconds of deciding and planning."""
+        return self.deciding + self.planning
+
     def plus(self, other: Seconds) -> Seconds:
         """The sums."""
         return Seconds(self.deciding + other.deciding, self.planning + other.planning, self.detecting + other.detecting)
@@ -120,6 +125,8 @@ class AdaptationReport:
         What the mechanisms counted, of the windows that two plans read both times.
     together
         Name of the first -> the names of all patterns that follow one plan, where they are planned together.
+    put_off
+        Decisions that were due and would have taken more than their share of the time.
     """
 
     events: int
@@ -132,6 +139,7 @@ class AdaptationReport:
     seconds_writing: float
     metrics: Metrics
     together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    put_off: int = 0
 
     @property
     def total(self) -> Seconds:
@@ -146,13 +154,12 @@ class AdaptationReport:
         """All of the time, but for what the source of the events took to make them."""
         total = self.total
         shared = self.seconds_reading + self.seconds_estimating + self.seconds_writing
-        return total.deciding + total.planning + total.detecting + shared
+        return total.overhead + total.detecting + shared
 
     @property
     def overhead(self) -> float:
         """The share of the time that went into deciding and planning."""
-        total = self.total
-        return (total.deciding + total.planning) / self.seconds_all if self.seconds_all else 0.0
+        return self.total.overhead / self.seconds_all if self.seconds_all else 0.0
 
     @property
     def replannings(self) -> int:

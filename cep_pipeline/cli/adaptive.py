@@ -40,6 +40,13 @@ def adaptation_options(command: Command) -> Command:
             help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
         ),
         click.option(
+            "--budget",
+            type=float,
+            metavar="SHARE",
+            help="Share of the time of deciding and detecting that decisions may take, such as 0.01: those that come "
+            "too soon are put off.  [default: none is]",
+        ),
+        click.option(
             "--threshold",
             type=float,
             metavar="T",
@@ -85,6 +92,8 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     if "every" in asked:
         every = _length("every", asked.pop("every"))
         settings["every" if isinstance(every, str) else "every_events"] = every
+    if "budget" in asked:
+        settings["budget"] = asked.pop("budget")
     if "window" in asked:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
@@ -165,6 +174,8 @@ def print_report(console: Console, report: AdaptationReport) -> None:
         _print_switches(console, report)
     elif report.decided and not report.checks:
         console.print("no decision was due: --every 'N events', or a length of time, asks for more of them")
+    if report.put_off:
+        console.print(f"{counted(report.put_off, 'decision')} put off: the budget leaves no more time for them")
     total = report.total
     console.print(
         f"statistics {report.seconds_estimating:.2f} s, decisions {total.deciding:.2f} s, plans {total.planning:.2f} s"

@@ -131,6 +131,7 @@ def test_patterns_that_are_planned_together(folder: Path) -> None:
     ("arguments", "message"),
     [
         (("--every", "100 events"), "--every says how plans follow the stream: it goes with --adapt"),
+        (("--adapt", "--budget", "2"), "a budget of 2.0 for decisions: it is a share of the time"),
         (("--adapt", "--every", "often"), "--every: 'often' is no length of time"),
         (("--adapt", "--window", "0 events"), "--window: '0 events' is no length of time"),
         (("--adapt", "--decision", "never"), "there is no decision function 'never'; there are: static"),
