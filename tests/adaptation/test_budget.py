@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -36,7 +36,7 @@ class Watch:
 class Costly(Unconditional):
     """Replans always, and takes its time to say so."""
 
-    watch: Watch = Watch()
+    watch: Watch = field(default_factory=Watch)
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         self.watch.now += DECIDING_S
@@ -46,13 +46,13 @@ class Costly(Unconditional):
 @pytest.fixture()
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     """An event takes a second to detect, a decision half a minute."""
-    watch, find = Watch(), RowsOutput.find
+    watch, find = Watch(), RowsOutput.find_unlisted
 
-    def timed(self: RowsOutput, stretch: Stretch) -> None:
+    def timed(self: RowsOutput, stretch: Stretch) -> bool:
         watch.now += EVENT_S * (stretch.stop - stretch.first)
-        find(self, stretch)
+        return find(self, stretch)
 
-    monkeypatch.setattr(RowsOutput, "find", timed)
+    monkeypatch.setattr(RowsOutput, "find_unlisted", timed)
     return watch
 
 
