@@ -27,7 +27,9 @@ from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.steps import of_another_format
 from cep_pipeline.pipeline.violations import pending_violation
+from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -37,6 +39,7 @@ HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"
 SHOWN_RUNS = 200
 SHOWN_REASONS = 20
+SHOWN_ROWS, SHOWN_LINES = 60, 200  # of longer tables and texts it is said how long they are, until they are opened
 REPLANNING_DAG = "replanning"
 ADAPTATION_DAGS = (REPLANNING_DAG, "invariant_check_days", "invariant_check")
 # The pages hold no script and load nothing: so a browser need not allow any.
@@ -52,6 +55,9 @@ templates = Environment(
 )
 templates.filters["json"] = lambda value: json.dumps(value, indent=2, default=str, ensure_ascii=False)
 templates.filters["figure"] = lambda value: "" if value is None else f"{value:.4g}"
+templates.filters["plan_query"] = lambda plan, stream: urlencode(
+    {"stream": stream, "pattern_set": plan.pattern_set, "version": plan.version}
+)
 templates.filters["count"] = lambda value: "" if value is None else f"{value:,}"
 
 # No documentation pages: those would be open to everyone.
@@ -156,9 +162,35 @@ def run(
         run=record,
         plans=plans,
         reasons=rejected_by_reason(tables, record),
+        most_rows=SHOWN_ROWS,
+        most_lines=SHOWN_LINES,
         statistics=statistics_of_day(tables, record),
         dag_run=dag_run_links(request, [run_id]).get((dag_id(stream), run_id)),
     )
+
+
+@app.get("/plan")
+def plan(
+    request: Request,
+    stream: Annotated[str, Query(max_length=200)],
+    pattern_set: Annotated[str, Query(max_length=200)],
+    version: Annotated[int, Query(ge=1)],
+    pattern: Annotated[str | None, Query(max_length=200)] = None,
+) -> HTMLResponse:
+    """A recorded plan as `cep explain` prints it, or one of its patterns in full."""
+    tables = Pipeline().tables(stream)
+    record = next((one for one in tables.plans(pattern_set) if one.version == version), None)
+    if record is None:
+        raise HTTPException(404, "There is no such plan.")
+    names, text = [], record.explain
+    if of_another_format(record) is None:
+        read = Plan.from_json(record.plan, f"plan {version} of {pattern_set}")
+        names = [one.pattern for one in read.patterns]
+        if pattern is not None and pattern in names:
+            text = read.explain(patterns=[pattern])
+    if pattern is not None and pattern not in names:
+        raise HTTPException(404, "There is no such pattern in the plan.")
+    return page("plan.html", request, stream=stream, plan=record, pattern=pattern, names=names, text=text)
 
 
 @app.get("/decisions")

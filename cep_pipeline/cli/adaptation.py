@@ -46,6 +46,7 @@ def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
 @click.option("--pattern-set", metavar="NAME", help="Only this pattern set; all of the stream if not given.")
 @_statistics_options
 @click.option("--check", is_flag=True, help="Record a decision for each pattern set, as the DAG invariant_check does.")
+@click.option("--all", "show_all", is_flag=True, help="All invariants and numbers, however many there are.")
 @click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines.")
 def invariants(
     config: Path,
@@ -54,6 +55,7 @@ def invariants(
     as_of: str | None,
     window: str | None,
     check: bool,
+    show_all: bool,
     as_json: bool,
 ) -> None:
     """Verify the current plans on fresh statistics: both sides of each invariant, then and now, and when it will fall.
@@ -61,7 +63,7 @@ def invariants(
     A plan is the best one as long as the comparisons that built it come out as they did: those are its invariants.
     They are verified on the latest day that has events, and forecast by their trend over the published days. Nothing
     is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
-    data since the last check.
+    data since the last check. Of more than 40 invariants those are shown that are closest to their violation.
 
     \b
     Examples:
@@ -70,7 +72,13 @@ def invariants(
       cep invariants --check
       cep invariants --json
     """
-    from cep_pipeline.cli.adaptation_view import forecast_line, invariants_table, moved_table, shown_headline
+    from cep_pipeline.cli.adaptation_view import (
+        MOST_SHOWN,
+        forecast_line,
+        invariants_table,
+        moved_table,
+        shown_headline,
+    )
     from cep_pipeline.pipeline.adaptation import check_invariants
     from cep_pipeline.pipeline.invariants_shown import show_invariants
     from cep_pipeline.pipeline.run import new_run_id
@@ -112,7 +120,8 @@ def invariants(
     console = output_console()
     for of in shown:
         console.print(shown_headline(of), highlight=False)
-        for table in (invariants_table(of), moved_table(of)):
+        most = None if show_all else MOST_SHOWN
+        for table in (invariants_table(of, most), moved_table(of, most)):
             if table is not None:
                 console.print(table)
         console.print(forecast_line(of), highlight=False)

@@ -15,6 +15,9 @@ from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.plans import PatternPlan, Plan
 from cep_pipeline.planning.trees import written
 
+MOST_SHOWN = 40
+"""Of more invariants, numbers or changed patterns only those are shown that say most."""
+
 
 def shown_headline(of: ShownInvariants) -> str:
     """Of which plan, on which statistics, and what the decision function says of it."""
@@ -27,19 +30,39 @@ def shown_headline(of: ShownInvariants) -> str:
     )
 
 
-def invariants_table(of: ShownInvariants) -> Table | None:
-    """Each invariant with both sides, when the plan was made and now; None where there is none."""
+def invariants_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | None:
+    """Invariants with both sides, when the plan was made and now; None where there are none.
+
+    Parameters
+    ----------
+    most
+        Of more than so many only those that are closest to their violation, these first; None: all.
+    """
     if not of.verifications:
         return None
+    shown, title = list(of.verifications), None
+    if most is not None and len(shown) > most:
+        shown = sorted(shown, key=lambda one: one.distance_to_violation)[:most]
+        violated = sum(one.violated for one in of.verifications)
+        title = (
+            f"the {most} of {len(of.verifications):,} invariants that are closest to violation, {violated:,} violated"
+        )
     patterns = of.current.pattern_set.patterns
     by_invariant = {trend.invariant.key: trend for trend in of.trends}
     table = Table(
-        "invariant", "chosen then", "rejected then", "chosen now", "rejected now", "may still grow", "verdict"
+        "invariant",
+        "chosen then",
+        "rejected then",
+        "chosen now",
+        "rejected now",
+        "may still grow",
+        "verdict",
+        title=title,
     )
     for column in table.columns[1:6]:
         column.justify = "right"
     table.add_column("forecast")
-    for one in of.verifications:
+    for one in shown:
         comparison = one.invariant.comparison
         table.add_row(
             escape(describe(one.invariant, patterns)),
@@ -54,14 +77,24 @@ def invariants_table(of: ShownInvariants) -> Table | None:
     return table
 
 
-def moved_table(of: ShownInvariants) -> Table | None:
-    """The numbers that are checked by a threshold, up to the one that moved too far; None where there are none."""
+def moved_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | None:
+    """The numbers that are checked by a threshold, up to the one that moved too far; None where there are none.
+
+    Parameters
+    ----------
+    most
+        Of more than so many only those that have moved most, these first; None: all.
+    """
     if not of.moved:
         return None
-    table = Table("pattern", "number", "then", "now", "moved by")
+    shown, title = list(of.moved), None
+    if most is not None and len(shown) > most:
+        shown = sorted(shown, key=lambda one: -one.relative)[:most]
+        title = f"the {most} of {len(of.moved):,} numbers that have moved most"
+    table = Table("pattern", "number", "then", "now", "moved by", title=title)
     for column in table.columns[2:]:
         column.justify = "right"
-    for one in of.moved:
+    for one in shown:
         table.add_row(one.pattern, escape(one.what), figure(one.before), figure(one.now), f"{one.relative:.1%}")
     return table
 
@@ -91,12 +124,22 @@ def forecast_line(of: ShownInvariants) -> str:
 
 
 def changes_table(before: Plan | None, made: Plan) -> Table | None:
-    """The patterns that a new plan runs otherwise, with both orders or trees; None where there are none."""
+    """The patterns that a new plan runs otherwise, with both orders or trees; None where there are none.
+
+    Of many those that come first.
+    """
     table = Table("pattern", "runs now" if before is not None else "", "by the new plan", "planner")
+    changed = 0
     for plan in made.patterns:
         own = "" if before is None else _runs(before.for_pattern(plan.pattern))
         if own != _runs(plan):
-            table.add_row(plan.pattern, escape(own), escape(_runs(plan)), plan.planner)
+            changed += 1
+            if changed <= MOST_SHOWN:
+                table.add_row(plan.pattern, escape(own), escape(_runs(plan)), plan.planner)
+    if changed > MOST_SHOWN:
+        table.title = (
+            f"the first {MOST_SHOWN} of {changed:,} patterns that run otherwise; --explain tells of the whole plan"
+        )
     return table if table.row_count else None
 
 

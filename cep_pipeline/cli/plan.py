@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.planning import Plan
     from cep_pipeline.statistics import StatisticsSnapshot
+    from cep_pipeline.warehouse.records import PlanRecord
 
 
 class _Asked(Asked):
@@ -101,6 +102,7 @@ def _what_options(command: Command) -> Command:
     help="With --compare: how many of the first events the plans run over.",
 )
 @click.option("--json", "as_json", is_flag=True, help="With --compare: as JSON.")
+@click.option("--full", is_flag=True, help="Print the plan of every pattern, however many there are.")
 @search_options
 def plan(
     planner: str,
@@ -111,6 +113,7 @@ def plan(
     compare: bool,
     sample: int,
     as_json: bool,
+    full: bool,
     **options: Any,
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
@@ -171,7 +174,7 @@ def plan(
             search = {**own.search, **searching, **shown}
             own = replace(own, cost=cost or own.cost, alpha=alpha or own.alpha, mechanism=mechanism, search=search)
             made, anew = _as_the_next_day(asked, own, snapshot)
-    click.echo(made.explain(explained_choice(patterns, mechanism)))
+    click.echo(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None))
     if anew:
         click.echo(anew)
     for pattern in patterns:
@@ -212,6 +215,10 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path), help="A plan file, in place of a recorded plan.")
 @click.option("--analyze", is_flag=True, help="Detect in --events by the plan, and print beside it what happened.")
 @click.option("--mechanism", metavar="NAME", help="What detects.  [default: the fastest that runs each pattern]")
+@click.option(
+    "--pattern", "only", multiple=True, metavar="NAME", help="Only this pattern, in full; as often as wanted."
+)
+@click.option("--full", is_flag=True, help="Every pattern in full, however many there are.")
 def explain(
     patterns: Path | None,
     schema: Path | None,
@@ -224,29 +231,40 @@ def explain(
     plan_file: Path | None,
     analyze: bool,
     mechanism: str | None,
+    only: tuple[str, ...],
+    full: bool,
 ) -> None:
     """Print a plan: its order or tree, expected partial matches, rates and selectivities a node, cost, and why it won.
 
-    With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked.
+    With --analyze it runs over events, and what was estimated wrongly by more than 10 times is marked. Of more than 20
+    patterns it is printed what they do together, and a list of them; --pattern shows one of them, --full shows all.
 
     \b
     Examples:
       cep explain                                       the current plan of the first stream
       cep explain --stream us_equity_trades --version 1
       cep explain --plan plan.json
+      cep explain --pattern leaders --pattern laggards  two patterns of many
       cep explain --analyze --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                   --events 2013-10-07/trades.csv.gz     of a plan by the statistics of these events, or --plan
     """
+    if only and full:
+        raise InputError("--pattern shows some patterns in full, --full all of them: give one of the two")
     if analyze:
         if not (patterns and schema and events):
             raise InputError("--analyze runs over files: it needs --patterns, --schema and --events")
-        click.echo(_analyzed(patterns, schema, events, parameters, plan_file, mechanism))
+        click.echo(_analyzed(patterns, schema, events, parameters, plan_file, mechanism, only or None))
     elif patterns or schema or events or mechanism:
         raise InputError("--patterns, --schema, --events and --mechanism are for --analyze; `cep plan` makes a plan")
     elif plan_file is not None:
-        click.echo(read_plan(plan_file).explain())
+        given = read_plan(plan_file)
+        click.echo(given.explain(patterns=_names(given) if full else only or None))
     else:
-        _explain_recorded(config, stream, pattern_set, version)
+        _explain_recorded(config, stream, pattern_set, version, only, full)
+
+
+def _names(made: Plan) -> list[str]:
+    return [one.pattern for one in made.patterns]
 
 
 def _analyzed(
@@ -256,6 +274,7 @@ def _analyzed(
     parameters: tuple[str, ...],
     plan_file: Path | None,
     mechanism: str | None,
+    only: tuple[str, ...] | None,
 ) -> str:
     """The text of a plan with what happened when it ran over events."""
     from cep_pipeline.detection.detect import choose_mechanisms, detect
@@ -284,10 +303,17 @@ def _analyzed(
     with console.status("detecting"):
         output = "verbose" if any(map(has_output_policy, parsed)) else "count"
         _, metrics = detect(parsed, table, plan=made, mechanism=mechanism, output=output, metrics=True)
-    return explain_analyzed(made, metrics, table.num_rows)
+    return explain_analyzed(made, metrics, table.num_rows, only)
 
 
-def _explain_recorded(config: Path, stream: str | None, pattern_set: str | None, version: int | None) -> None:
+def _explain_recorded(
+    config: Path,
+    stream: str | None,
+    pattern_set: str | None,
+    version: int | None,
+    only: tuple[str, ...],
+    full: bool,
+) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.warehouse import Warehouse
 
@@ -312,11 +338,23 @@ def _explain_recorded(config: Path, stream: str | None, pattern_set: str | None,
             raise InputError(f"pattern set {chosen!r} of stream {name!r} has no plan {version}; it has: {known}")
         record = found[0]
     is_current = current is not None and current.version == record.version
+    text = _in_full(configuration.stream(name).pattern_set(chosen), record, only) if only or full else record.explain
     click.echo(
         f"version {record.version}{' (current)' if is_current else ''} of pattern set {chosen}, "
         f"made {record.created_at:%Y-%m-%d %H:%M:%S} by run {record.run_id}\nbecause: {record.reason}\n"
     )
-    click.echo(record.explain)
+    click.echo(text)
+
+
+def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
+    """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
+    from cep_pipeline.detection.choice import explained_choice
+    from cep_pipeline.planning import Plan
+
+    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    same = record.pattern_set_version == pattern_set.version
+    mechanisms = explained_choice(pattern_set.patterns, pattern_set.mechanism) if same else None
+    return plan.explain(mechanisms, only or _names(plan))
 
 
 def read_plan(path: Path) -> Plan:

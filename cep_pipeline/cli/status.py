@@ -16,7 +16,7 @@ from cep_pipeline.cli.options import configuration_options, counted, output_cons
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.violations import Violation
-    from cep_pipeline.warehouse.records import Decision, PublishedMatches, RunRecord, StaleDay
+    from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
 
 
 @click.command()
@@ -72,6 +72,7 @@ def status(
                     f"plan of [bold]{pattern_set.name}[/]: version {plan.version} of "
                     f"{plan.created_at:%Y-%m-%d %H:%M}, because: {escape(plan.reason)}"
                 )
+                _print_sharing(console, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
                 _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
@@ -109,6 +110,17 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
     console.print(shown)
     if stale:
         console.print(f"{counted(len({item.day for item in stale}), 'stale day')}; `cep run --stale` redoes them")
+
+
+def _print_sharing(console: Console, record: PlanRecord) -> None:
+    """What the patterns of a plan cost together and apart, where they were planned together."""
+    from cep_pipeline.pipeline.steps import of_another_format
+    from cep_pipeline.planning.explain_workload import summary_lines
+    from cep_pipeline.planning.workload_plan import workload_from_json
+
+    if of_another_format(record) is None and record.plan.get("workload"):
+        workload = workload_from_json(record.plan["workload"])
+        console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
 
 
 def _print_pending(console: Console, stream: str, pattern_set: str, violation: Violation | None) -> None:

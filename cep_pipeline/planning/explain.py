@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.planning.clause_plans import Alternative, ClausePlan
-from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed, listed, node_lines
+from cep_pipeline.planning.explain_nodes import LONGEST_LIST, Happened, Observed, in_columns, listed, node_lines
 from cep_pipeline.planning.explain_workload import workload_lines
 from cep_pipeline.planning.logarithms import format_ln
 from cep_pipeline.planning.ordering import DecidingComparison, Side, named, positions_of, tightest_of_blocks
@@ -18,6 +20,12 @@ from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
 
 WIDTH = 118
 """Longest line of text."""
+MOST_EXPLAINED = 20
+"""Of a plan of more patterns only a list is shown, until some are asked for."""
+MOST_LISTED = 40
+"""Of more patterns only those are listed that cost most."""
+LONGEST_TREE = 80
+"""So many characters of an order or tree stand in the list."""
 
 
 class NodeHappened(Happened, Protocol):
@@ -42,13 +50,32 @@ class DetectionMetrics(Protocol):
     def nodes(self) -> Sequence[NodeHappened]: ...
 
 
-def explain_plan(plan: Plan, mechanism: str | Mapping[str, str] | None = None) -> str:
-    """The whole plan; `mechanism` says what runs it (and why), for all patterns or by pattern."""
-    return _explained(plan, mechanism, {})
+def explain_plan(
+    plan: Plan, mechanism: str | Mapping[str, str] | None = None, patterns: Collection[str] | None = None
+) -> str:
+    """The plan of each pattern, or what they do together and a list, where they are many.
+
+    Parameters
+    ----------
+    mechanism
+        What runs it (and why), for all patterns or by pattern.
+    patterns
+        The names of those that are explained; None: all, of more than `MOST_EXPLAINED` a list.
+
+    Raises
+    ------
+    InputError
+        The plan has no pattern of one of these names.
+    """
+    if patterns is None and len(plan.patterns) > MOST_EXPLAINED:
+        return "\n".join([*_headed(plan, None), "", *_list(plan, mechanism)]) + "\n"
+    return _explained(plan, mechanism, {}, patterns)
 
 
-def explain_analyzed(plan: Plan, metrics: DetectionMetrics, events: int | None = None) -> str:
-    """The whole plan, and beside what was expected of each node what really happened there.
+def explain_analyzed(
+    plan: Plan, metrics: DetectionMetrics, events: int | None = None, patterns: Collection[str] | None = None
+) -> str:
+    """The plan, and beside what was expected of each node what really happened there.
 
     Parameters
     ----------
@@ -56,6 +83,8 @@ def explain_analyzed(plan: Plan, metrics: DetectionMetrics, events: int | None =
         What detection by this plan has counted.
     events
         The number of events that it ran over; None where they are those that the plan was made from.
+    patterns
+        The names of those that are explained; None: all.
 
     Notes
     -----
@@ -75,25 +104,59 @@ def explain_analyzed(plan: Plan, metrics: DetectionMetrics, events: int | None =
         observed[pattern.pattern] = {
             clause.clause: Observed(windows, counts.get(clause.clause, {})) for clause in pattern.clauses
         }
-    return _explained(plan, metrics.mechanisms, observed)
+    return _explained(plan, metrics.mechanisms, observed, patterns)
 
 
 def _explained(
-    plan: Plan, mechanism: str | Mapping[str, str] | None, observed: Mapping[str, Mapping[int, Observed]]
+    plan: Plan,
+    mechanism: str | Mapping[str, str] | None,
+    observed: Mapping[str, Mapping[int, Observed]],
+    only: Collection[str] | None,
 ) -> str:
+    lines = list(_headed(plan, only))
+    for pattern in plan.patterns:
+        if only is None or pattern.pattern in only:
+            lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
+    return "\n".join(lines) + "\n"
+
+
+def _headed(plan: Plan, only: Collection[str] | None) -> Iterator[str]:
+    """What the plan is, and what its patterns share, or some of them."""
+    names = [pattern.pattern for pattern in plan.patterns]
+    if unknown := sorted(set(only or ()).difference(names)):
+        raise InputError(f"the plan has no pattern {unknown[0]!r}; it has: {listed(names)}")
     units = {pattern.unit for pattern in plan.patterns}
     total = f": {format_ln(plan.ln_cost)} {plan.unit}" if len(units) == 1 else ""
     alpha = f", alpha {plan.alpha:g}" if plan.alpha else ""
-    lines = [
-        f"plan {plan.plan_id}",
-        f"  planner {plan.planner}, cost {plan.cost_model}{alpha}{total}",
-        f"  statistics {plan.statistics.digest}: {_statistics(plan)}",
-    ]
+    yield f"plan {plan.plan_id}"
+    yield f"  planner {plan.planner}, cost {plan.cost_model}{alpha}{total}"
+    yield f"  statistics {plan.statistics.digest}: {_statistics(plan)}"
     if plan.workload is not None:
-        lines += workload_lines(plan.sharing, plan.workload)
-    for pattern in plan.patterns:
-        lines += ["", *_pattern(plan, pattern, mechanism, observed.get(pattern.pattern, {}))]
-    return "\n".join(lines) + "\n"
+        yield from workload_lines(plan.sharing, plan.workload, len(names), only)
+
+
+def _list(plan: Plan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
+    """Of many patterns those that cost most, a line each."""
+    named = {one.pattern: _runs_on(one, mechanism) for one in plan.patterns}
+    for text, number in Counter(filter(None, named.values())).most_common():
+        yield f"{number:,} of {len(plan.patterns):,} patterns run on {text}"
+    units = {one.unit for one in plan.patterns}
+    shown = (sorted(plan.patterns, key=lambda one: -one.ln_cost) if len(units) == 1 else plan.patterns)[:MOST_LISTED]
+    rows: list[tuple[str, ...]] = [("pattern", "within", "cost", "order or tree")]
+    for one in shown:
+        cost = format_ln(one.ln_cost) + ("" if len(units) == 1 else f" {one.unit}")
+        trees = "; ".join(written(clause.order_or_tree) for clause in one.clauses)
+        rows.append((one.pattern, one.window, cost, textwrap.shorten(trees, LONGEST_TREE)))
+    what = f"that cost most by themselves, in {plan.unit}" if len(units) == 1 else "that come first"
+    yield f"the {len(shown):,} {what}:"
+    yield ""
+    yield from in_columns(rows, "    ")
+    yield ""
+    yield "steps, conditions and invariants of one: `cep explain --pattern NAME`; of all: `cep explain --full`"
+
+
+def _runs_on(pattern: PatternPlan, mechanism: str | Mapping[str, str] | None) -> str | None:
+    return mechanism.get(pattern.pattern) if isinstance(mechanism, Mapping) else mechanism
 
 
 def _statistics(plan: Plan) -> str:
@@ -117,7 +180,7 @@ def _pattern(
     mechanism: str | Mapping[str, str] | None,
     observed: Mapping[int, Observed],
 ) -> Iterator[str]:
-    runs_on = mechanism.get(pattern.pattern) if isinstance(mechanism, Mapping) else mechanism
+    runs_on = _runs_on(pattern, mechanism)
     suffix = f", runs on {runs_on}" if runs_on else ""
     yield f"pattern {pattern.pattern}: {pattern.strategy} within {pattern.window}{suffix}"
     several = len(plan.patterns) > 1 or len(pattern.clauses) > 1

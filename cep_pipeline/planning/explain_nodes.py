@@ -18,7 +18,7 @@ FEW = 100.0
 """Of fewer than so many tests no selectivity is judged."""
 LONGEST_LIST = 6
 """Of more variables only the first two and the last two are named."""
-_TEXT = frozenset({"step", "binds", "node", "leaf", "condition", "rests on", "where", ""})
+_TEXT = frozenset({"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""})
 """Headings of the columns of text."""
 
 

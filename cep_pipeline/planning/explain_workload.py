@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 
 from cep_pipeline.planning.explain_nodes import in_columns, listed
-from cep_pipeline.planning.logarithms import format_ln
+from cep_pipeline.planning.logarithms import format_ln, ln_sum
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, Sharing, WorkloadPlan
 
 MOST_NODES = 25
@@ -37,14 +38,79 @@ def summary_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
     )
 
 
-def workload_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
-    """The summary of a plan, and the nodes that its patterns share."""
+def workload_lines(
+    sharing: Sharing, workload: WorkloadPlan, patterns: int, only: Collection[str] | None = None
+) -> Iterator[str]:
+    """The summary of a plan, and the nodes that its patterns share.
+
+    Parameters
+    ----------
+    patterns
+        How many it has.
+    only
+        Only nodes that one of these uses; None: those of all.
+    """
     yield from summary_lines(sharing, workload)
     if not workload.shared:
         return
-    yield ""
+    yield from _groups(workload, patterns)
+    shared = [work for work in workload.shared if only is None or any(use.pattern in only for use in work.uses)]
+    if len(shared) > MOST_NODES:  # of many those say most that are more than events of one type
+        for kind, several in (("a single variable", False), ("several variables", True)):
+            of_kind = [work for work in shared if (len(work.uses[0].variables) > 1) is several]
+            if of_kind:
+                yield f"  {_uses(kind, of_kind)}"
+        shared = [work for work in shared if len(work.uses[0].variables) > 1]
+    if shared:
+        yield ""
+        yield from _table(shared)
+
+
+def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
+    """Who shares nodes of several variables with whom, in numbers."""
+    parts = _Parts()
+    for work in workload.shared:
+        if len(work.uses[0].variables) > 1:
+            for use in work.uses:
+                parts.join(work.uses[0].pattern, use.pattern)
+    sizes = [size for size in parts.sizes() if size > 1]
+    if sizes:
+        groups = "1 group" if len(sizes) == 1 else f"{len(sizes):,} groups, the largest of {max(sizes):,}"
+        yield f"  {sum(sizes):,} of {patterns:,} patterns have nodes of several variables in common, in {groups}"
+
+
+class _Parts:
+    """What is joined, directly or by others, is of one part."""
+
+    def __init__(self) -> None:
+        self._above: dict[str, str] = {}
+
+    def join(self, one: str, other: str) -> None:
+        self._above[self._top(one)] = self._top(other)
+
+    def _top(self, name: str) -> str:
+        above = self._above.setdefault(name, name)
+        while above != self._above[above]:
+            self._above[name] = self._above[above]
+            name, above = above, self._above[above]
+        return above
+
+    def sizes(self) -> Collection[int]:
+        """How many there are in each part."""
+        return Counter(map(self._top, tuple(self._above))).values()
+
+
+def _uses(kind: str, shared: Sequence[SharedWork]) -> str:
+    """What nodes of a kind save together."""
+    nodes = "1 node" if len(shared) == 1 else f"{len(shared):,} nodes"
+    saved = ln_sum(_ln_difference(work.ln_apart, work.ln_cost) for work in shared)
+    verb = "stands" if len(shared) == 1 else "stand"
+    return f"{nodes} of {kind} {verb} for {sum(len(work.uses) for work in shared):,}, which saves {format_ln(saved)}"
+
+
+def _table(shared: Sequence[SharedWork]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("node", "uses", "within", "cost", "apart", "saves", "where")]
-    for number, work in enumerate(workload.shared[:MOST_NODES], 1):
+    for number, work in enumerate(shared[:MOST_NODES], 1):
         saved = format_ln(_ln_difference(work.ln_apart, work.ln_cost))
         size = f"{number}: {len(work.uses[0].variables)} variables"
         if len(work.uses[0].variables) == 1:
@@ -52,8 +118,8 @@ def workload_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
         costs = format_ln(work.ln_cost), format_ln(work.ln_apart)
         rows.append((size, str(len(work.uses)), work.window, *costs, saved, _named(work)))
     yield from in_columns(rows, "    ")
-    if len(workload.shared) > MOST_NODES:
-        yield f"    and {len(workload.shared) - MOST_NODES:,} more that save less"
+    if len(shared) > MOST_NODES:
+        yield f"    and {len(shared) - MOST_NODES:,} more that save less"
 
 
 def _ln_difference(ln_larger: float, ln_smaller: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -190,17 +190,24 @@ class Plan:
         """32 hexadecimal digits that change with anything in the plan."""
         return digest_of(self._content())
 
-    def explain(self, mechanism: str | Mapping[str, str] | None = None) -> str:
+    def explain(self, mechanism: str | Mapping[str, str] | None = None, patterns: Collection[str] | None = None) -> str:
         """The plan as text for people.
 
         Parameters
         ----------
         mechanism
             The mechanism that will run it, or for each pattern by name, and why it does where that is known.
+        patterns
+            The names of those that are explained; None: all, of more than 20 what they do together, and a list.
+
+        Raises
+        ------
+        InputError
+            The plan has no pattern of one of these names.
         """
         from cep_pipeline.planning.explain import explain_plan
 
-        return explain_plan(self, mechanism)
+        return explain_plan(self, mechanism, patterns)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""

@@ -40,9 +40,36 @@ def test_explain_and_invariants_show_what_is_shared_and_checked(project: Driftin
     explained = cep("explain", folder=project.folder).output
     assert "sharing subexpression: equal subtrees are shared" in explained
     assert "what is connected with it is planned again" in explained
+    status = cep("status", folder=project.folder).output
+    assert "found by simulated_annealing" in status and " nodes instead of " in status
     (shown,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
     assert shown["invariants"] and not any(one["violated"] for one in shown["invariants"])
     assert {one["pattern"] for one in shown["moved"]} >= {"rising", "far"}, "its numbers have a threshold, too"
+
+
+def test_one_pattern_of_a_plan_is_explained_when_it_is_asked_for(project: DriftingStream) -> None:
+    assert cep("explain", "--full", folder=project.folder).output == cep("explain", folder=project.folder).output
+    one = cep("explain", "--pattern", "far", folder=project.folder).output
+    assert "pattern far: " in one and "runs on fused, the fastest mechanism" in one and "rising" not in one
+    wrong = cep("explain", "--pattern", "near", folder=project.folder)
+    assert wrong.code == 2 and not wrong.output
+    assert wrong.error == "the plan has no pattern 'near'; it has: rising, other, far, farther\n"
+    assert cep("explain", "--pattern", "far", "--full", folder=project.folder).code == 2
+
+
+def test_of_many_invariants_those_are_shown_that_are_closest_to_violation(
+    project: DriftingStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = cep("invariants", "--all", folder=project.folder).output
+    assert "that are closest" not in whole and "that have moved most" not in whole
+    monkeypatch.setattr("cep_pipeline.cli.adaptation_view.MOST_SHOWN", 1)
+    (content,) = json.loads(cep("invariants", "--json", folder=project.folder).output)
+    closest, other = sorted(content["invariants"], key=lambda one: one["distance_to_violation"])
+    table, numbers = cep("invariants", folder=project.folder).output.split("the 1 of ")[1:]
+    assert table.startswith("2 invariants that are closest to violation, 0 violated")
+    assert closest["says"][:30] in table and other["says"][:30] not in table
+    moved = sorted(content["moved"], key=lambda one: -one["moved"])
+    assert numbers.startswith(f"{len(moved)} numbers that have moved most") and f"{moved[0]['moved']:.1%}" in numbers
 
 
 def test_replan_answers_for_the_component_that_is_concerned(project: DriftingStream) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import cep_pipeline as cep
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
@@ -24,6 +25,7 @@ from cep_pipeline.warehouse import (
 )
 from cep_pipeline.warehouse.records import Decision
 from tests.dags.conftest import CHECKOUT
+from tests.statistics.market import market, parse
 
 MONDAY = date(2013, 10, 7)
 STARTED = datetime(2013, 10, 8, 4, 0, tzinfo=UTC)
@@ -32,7 +34,8 @@ STATISTICS = StatisticsSnapshot(
     "trades", 1_000, 0, 80_000_000, (LeafRate("IBM < 3", 12.5, 1_000, Source.COUNT, 12.0, 13.0, worst_per_s=40.25),)
 )
 RUN_PAGE = "/cep/run?stream=trades&run_id=backfill__1&day=2013-10-07"
-PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE]
+PLAN_PAGE = "/cep/plan?stream=trades&pattern_set=market&version=1"
+PAGES = ["/cep/", "/cep/?stream=trades", "/cep/decisions", RUN_PAGE, PLAN_PAGE]
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +257,38 @@ def test_a_run_shows_steps_matches_plan_rejected_rows_and_validation(viewer: Any
         assert part in shown, part
 
 
+def test_a_plan_of_many_patterns_is_a_list_that_leads_to_each(viewer: Any, configuration: Path) -> None:
+    names = [f"p{number}" for number in range(30)]
+    statements = (f"NAME {name} PATTERN SEQ(A a, B b) WHERE a.price < b.price WITHIN 5 seconds" for name in names)
+    patterns = parse("; ".join(statements))
+    plan = cep.plan(patterns, cep.estimate_statistics(patterns, market(100)), planner="greedy")
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    with tables.plan_lease("many", run_id=f"by {HOSTILE}") as lease:
+        tables.record_plan(
+            "many", plan.to_json(), lease=lease, explain=plan.explain(), reason=HOSTILE, pattern_set_version="v"
+        )
+    path = "/cep/plan?stream=trades&pattern_set=many&version=1"
+    whole = viewer.get(path)
+    assert whole.status_code == 200 and "<script" not in whole.text
+    assert "the 30 that cost most by themselves" in whole.text and "invariants: " not in whole.text
+    links = [link.replace("&amp;", "&") for link in re.findall(r'href="([^"]+)"', whole.text) if "pattern=" in link]
+    assert links == [f"{path}&pattern={name}" for name in names]
+    one = viewer.get(links[7]).text
+    assert "<strong>p7</strong>" in one and one.count("invariants: ") == 1 and "pattern p7: " in one
+    older = viewer.get("/cep/plan?stream=trades&pattern_set=market&version=1").text
+    assert "because c is rare" in older and "pattern=" not in older
+
+
+def test_long_parts_of_a_run_are_opened_when_they_are_asked_for(viewer: Any, configuration: Path) -> None:
+    tables = Warehouse.open(configuration.parent / "warehouse").open_stream("trades")
+    (record,) = (run for run in tables.runs() if run.run_id == "backfill__1")
+    matches = {f"market.p{number}": number for number in range(61)}
+    tables.record_run(replace(record, run_id="many", matches=matches))
+    path = RUN_PAGE.replace("backfill__1", "many")
+    assert "<details><summary>61 patterns</summary>" in viewer.get(path).text
+    assert "patterns</summary>" not in viewer.get(RUN_PAGE).text
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_is_shown_unescaped_and_nothing_is_loaded(viewer: Any, path: str) -> None:
     answer = viewer.get(path)
@@ -280,6 +315,10 @@ def test_a_failed_run_shows_its_error(viewer: Any) -> None:
         ("/cep/run?stream=trades&run_id=backfill__1", 404),
         ("/cep/run?stream=trades&run_id=backfill__1&day=monday", 422),
         ("/cep/run?stream=trades&run_id=' OR 1=1 --&day=2013-10-07", 404),
+        ("/cep/plan?stream=trades&pattern_set=market&version=2", 404),
+        ("/cep/plan?stream=trades&pattern_set=market&version=0", 422),
+        ("/cep/plan?stream=trades&pattern_set=none&version=1", 404),
+        (f"/cep/plan?stream=trades&pattern_set=market&version=1&pattern={HOSTILE}", 404),
         ("/cep/nothing", 404),
     ],
 )

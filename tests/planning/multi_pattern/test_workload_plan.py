@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
-from cep_pipeline.errors import PlanError
+from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import Join, Plan, plan
 from cep_pipeline.planning.multi_pattern import Sharing, members_of, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
@@ -66,11 +66,37 @@ def test_explain_says_what_is_shared_by_whom_and_what_that_saves() -> None:
 def test_of_many_shared_nodes_and_patterns_explain_names_some() -> None:
     one = made("prefix")
     assert one.workload is not None
-    uses = tuple(NodeUse(("rise", "fall")[number % 2], number % 2, ("v",)) for number in range(9))
+    uses = tuple(NodeUse(("rise", "fall")[number % 2], number % 2, ("v", "w")) for number in range(9))
     work = SharedWork(uses, "1 s", 1.0, 2.0)
-    text = replace(one, workload=replace(one.workload, shared=(work,) * 30, nodes=30, nodes_apart=270)).explain()
-    assert "rise: v; fall (2): v; rise: v; fall (2): v; and 5 more" in text
-    assert "25: 1 variable " in text and "26: 1 variable" not in text and "and 5 more that save less" in text
+    of_one = replace(work, uses=tuple(replace(use, variables=("v",)) for use in uses))
+    shared = (of_one, *(work,) * 30)
+    text = replace(one, workload=replace(one.workload, shared=shared, nodes=31, nodes_apart=279)).explain()
+    assert "rise: v, w; fall (2): v, w; rise: v, w; fall (2): v, w; and 5 more" in text
+    assert "25: 2 variables " in text and "26: 2 variables" not in text and "and 5 more that save less" in text
+    assert "2 of 2 patterns have nodes of several variables in common, in 1 group\n" in text
+    assert "1 node of a single variable stands for 9, which saves 4.671" in text and "1 variable " not in text
+    assert "30 nodes of several variables stand for 270, which saves 140.1" in text
+
+
+def test_of_many_patterns_explain_is_a_list_until_some_are_asked_for() -> None:
+    one = made("prefix")
+    rise, fall = one.patterns
+    many = [replace(rise, pattern=f"rise {number}") for number in range(50)]
+    cheap = replace(fall, clauses=(replace(fall.clauses[0], ln_cost=-9.0),))
+    whole = Plan(0.0, one.statistics, (cheap, *many, rise, replace(fall, pattern="more")))
+    text = whole.explain({"rise": "fused", "more": "nfab", **{pattern.pattern: "fused" for pattern in many}})
+    assert "51 of 53 patterns run on fused\n1 of 53 patterns run on nfab\n" in text
+    assert f"the 40 that cost most by themselves, in {rise.unit}:" in text
+    listed = {line.strip().partition("  ")[0] for line in text.splitlines() if line.endswith(("a, b, c", "p, q, r"))}
+    assert len(listed) == 40 and "fall" not in listed, "those that cost most"
+    assert "invariants:" not in text and "`cep explain --pattern NAME`" in text and len(text) < 5_000
+    few = whole.explain("fused", ["rise 7", "fall"])
+    assert few.count("invariants:") == 2 and "pattern rise 7: " in few and "pattern fall: " in few
+    assert whole.explain(patterns=[pattern.pattern for pattern in whole.patterns]).count("invariants:") == 53
+    with pytest.raises(InputError, match=r"no pattern 'none'; it has: fall, rise 0, \.\.\., rise, more"):
+        whole.explain(patterns=["rise", "none"])
+    other = replace(whole, patterns=(*whole.patterns[:-1], replace(whole.patterns[-1], unit="ns")))
+    assert "the 40 that come first:" in other.explain() and f"0.0001234 {fall.unit}" in other.explain()
 
 
 def test_sharing_that_cannot_be_is_refused() -> None:
