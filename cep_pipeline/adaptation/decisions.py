@@ -36,7 +36,7 @@ from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in
 from cep_pipeline.adaptation.verification import InvariantCheck, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

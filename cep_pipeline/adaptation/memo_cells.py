@@ -15,7 +15,8 @@ from typing import cast
 from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import TreesOfSets, Way, sides_of_linear_joins
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.dp_bushy import search_trees

@@ -14,7 +14,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.costs import THROUGHPUT, cost_named, with_latency
 from cep_pipeline.planning.make_plan import sharing_for
 from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, workload_plan

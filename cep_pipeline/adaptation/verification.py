@@ -20,7 +20,7 @@ from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseQuestions
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, grains
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -27,7 +27,8 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, is_linear, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, edges, kernel_model
 from cep_pipeline.planning.make_plan import named_join

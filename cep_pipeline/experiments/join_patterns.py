@@ -15,7 +15,8 @@ from cep_pipeline.experiments.join_streams import WINDOW_S, JoinStream
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.cardinality import ln_partial_matches
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.compare import compare_planners
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
 from cep_pipeline.statistics import estimate_statistics

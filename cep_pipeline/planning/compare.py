@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel, ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.make_plan import cost_model, named_join
 from cep_pipeline.planning.ordering import Ordering, TreeOrdering

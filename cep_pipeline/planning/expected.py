@@ -11,12 +11,8 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.cardinality import ln_order_share, mask_of
 from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanStep, TestedCondition
-from cep_pipeline.planning.clause_statistics import (
-    ClauseQuestions,
-    ClauseStatistics,
-    ln_planned_selectivity,
-    planned_events_in_window,
-)
+from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity, planned_events_in_window
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.negation import compared_with, surrounding
 from cep_pipeline.planning.set_sums import Numbers, set_tables

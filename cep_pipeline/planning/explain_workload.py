@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from cep_pipeline.planning.connected_parts import connected_parts
 from cep_pipeline.planning.explain_nodes import in_columns, listed
 from cep_pipeline.planning.logarithms import format_ln, ln_sum
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, Sharing, WorkloadPlan
@@ -68,36 +68,13 @@ def workload_lines(
 
 def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
     """Who shares nodes of several variables with whom, in numbers."""
-    parts = _Parts()
-    for work in workload.shared:
-        if len(work.uses[0].variables) > 1:
-            for use in work.uses:
-                parts.join(work.uses[0].pattern, use.pattern)
-    sizes = [size for size in parts.sizes() if size > 1]
+    joined = [work.uses for work in workload.shared if len(work.uses[0].variables) > 1]
+    names = {use.pattern for uses in joined for use in uses}
+    edges = ((uses[0].pattern, use.pattern) for uses in joined for use in uses)
+    sizes = [len(part) for part in connected_parts(names, edges) if len(part) > 1]
     if sizes:
         groups = "1 group" if len(sizes) == 1 else f"{len(sizes):,} groups, the largest of {max(sizes):,}"
         yield f"  {sum(sizes):,} of {patterns:,} patterns have nodes of several variables in common, in {groups}"
-
-
-class _Parts:
-    """What is joined, directly or by others, is of one part."""
-
-    def __init__(self) -> None:
-        self._above: dict[str, str] = {}
-
-    def join(self, one: str, other: str) -> None:
-        self._above[self._top(one)] = self._top(other)
-
-    def _top(self, name: str) -> str:
-        above = self._above.setdefault(name, name)
-        while above != self._above[above]:
-            self._above[name] = self._above[above]
-            name, above = above, self._above[above]
-        return above
-
-    def sizes(self) -> Collection[int]:
-        """How many there are in each part."""
-        return Counter(map(self._top, tuple(self._above))).values()
 
 
 def _uses(kind: str, shared: Sequence[SharedWork]) -> str:

@@ -9,7 +9,8 @@ from typing import TypeAlias
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.clause_statistics import ClauseQuestions, ClauseStatistics
+from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.make_plan import clause_plan, cost_model, pattern_plan, summary_of

@@ -18,7 +18,7 @@ from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.adaptation.verification import freeze, is_violated
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
-from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.comparisons import ln_measure
 from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
 from cep_pipeline.planning.dp_left_deep import dp_left_deep_order

@@ -63,7 +63,7 @@ from cep_pipeline.experiments.join_streams import (
     traffic_join_stream,
 )
 from cep_pipeline.planning import PLANNERS, Join, plan
-from cep_pipeline.planning.clause_statistics import clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.planners import TREE_PLANNERS
 
 TINY = Sizes(

@@ -13,7 +13,8 @@ from cep_pipeline.adaptation import invariants_of, verify
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
-from cep_pipeline.planning.clause_statistics import ClauseQuestions, ClauseStatistics
+from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import COSTS, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.ordering import DecidingComparison
 from cep_pipeline.planning.plans import Plan

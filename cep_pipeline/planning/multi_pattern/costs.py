@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, clause_statistics
+from cep_pipeline.planning.clause_questions import clause_statistics
+from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId

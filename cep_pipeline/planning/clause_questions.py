@@ -1,0 +1,289 @@
+"""What a snapshot is asked about a clause, and the numbers that planning makes of the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import variables_of
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
+from cep_pipeline.planning.connected_parts import connected_parts
+from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape
+from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
+from cep_pipeline.statistics.measured import LeafRate, Selectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+
+
+def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+    """Gather the numbers of a clause from a snapshot.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know one of the leaves.
+
+    Notes
+    -----
+    Nothing seen is not nothing to come: a rate of 0 is planned with as half an event in the span of the data, and a
+    selectivity of 0 as half a pair of those tested, so that the rest of the plan is still decided by its numbers.
+    """
+    return ClauseQuestions(pattern, clause).statistics(snapshot)
+
+
+class ClauseQuestions:
+    """What a snapshot is asked about a clause.
+
+    To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
+    as checks of plans do, writes them once.
+
+    Parameters
+    ----------
+    often
+        Whether many snapshots are asked: then it is also written down which numbers are in the costs of which sets.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
+        self._pattern, self._clause, self._often = pattern, clause, often
+        self._latest: _Asked | None = None
+        self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
+        self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
+        self._conditions = [
+            (
+                tuple(sorted(self._position[name] for name in conjunct.variables)),
+                _UNKNOWN.selectivity(pattern, clause, conjunct),
+                is_equality(conjunct),
+            )
+            for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
+        ]
+        self._agreements = [
+            {
+                (i, j): _UNKNOWN.agreement(pattern, clause, attribute, one.name, other.name)
+                for (i, one), (j, other) in combinations(enumerate(clause.positive), 2)
+            }
+            for attribute in agreeing_attributes(pattern, clause)
+        ]
+        self._sequences = series_groups(clause)
+        self._last = _last_in_order(clause)
+        self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
+
+    @cached_property
+    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity], ...]:
+        """The conditions over positive variables in the order of the clause: variables, text, and key with prior."""
+        return tuple(
+            (frozenset(one.variables), format_conjunct(one), _UNKNOWN.selectivity(self._pattern, self._clause, one))
+            for one in positive_conjuncts(self._clause)
+        )
+
+    @cached_property
+    def shape(self) -> ClauseShape:
+        """What of the clause does not change with its numbers."""
+        conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
+        return ClauseShape(len(self._position), conditions, self._sequences, self._kleene, len(self._agreements))
+
+    def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+        """As `clause_statistics`; those of the snapshot that was asked last are known."""
+        asked = self._asked(snapshot)
+        if asked.statistics is None:
+            conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
+            asked.statistics = ClauseStatistics(
+                names=tuple(self._position),
+                ln_instances=asked.ln_instances,
+                conditions=tuple(PlanCondition(places, share, equal) for (places, _, equal), share in conditions),
+                agreements=asked.agreements,
+                sequences=self._sequences,
+                joints=asked.joints,
+                last=asked.last,
+                kleene=self._kleene,
+                ln_events=asked.ln_events,
+                shape=self.shape if self._often else None,
+            )
+        return asked.statistics
+
+    def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
+        """The numbers of `statistics`, which are all that invariants are verified by.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        asked = self._asked(snapshot)
+        agreeing = (one for agreement in asked.agreements for row in agreement.ln_selectivities for one in row)
+        last = len(self._position) - 1 if asked.last is None else asked.last
+        row = (*asked.ln_instances, *asked.ln_events, *agreeing, *asked.ln_selectivities)
+        return ClauseNumbers(row, asked.joints, last)
+
+    def _asked(self, snapshot: StatisticsSnapshot) -> _Asked:
+        if self._latest is None or self._latest.snapshot is not snapshot:
+            pattern, clause = self._pattern, self._clause
+            events = self._events(snapshot)
+            ln_events = ln_instances = tuple(map(math.log, events))
+            if self._kleene:
+                ln_instances = tuple(
+                    _ln_lists(expected) if place in self._kleene else ln_events[place]
+                    for place, expected in enumerate(events)
+                )
+            self._latest = _Asked(
+                snapshot,
+                ln_instances,
+                ln_events,
+                tuple([ln_planned(known.value, known.tested) for known in self._known(snapshot)]),
+                tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
+                self._joints(snapshot) if snapshot.joints else (),
+                _last_so_far(pattern, clause, snapshot) if self._last is None else self._last,
+            )
+        return self._latest
+
+    def _events(self, snapshot: StatisticsSnapshot) -> list[float]:
+        """Expected events of each leaf in one window, at least the smallest number."""
+        window_us = self._pattern.window.time_us
+        rates = [snapshot.known_rate(key) for key in self._leaves.values()]
+        if window_us is None or None in rates:
+            every = (self.rate(name, snapshot) for name in self._position)
+            return [max(planned_events_in_window(self._pattern, snapshot, rate), SMALLEST) for rate in every]
+        unseen = 0.5 / snapshot.span_s
+        return [max((rate.per_s or unseen) * window_us / 1e6, SMALLEST) for rate in rates if rate is not None]
+
+    def _known(self, snapshot: StatisticsSnapshot) -> list[Selectivity]:
+        """The selectivities of the conditions."""
+        return [snapshot.measured(prior.condition) or prior for _, prior, _ in self._conditions]
+
+    def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
+        terms = self._terms.by(snapshot)
+        places = (tuple(sorted(map(self._position.__getitem__, terms.names_of(one)))) for one in terms.increments)
+        return tuple(map(JointCondition, places, terms.increments.values()))
+
+    @cached_property
+    def _terms(self) -> ClauseTerms:
+        return ClauseTerms(self._pattern, self._clause, _UNKNOWN)
+
+    def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
+        """By the keys of leaves and conditions, events a second and selectivities, as they are planned with.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
+        asked = [prior for _, prior, _ in self._conditions]
+        asked += [prior for pairs in self._agreements for prior in pairs.values()]
+        return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
+
+    def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
+        """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
+        return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the snapshot that was asked last says."""
+
+    snapshot: StatisticsSnapshot
+    ln_instances: tuple[float, ...]
+    ln_events: tuple[float, ...]
+    ln_selectivities: tuple[float, ...]
+    agreements: tuple[Agreement, ...]
+    joints: tuple[JointCondition, ...]
+    last: int | None
+    statistics: ClauseStatistics | None = None
+
+
+_UNKNOWN = StatisticsSnapshot()
+"""What it answers are the keys of conditions, with their priors."""
+
+
+def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
+    return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
+
+
+def is_equality(conjunct: Conjunct) -> bool:
+    """Whether a conjunct asks expressions of two variables to be equal, so that events can be sorted by them."""
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, left, right),):
+            sides = variables_of(left), variables_of(right)
+            return len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]
+    return False
+
+
+def _last_in_order(clause: Clause) -> int | None:
+    """The variable after which nothing comes in the clause's order."""
+    names = [variable.name for variable in clause.positive]
+    for place, name in enumerate(names):
+        if all(other == name or (other, name) in clause.precedence for other in names):
+            return place
+    return None
+
+
+def _last_so_far(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
+    """The variable that is mostly the last one in the matches so far (JQPG section 6.1)."""
+    names = [variable.name for variable in clause.positive]
+    for profile in snapshot.order_profiles:
+        if profile.pattern == pattern.name and list(profile.variables) == names and profile.likely_last is not None:
+            return names.index(profile.likely_last)
+    return None
+
+
+def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Expected number of a leaf's events in one window, W r; in a window of n events, n times the leaf's share."""
+    per_s = planned_rate(snapshot, rate)
+    if pattern.window.time_us is not None:
+        return per_s * pattern.window.time_us / 1e6
+    assert pattern.window.events is not None
+    return per_s / max(snapshot.events_per_s, per_s) * pattern.window.events
+
+
+def planned_rate(snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Events a second that planning works with: where none was seen, half an event in the span of the data."""
+    return rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
+
+
+def ln_planned_selectivity(selectivity: Selectivity) -> float:
+    """Logarithm of the selectivity that planning works with."""
+    return ln_planned(selectivity.value, selectivity.tested)
+
+
+def _ln_lists(events: float) -> float:
+    """ln(2^k - 1) for k expected events: the non-empty lists of JQPG section 5.2, where the paper counts 2^k."""
+    exponent = events * math.log(2)
+    return exponent + math.log(-math.expm1(-exponent))
+
+
+def _agreement(pairs: Mapping[tuple[int, int], Selectivity], size: int, snapshot: StatisticsSnapshot) -> Agreement:
+    matrix = [[0.0] * size for _ in range(size)]
+    for (i, j), prior in pairs.items():
+        matrix[i][j] = matrix[j][i] = _ln_known(prior, snapshot)
+    return Agreement(tuple(tuple(row) for row in matrix))
+
+
+def series_groups(clause: Clause) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The temporal order of the positive variables as the SEQ groups that nest to it.
+
+    The order of a nested SEQ / AND pattern is series-parallel, and so is that of any of its variables: a set whose
+    incomparable variables do not hang together is a SEQ of the components, one whose comparable variables do not is
+    an AND of them.
+    """
+    position = {variable.name: index for index, variable in enumerate(clause.positive)}
+    before = {(position[a], position[b]) for a, b in clause.precedence if a in position and b in position}
+    groups: list[tuple[tuple[int, ...], ...]] = []
+    pending = [tuple(range(len(position)))]
+    while pending:
+        members = pending.pop()
+        if len(members) < 2:
+            continue
+        related = {(a, b) for a, b in combinations(members, 2) if (a, b) in before or (b, a) in before}
+        parts = connected_parts(members, related)
+        if len(parts) == 1:
+            parts = connected_parts(members, set(combinations(members, 2)) - related)
+            if len(parts) == 1:
+                raise ValueError(f"the order of the variables {members} is not series-parallel")
+            groups.append(tuple(parts))
+        pending.extend(parts)
+    return tuple(groups)
