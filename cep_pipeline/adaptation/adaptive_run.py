@@ -17,7 +17,8 @@ from cep_pipeline.adaptation.plans_anew import AloneAnew, PlansAnew, Together, T
 from cep_pipeline.adaptation.recent_statistics import RecentStatistics
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.detect import check_limit, check_options, check_output, choose_mechanisms
+from cep_pipeline.detection.choice import check_options, choose_mechanisms
+from cep_pipeline.detection.detect import check_limit, check_output
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.patterns.pattern import Pattern

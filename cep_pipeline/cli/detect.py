@@ -85,8 +85,9 @@ def detect(
     from cep_pipeline.adaptation import AdaptiveDetection
     from cep_pipeline.adaptation.plans_anew import planned_together
     from cep_pipeline.cli.tables import check_output_file, write_table
+    from cep_pipeline.detection.choice import choose_mechanisms
     from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
-    from cep_pipeline.detection.detect import check_output, choose_mechanisms
+    from cep_pipeline.detection.detect import check_output
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.detection.shared_buffer.compressing import concat_compressed

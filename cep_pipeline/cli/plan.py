@@ -136,8 +136,7 @@ def plan(
       cep plan --stream us_equity_trades --planner simulated_annealing --sharing subexpression --time-limit 5
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
-    from cep_pipeline.detection.choice import explained_choice
-    from cep_pipeline.detection.detect import choose_mechanisms
+    from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
     from cep_pipeline.detection.nfab.automaton import describe
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
@@ -277,7 +276,8 @@ def _analyzed(
     only: tuple[str, ...] | None,
 ) -> str:
     """The text of a plan with what happened when it ran over events."""
-    from cep_pipeline.detection.detect import choose_mechanisms, detect
+    from cep_pipeline.detection.choice import choose_mechanisms
+    from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.loading import load_events

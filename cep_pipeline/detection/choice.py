@@ -1,14 +1,64 @@
-"""Why a mechanism was chosen for a pattern, in words for `explain`."""
+"""Which mechanism runs a pattern, and why, in words for `explain`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.detect import choose_mechanisms
 from cep_pipeline.detection.outputs import listed_because
-from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
+
+
+def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+    """The mechanism that runs each pattern, by the pattern's name: the one asked for, or the fastest that can.
+
+    Raises
+    ------
+    InputError
+        There is no such mechanism, or two patterns have one name.
+    UnsupportedPattern
+        The mechanism does not run a pattern; without one asked for: none does.
+    """
+    if mechanism is not None and mechanism not in MECHANISMS:
+        raise InputError(f"there is no mechanism {mechanism!r}; there are: {', '.join(MECHANISMS)}")
+    chosen: dict[str, str] = {}
+    for pattern in patterns:
+        if pattern.name in chosen:
+            raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
+        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
+        _refuse(pattern, chosen[pattern.name])
+    return chosen
+
+
+def _fastest(pattern: Pattern) -> str:
+    """The first of `MECHANISMS`, which go from fast to slow, that runs the pattern (the first of all if none does)."""
+    for name in MECHANISMS:
+        try:
+            _refuse(pattern, name)
+        except UnsupportedPattern:
+            continue
+        return name
+    return next(iter(MECHANISMS))
+
+
+def _refuse(pattern: Pattern, mechanism: str) -> None:
+    MECHANISMS[mechanism].check(pattern)
+
+
+def check_options(chosen: Mapping[str, str], options: Sequence[str]) -> None:
+    """Refuse options that the chosen mechanisms do not have: an InputError."""
+    for option in options:
+        for name in chosen.values():
+            known = MECHANISMS[name].options
+            if option not in known:
+                others = f"; it knows {', '.join(known)}" if known else ""
+                raise InputError(f"mechanism {name} has no option {option!r}{others}")
+
+
+def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
+    """The patterns whose mechanism, of those chosen, runs plans in the pattern's order only."""
+    return {pattern for pattern, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order}
 
 
 def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:

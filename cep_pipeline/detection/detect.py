@@ -10,6 +10,7 @@ from typing import Literal, overload
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.choice import check_options, choose_mechanisms
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import write_matches
@@ -305,52 +306,6 @@ def detect_slice(
     return SliceResult(written, counters.metrics(chosen))
 
 
-def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
-    """The mechanism that runs each pattern, by the pattern's name: the one asked for, or the fastest that can.
-
-    Raises
-    ------
-    InputError
-        There is no such mechanism, or two patterns have one name.
-    UnsupportedPattern
-        The mechanism does not run a pattern; without one asked for: none does.
-    """
-    if mechanism is not None and mechanism not in MECHANISMS:
-        raise InputError(f"there is no mechanism {mechanism!r}; there are: {', '.join(MECHANISMS)}")
-    chosen: dict[str, str] = {}
-    for pattern in patterns:
-        if pattern.name in chosen:
-            raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
-        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
-        _refuse(pattern, chosen[pattern.name])
-    return chosen
-
-
-def _fastest(pattern: Pattern) -> str:
-    """The first of `MECHANISMS`, which go from fast to slow, that runs the pattern (the first of all if none does)."""
-    for name in MECHANISMS:
-        try:
-            _refuse(pattern, name)
-        except UnsupportedPattern:
-            continue
-        return name
-    return next(iter(MECHANISMS))
-
-
-def _refuse(pattern: Pattern, mechanism: str) -> None:
-    MECHANISMS[mechanism].check(pattern)
-
-
-def check_options(chosen: Mapping[str, str], options: Sequence[str]) -> None:
-    """Refuse options that the chosen mechanisms do not have: an InputError."""
-    for option in options:
-        for name in chosen.values():
-            known = MECHANISMS[name].options
-            if option not in known:
-                others = f"; it knows {', '.join(known)}" if known else ""
-                raise InputError(f"mechanism {name} has no option {option!r}{others}")
-
-
 def check_output(output: str, patterns: Sequence[Pattern]) -> None:
     """Refuse a form of output that there is not, or not of these patterns.
 
@@ -374,11 +329,6 @@ def check_limit(limit: int | None) -> None:
     """Refuse a limit that is no number of matches: an InputError."""
     if limit is not None and limit < 0:
         raise InputError(f"the limit is {limit}; it is a number of matches, 0 or more")
-
-
-def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
-    """The patterns whose mechanism, of those chosen, runs plans in the pattern's order only."""
-    return {pattern for pattern, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order}
 
 
 def _plan_for(patterns: Sequence[Pattern], events: pa.Table, plan: Plan | None, chosen: Mapping[str, str]) -> Plan:

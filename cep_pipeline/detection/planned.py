@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.detect import in_pattern_order
+from cep_pipeline.detection.choice import in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, default_cost, planner_for

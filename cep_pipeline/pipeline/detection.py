@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions, look_back
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.detect import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.planned import plan_for, runs_on
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema

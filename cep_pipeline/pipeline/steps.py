@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.choice import explained_choice
-from cep_pipeline.detection.detect import choose_mechanisms
+from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
 from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.detection.planned import runs_on
 from cep_pipeline.events.schema import SEQ_PER_DAY

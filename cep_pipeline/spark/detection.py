@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
-from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
+from cep_pipeline.detection.choice import choose_mechanisms
+from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
 from cep_pipeline.detection.fused import compile_shapes, tiers
 from cep_pipeline.detection.fused.running import shapes_of_plan

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.detect import in_pattern_order
+from cep_pipeline.detection.choice import in_pattern_order
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns import Pattern

@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.detect import choose_mechanisms, detect_slice, in_pattern_order
+from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.mechanism import Owned
 from cep_pipeline.detection.ownership import closing_rows, earliest_row, owned_matches

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.detect import choose_mechanisms, detect_slice
+from cep_pipeline.detection.choice import choose_mechanisms
+from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanism import Metrics
 from cep_pipeline.detection.nfab import negation, runs
 from cep_pipeline.errors import PlanError, UnsupportedPattern
