@@ -48,6 +48,8 @@ class Sizes:
         How many windows of 15 minutes the streams last.
     patterns
         Numbers of patterns, and how many workloads are drawn of each.
+    most_for_all
+        Of more patterns only the best searches and the baselines are measured.
     workloads
         Workloads that are drawn of each shape in the other parts.
     base
@@ -74,6 +76,7 @@ class Sizes:
 
     windows: int
     patterns: Mapping[int, int]
+    most_for_all: int
     workloads: int
     base: int
     pattern_sizes: tuple[int, ...]
@@ -90,33 +93,25 @@ class Sizes:
 
 SMALL = Sizes(
     windows=20,
-    patterns={10: 3, 30: 3, 100: 1, 300: 1},
+    patterns={10: 2, 30: 2, 100: 1, 300: 1},
+    most_for_all=300,
     workloads=1,
-    base=50,
+    base=100,
     pattern_sizes=(3, 5, 7),
-    search=SearchLimit(steps=100_000),
+    search=SearchLimit(steps=200_000),
     search_s=(0.25, 1.0, 4.0),
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
     rate_differences=(0.2, 0.4, 1.0),
-    adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000, 5_000), 4, steps=5_000, threshold=0.5),
-    recomputed=100,
-    ours_s=0.75,
+    adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000, 6_000), 4, steps=5_000, threshold=0.5),
+    recomputed=50,
+    ours_s=1.0,
 )
-FULL = Sizes(
-    windows=60,
-    patterns={10: 10, 30: 10, 100: 5, 300: 3, 1_000: 1},
-    workloads=3,
-    base=100,
-    pattern_sizes=(3, 4, 5, 6, 7, 8),
-    search=SearchLimit(seconds=20.0),
-    search_s=(1.0, 5.0, 20.0, 60.0, 180.0),
-    window_s=(600, 900, 1_200, 1_500),
-    types=(7, 9, 12, 15, 18),
-    rate_differences=(0.2, 0.3, 0.4, 0.7, 1.0),
-    adaptive=AdaptiveSizes(
-        100, 5, {STOCKS: 200, TRAFFIC: 100}, (10, 30, 100, 300, 1_000, 10_000), 4, steps=50_000, threshold=0.5
-    ),
+FULL = replace(
+    SMALL,
+    patterns={**SMALL.patterns, 1_000: 1},
+    search_s=(0.25, 1.0, 4.0, 16.0),
+    adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000, 6_000)),
     recomputed=100,
     ours_s=5.0,
 )
@@ -196,7 +191,8 @@ def _workload_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell
 
     for stream, (patterns, workloads) in product(STREAMS, sizes.patterns.items()):
         for number in range(workloads):
-            yield cell(WORKLOAD, patterns, stream, Shape(patterns), number, ALL)
+            contenders = ALL if patterns <= sizes.most_for_all else COMPARED
+            yield cell(WORKLOAD, patterns, stream, Shape(patterns), number, contenders)
     shapes: list[tuple[str, float, Shape | Callable[[WorkloadStream], Shape]]] = [
         *((SIZE, size, replace(base, size=size)) for size in sizes.pattern_sizes),
         *((TIME, length, replace(base, window=f"{length} seconds")) for length in sizes.window_s),

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -177,38 +178,75 @@ def measure_workload(
     CepError
         A plan led to other matches of a pattern.
     """
-    workload = draw_workload(stream, shape, number, seed)
-    patterns = workload.patterns
-    graph = PatternGraph(members_of(patterns))
-    snapshot = snapshot_for(patterns, stream.events)
-    events = prepared_events(stream, stream.events)
+    given = _given(stream, shape, number, seed)
     figures: dict[str, Figure] = {
         "events": stream.events.num_rows,
         "window": shape.window,
-        "density": graph.density(1),
-        "density of pairs": graph.density(2),
+        "density": given.density,
+        "density of pairs": given.density_of_pairs,
     }
     expected: Mapping[str, int] | None = None
     for contender in contenders:
-        begun = time.perf_counter()
-        plan = planned(contender, patterns, snapshot, search, seed)
-        planning = time.perf_counter() - begun
-        ran = repeated_run(patterns, plan, contender.mechanism, events)
-        expected = same_matches(contender.name, ran.matches, expected)
-        figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(plan, planning, ran).items()}
+        run = _planned_and_run(stream, shape, number, contender, search if contender.searches else None, seed)
+        expected = same_matches(contender.name, run.ran.matches, expected)
+        figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(run).items()}
         if contender in FUSED and contenders == ALL:
-            seconds, found = _fused(patterns, stream.events, plan)
+            seconds, found = _fused(given.patterns, stream.events, run.plan)
             same_matches(f"fused by the plan of {contender.name}", found, expected)
             figures[f"{contender.name}:fused"] = seconds
     figures["matches"] = sum((expected or {}).values())
     return figures
 
 
+@dataclass(frozen=True)
+class _Given:
+    """A workload as all contenders get it."""
+
+    patterns: tuple[Pattern, ...]
+    snapshot: StatisticsSnapshot
+    events: PreparedEvents
+    density: float
+    density_of_pairs: float
+
+
+@dataclass(frozen=True)
+class _PlannedAndRun:
+    """A contender's plan, the seconds that it took to make, and its quickest run."""
+
+    plan: Plan
+    planning: float
+    ran: Ran
+
+
+@lru_cache(maxsize=4)
+def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Given:
+    patterns = draw_workload(stream, shape, number, seed).patterns
+    graph = PatternGraph(members_of(patterns))
+    snapshot = snapshot_for(patterns, stream.events)
+    return _Given(patterns, snapshot, prepared_events(stream, stream.events), graph.density(1), graph.density(2))
+
+
+@lru_cache(maxsize=256)
+def _planned_and_run(
+    stream: WorkloadStream, shape: Shape, number: int, contender: Contender, search: SearchLimit | None, seed: int
+) -> _PlannedAndRun:
+    """What a contender makes of a workload; where several parts have the same one, it is measured once."""
+    given = _given(stream, shape, number, seed)
+    begun = time.perf_counter()
+    plan = planned(contender, given.patterns, given.snapshot, search, seed)
+    planning = time.perf_counter() - begun
+    return _PlannedAndRun(plan, planning, repeated_run(given.patterns, plan, contender.mechanism, given.events))
+
+
 def planned(
-    contender: Contender, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, search: SearchLimit, seed: int
+    contender: Contender,
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    search: SearchLimit | None,
+    seed: int,
 ) -> Plan:
-    """The plan of a contender."""
-    if not contender.searches:
+    """The plan of a contender; a limit is asked for where it searches."""
+    if search is None:
         return plan_workload(patterns, snapshot, contender.planner, sharing=contender.sharing)
     return plan_workload(
         patterns,
@@ -239,20 +277,21 @@ def same_matches(name: str, found: Mapping[str, int], expected: Mapping[str, int
     return found
 
 
-def _figures(plan: Plan, planning: float, ran: Ran) -> dict[str, Figure]:
+def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
+    plan, counters = run.plan, run.ran.counters
     assert plan.workload is not None
     search = plan.workload.search
-    nodes = ran.counters.nodes.values()
+    nodes = counters.nodes.values()
     return {
-        "seconds": ran.seconds,
-        "planning": planning,
+        "seconds": run.ran.seconds,
+        "planning": run.planning,
         "steps": 0 if search is None or search.steps is None else search.steps,
         "cost": math.exp(plan.ln_cost),
         "nodes": plan.workload.nodes,
         "nodes apart": plan.workload.nodes_apart,
         "candidates": sum(node.candidates for node in nodes),
         "created": sum(node.created for node in nodes),
-        "peak": ran.counters.peak_instances,
+        "peak": counters.peak_instances,
     }
 
 

@@ -1,8 +1,7 @@
-"""The streams of `cep experiment multi_pattern`: 20 types, the busiest with 45 times the events of the slowest.
+"""The streams of `cep experiment multi_pattern`: 20 types with 2 to 47 events each in a window (MCEP [0131]).
 
 The patent's types have 2 to 47 events a second, which its windows of 15 minutes and patterns of five events rule out:
-of five types with only 10 a second there are 10^19 combinations in a window. That ratio is kept here, with 1 to 45
-events of a type in a window.
+of five types with only 10 a second there are 10^19 combinations in a window. So these rates are in a window here.
 """
 
 from __future__ import annotations
@@ -17,21 +16,23 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.benchmarks.traffic_stream import EVERY_S, MONTH, SENSORS, generate_traffic, traffic_schema
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.experiments.join_streams import differences_by_type
 
 WINDOW_S = 900
-RATIO = 45.0
-"""Between the rates of the busiest and the slowest type."""
 TYPES = 20
+SLOWEST, BUSIEST = 2.0, 47.0
+"""Trades of a stock in a window; their ratio is that of the numbers of sensors in the zones, too."""
+RATES = BUSIEST * (SLOWEST / BUSIEST) ** (np.arange(TYPES) / (TYPES - 1))
+"""Of the types, evenly on a logarithmic scale."""
 STOCKS, TRAFFIC = "stocks", "traffic"
 STREAMS = (STOCKS, TRAFFIC)
 PERMUTED_TYPES = 5
 """y of the patent: types that a permutation of the input exchanges."""
-STOCKS_A_WINDOW = 235
-"""Trades of all stocks in a window."""
+STEP_CENTS = 50.0
+"""Standard deviation of the differences of prices."""
+_STOCKS_SEED = 42
 _BEGINS = datetime(2014, 8, 4, 7, tzinfo=UTC)
 """Of the real month, a Monday in the morning is where the readings begin."""
 _LOOKS_BEFORE = 12
@@ -93,25 +94,35 @@ class WorkloadStream:
 
 
 def stocks(windows: int) -> WorkloadStream:
-    """The benchmarks' stream of trades, as much slower as gives 1 to 45 trades of a stock in a window."""
-    stream = generate_stock_stream(windows * STOCKS_A_WINDOW)
-    table = stream.table()
-    slower = pa.array(stream.timestamp_ms * 1000 * WINDOW_S).cast(pa.timestamp("us", tz="UTC"))
-    events = table.set_column(0, "timestamp", slower).select(["timestamp", "seq", "ticker", "diff"])
+    """Trades of 20 stocks whose prices walk at random, with 2 to 47 trades of a stock in a window.
+
+    Shorter streams are not beginnings of longer ones.
+    """
+    random = np.random.default_rng((_STOCKS_SEED, windows))
+    trades = round(windows * float(RATES.sum()))
+    times_us = np.sort(random.integers(0, windows * WINDOW_S * 1_000_000, trades))
+    codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
+    differences = np.rint(random.normal(0.0, STEP_CENTS, trades)) / 100
+    names = [f"S{code:02d}" for code in range(TYPES)]
+    events = pa.table(
+        {
+            "timestamp": pa.array(times_us).cast(pa.timestamp("us", tz="UTC")),
+            "seq": pa.array(np.arange(trades, dtype=np.int64)),
+            "ticker": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names)),
+            "diff": pa.array(differences),
+        }
+    )
     schema = StreamSchema.from_dict(
         {"base_type": "Trade", "type_attribute": "ticker", "attributes": {"ticker": "string", "diff": "float64"}},
         name=STOCKS,
     )
-    types = tuple(str(name) for name in table.column("ticker").combine_chunks().dictionary.to_pylist())
-    codes = stream.ticker.astype(np.int64)
-    kind = Kind("all", None, _by_type(codes, stream.diff_cents / 100, np.ones(len(codes), np.bool_)))
-    length = (int(stream.timestamp_ms[-1]) - int(stream.timestamp_ms[0])) / 1000
-    description = f"{len(stream):,} trades of the generated stream of the benchmarks, 20 stocks in {windows} windows"
-    return WorkloadStream(STOCKS, description, schema, events, types, length, (kind,))
+    kind = Kind("all", None, _by_type(codes, differences, np.ones(trades, np.bool_)))
+    description = f"{trades:,} generated trades of {TYPES} stocks in {windows} windows"
+    return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,))
 
 
 def traffic(data: Path | None, windows: int) -> WorkloadStream:
-    """Readings of all road sensors, in zones of 2 to 86 sensors; a generated twin where the real month is not there.
+    """Readings of all road sensors, in zones of 3 to 71 sensors; a generated twin where the real month is not there.
 
     Every sensor reads every five minutes; its differences are to its own reading before.
     """
@@ -158,7 +169,7 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
             ("both fall", "<", (numbers[0] < 0) & (numbers[1] < 0)),
         )
     )
-    description = f"{len(codes):,} {source} in {windows} windows, the sensors being in {TYPES} zones of 2 to 86"
+    description = f"{len(codes):,} {source} in {windows} windows, the sensors being in {TYPES} zones of 3 to 71"
     return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds)
 
 
@@ -186,8 +197,7 @@ def _by_type(codes: Ints, differences: Floats, fits: npt.NDArray[np.bool_]) -> t
 
 def _zones(sensors: int) -> Ints:
     """The zone of each sensor: so many sensors in each that their rates fall evenly on a logarithmic scale."""
-    shares = RATIO ** -(np.arange(TYPES) / (TYPES - 1))
-    ends = np.rint(np.cumsum(shares) / shares.sum() * sensors).astype(np.int64)
+    ends = np.rint(np.cumsum(RATES) / RATES.sum() * sensors).astype(np.int64)
     zones = np.searchsorted(ends, np.arange(sensors), side="right")
     return np.random.default_rng(_ZONES_SEED).permutation(zones).astype(np.int64)
 

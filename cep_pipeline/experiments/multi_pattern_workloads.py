@@ -18,9 +18,7 @@ import numpy as np
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.experiments.join_patterns import (
     CONJUNCTION,
-    GREATEST_SELECTIVITY,
     KLEENE,
-    LEAST_SELECTIVITY,
     NEGATION,
     SEQUENCE,
     variable_names,
@@ -31,6 +29,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import plan_workload
 from cep_pipeline.statistics import estimate_statistics
 
+LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
+"""Of comparisons (MCEP [0131])."""
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 MOST_KLEENE_EVENTS = 4.0

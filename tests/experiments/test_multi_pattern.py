@@ -51,6 +51,7 @@ EXCHANGED = AdaptiveSizes(4, 3, {STOCKS: 6, TRAFFIC: 3}, (300,), 1, steps=50, th
 TINY = Sizes(
     windows=5,
     patterns={3: 1},
+    most_for_all=3,
     workloads=1,
     base=3,
     pattern_sizes=(3,),

@@ -32,6 +32,7 @@ KERNEL_SOURCES = (
     "cep_pipeline.planning.multi_pattern.node_table_kernel",
     "cep_pipeline.planning.multi_pattern.plans_around_kernel",
     "cep_pipeline.planning.multi_pattern.search_codes",
+    "cep_pipeline.planning.multi_pattern.search_state_kernel",
 )
 _fill_trees = NativeKernel(_KERNEL, "fill_trees", ("int64", "float64*", "float64*", "int64*"), KERNEL_SOURCES)
 _fill_orders = NativeKernel(

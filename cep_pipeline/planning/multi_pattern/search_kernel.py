@@ -1,43 +1,21 @@
 """The loops of local search over shared plans (MCEP [0164]-[0167]), written in Numba. Imported to be compiled only.
 
-A step draws a neighbour and evaluates it: the nodes of the old plans of its members are dropped from the table, those
-of the new ones used, and the difference is what the nodes that changed cost now and before. Nothing else is looked at,
-so that a step takes as long for a thousand patterns as for ten.
+A step draws a neighbour and evaluates it (`search_state_kernel`).
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, further, int64_at
-from cep_pipeline.planning.multi_pattern.neighbours_kernel import (
-    Groups,
-    draw_neighbour,
-    draw_share,
-)
-from cep_pipeline.planning.multi_pattern.node_table_kernel import (
-    Canon,
-    Members,
-    Nodes,
-    begin,
-    clear,
-    cost_of_all,
-    difference,
-    drop,
-    mix,
-    node_of,
-    order_signatures,
-    settle,
-    tree_signatures,
-    use,
-)
-from cep_pipeline.planning.multi_pattern.plans_around_kernel import Plans, Room
+from cep_pipeline.planning.multi_pattern.neighbours_kernel import Groups, draw_share
+from cep_pipeline.planning.multi_pattern.node_table_kernel import Canon, Members, cost_of_all
+from cep_pipeline.planning.multi_pattern.plans_around_kernel import Room
 from cep_pipeline.planning.multi_pattern.search_codes import (
-    ACCEPTED,
     ADDRESSES,
     AMOUNT,
     ANNEAL,
@@ -49,9 +27,7 @@ from cep_pipeline.planning.multi_pattern.search_codes import (
     COUNT,
     COUNTED,
     FACTOR,
-    FULL,
     GROUPS,
-    IMPROVED_AT,
     LARGEST,
     NEIGHBOURS,
     PLAN_HASH,
@@ -67,217 +43,31 @@ from cep_pipeline.planning.multi_pattern.search_codes import (
     TASK,
     THRESHOLD,
     TOGETHER,
-    TREES,
     WIDTH,
     WINDOWS,
 )
-
-
-class Search(NamedTuple):
-    """All that a search has: the members, the table, the plans now and the best ones, and room.
-
-    Attributes
-    ----------
-    numbers, registers, measures
-        Parameters, and the integers and costs that the search keeps (`search_codes`).
-    m, g
-        Members, and their common subpatterns.
-    t, again
-        The table of nodes, and another one to compute costs anew.
-    plans, best, new
-        The plans now, the best ones, and those of a neighbour.
-    room, c
-        Room for neighbours and for slots.
-    heads, following, hashes
-        The tabu list: chains of the hashes of plans by hash, and a ring.
-    """
-
-    numbers: Any
-    registers: Any
-    measures: Any
-    m: Members
-    g: Groups
-    t: Nodes
-    again: Nodes
-    plans: Plans
-    best: Plans
-    new: Plans
-    room: Room
-    c: Canon
-    heads: Any
-    following: Any
-    hashes: Any
-
-
-@njit(error_model="numpy")
-def _nodes(words: Any, costs: Any, capacity: int, chains: int, windows: int) -> Nodes:
-    rest = further(words, chains)
-    return Nodes(
-        chains,
-        capacity,
-        words,
-        rest,
-        further(rest, capacity),
-        further(rest, 2 * capacity),
-        further(rest, 6 * capacity),
-        further(costs, 2 * capacity),
-        further(rest, 3 * capacity),
-        costs,
-        further(rest, 4 * capacity),
-        further(costs, capacity),
-        further(rest, 5 * capacity),
-        further(rest, (6 + windows) * capacity),
-    )
-
-
-@njit(error_model="numpy")
-def _plans(words: Any, rows: int, width: int) -> Plans:
-    size = rows * width
-    return Plans(
-        words,
-        further(words, rows),
-        further(words, rows + size),
-        further(words, rows + 2 * size),
-        further(words, rows + 3 * size),
-    )
-
-
-@njit(error_model="numpy")
-def _signatures(s: Search, member: int, plans: Plans, base: int, count: int) -> None:
-    sets, sides, found = further(plans.sets, base), further(plans.sides, base), further(plans.signatures, base)
-    if s.numbers[TREES]:
-        tree_signatures(s.m, member, count, sets, sides, found, s.c)
-    else:
-        order_signatures(s.m, member, count, sets, sides, s.c.ranks, found)
-
-
-@njit(error_model="numpy")
-def _plan_hash(s: Search, member: int, plans: Plans, row: int) -> int:
-    """A hash of one member's plan: by all of its nodes, the last one's signature."""
-    count = plans.count[row]
-    if count == 0:
-        return 0
-    return mix(plans.signatures[row * s.m.width + count - 1] ^ mix(member + 1))
-
-
-@njit(error_model="numpy")
-def _copy(s: Search, source: Plans, target: Plans) -> None:
-    width = s.m.width
-    for member in range(s.numbers[COUNT]):
-        target.count[member] = source.count[member]
-        for at in range(member * width, member * width + source.count[member]):
-            target.sets[at], target.sides[at] = source.sets[at], source.sides[at]
-
-
-@njit(error_model="numpy")
-def _start(s: Search) -> None:
-    """The table, the cost and the hash of the plans that are there."""
-    clear(s.m, s.t)
-    begin(s.t)
-    width, total = s.m.width, 0
-    for member in range(s.numbers[COUNT]):
-        base, count = member * width, s.plans.count[member]
-        _signatures(s, member, s.plans, base, count)
-        for at in range(base, base + count):
-            node = node_of(s.t, s.plans.signatures[at])
-            use(s.m, s.t, node, member, s.plans.sets[at])
-            s.plans.nodes[at] = node
-        total ^= _plan_hash(s, member, s.plans, member)
-    settle(s.t)
-    s.registers[PLAN_HASH] = total
-    s.measures[COST] = cost_of_all(s.t)
-
-
-@njit(error_model="numpy")
-def _apply(s: Search, count: int) -> float:
-    """Put a neighbour's plans in the table in place of the old ones; returns the difference of cost."""
-    width = s.m.width
-    begin(s.t)
-    for at in range(count):
-        member = s.room.chosen[at]
-        for node in range(at * width, at * width + s.new.count[at]):
-            s.new.nodes[node] = node_of(s.t, s.new.signatures[node])
-            use(s.m, s.t, s.new.nodes[node], member, s.new.sets[node])
-        for node in range(member * width, member * width + s.plans.count[member]):
-            drop(s.m, s.t, s.plans.nodes[node], member)
-    if s.numbers[FULL]:
-        return _cost_again(s, count) - s.measures[COST]
-    return difference(s.t)
-
-
-@njit(error_model="numpy")
-def _cost_again(s: Search, changed: int) -> float:
-    """What a neighbour costs, computed anew from the plans of all members."""
-    width = s.m.width
-    clear(s.m, s.again)
-    begin(s.again)
-    for member in range(s.numbers[COUNT]):
-        plans, row = s.plans, member
-        for at in range(changed):
-            if s.room.chosen[at] == member:
-                plans, row = s.new, at
-        base, count = row * width, plans.count[row]
-        _signatures(s, member, plans, base, count)
-        for at in range(base, base + count):
-            use(s.m, s.again, node_of(s.again, plans.signatures[at]), member, plans.sets[at])
-    return cost_of_all(s.again)
-
-
-@njit(error_model="numpy")
-def _undo(s: Search, count: int) -> None:
-    width = s.m.width
-    for at in range(count):
-        member = s.room.chosen[at]
-        for node in range(member * width, member * width + s.plans.count[member]):
-            use(s.m, s.t, s.plans.nodes[node], member, s.plans.sets[node])
-        for node in range(at * width, at * width + s.new.count[at]):
-            drop(s.m, s.t, s.new.nodes[node], member)
-    settle(s.t)
-
-
-@njit(error_model="numpy")
-def _accept(s: Search, count: int, change: float) -> None:
-    width = s.m.width
-    settle(s.t)
-    s.registers[PLAN_HASH] ^= _hash_change(s, count)
-    for at in range(count):
-        member = s.room.chosen[at]
-        s.plans.count[member] = s.new.count[at]
-        for node in range(s.new.count[at]):
-            target, source = member * width + node, at * width + node
-            s.plans.sets[target], s.plans.sides[target] = s.new.sets[source], s.new.sides[source]
-            s.plans.signatures[target] = s.new.signatures[source]
-            s.plans.nodes[target] = s.new.nodes[source]
-    s.registers[ACCEPTED] += 1
-    s.measures[COST] += change
-    if s.measures[COST] < s.measures[BEST] * (1.0 - 1e-12):
-        s.measures[BEST] = s.measures[COST]
-        s.registers[IMPROVED_AT] = s.registers[STEPS]
-        _copy(s, s.plans, s.best)
-
-
-@njit(error_model="numpy")
-def _hash_change(s: Search, count: int) -> int:
-    change = 0
-    for at in range(count):
-        member = s.room.chosen[at]
-        change ^= _plan_hash(s, member, s.plans, member) ^ _plan_hash(s, member, s.new, at)
-    return change
-
-
-@njit(error_model="numpy")
-def _neighbour(s: Search) -> int:
-    return draw_neighbour(s.m, s.g, s.numbers[TREES], s.t, s.plans, s.new, s.room, s.c, s.registers)
+from cep_pipeline.planning.multi_pattern.search_state_kernel import (
+    Search,
+    accept_neighbour,
+    apply_neighbour,
+    copy_plans,
+    hash_change,
+    next_neighbour,
+    nodes_at,
+    plans_at,
+    start_table,
+    undo_neighbour,
+)
 
 
 @njit(error_model="numpy")
 def _probe(s: Search, steps: int) -> None:
     """Look at neighbours for the largest difference of cost among them."""
     for _ in range(steps):
-        count = _neighbour(s)
-        change = _apply(s, count)
+        count = next_neighbour(s)
+        change = apply_neighbour(s, count)
         s.measures[LARGEST] = max(s.measures[LARGEST], abs(change))
-        _undo(s, count)
+        undo_neighbour(s, count)
         s.registers[STEPS] += 1
 
 
@@ -286,13 +76,13 @@ def _anneal(s: Search, steps: int) -> None:
     """Simulated annealing: a dearer neighbour is taken with probability exp(-difference / threshold)."""
     cooling = s.numbers[COOLING]
     for _ in range(steps):
-        count = _neighbour(s)
-        change = _apply(s, count)
+        count = next_neighbour(s)
+        change = apply_neighbour(s, count)
         s.registers[STEPS] += 1
         if change <= 0.0 or change < -s.measures[THRESHOLD] * math.log(draw_share(s.registers)):
-            _accept(s, count, change)
+            accept_neighbour(s, count, change)
         else:
-            _undo(s, count)
+            undo_neighbour(s, count)
         s.registers[COUNTED] += 1
         if s.registers[COUNTED] >= cooling:
             s.registers[COUNTED] = 0
@@ -337,18 +127,18 @@ def _tabu(s: Search, steps: int) -> None:
         least, chosen = math.inf, 0
         for _ in range(s.numbers[NEIGHBOURS]):
             state = s.registers[RANDOM]
-            count = _neighbour(s)
-            change = _apply(s, count)
-            if change < least and not _is_tabu(s, s.registers[PLAN_HASH] ^ _hash_change(s, count)):
+            count = next_neighbour(s)
+            change = apply_neighbour(s, count)
+            if change < least and not _is_tabu(s, s.registers[PLAN_HASH] ^ hash_change(s, count)):
                 least, chosen = change, state
-            _undo(s, count)
+            undo_neighbour(s, count)
             done += 1
             s.registers[STEPS] += 1
         if least < math.inf:
             state = s.registers[RANDOM]
             s.registers[RANDOM] = chosen  # the same neighbour once more
-            count = _neighbour(s)
-            _accept(s, count, _apply(s, count))
+            count = next_neighbour(s)
+            accept_neighbour(s, count, apply_neighbour(s, count))
             s.registers[RANDOM] = state
             _remember(s, s.registers[PLAN_HASH])
 
@@ -394,11 +184,11 @@ def search(words_at: Any) -> int:
         float64_at(words[2]),
         m,
         g,
-        _nodes(int64_at(words[22]), float64_at(words[23]), capacity, chains, windows),
-        _nodes(int64_at(words[24]), float64_at(words[25]), capacity, chains, windows),
-        _plans(int64_at(words[26]), count, width),
-        _plans(int64_at(words[27]), count, width),
-        _plans(int64_at(words[28]), together + 1, width),
+        nodes_at(int64_at(words[22]), float64_at(words[23]), capacity, chains, windows),
+        nodes_at(int64_at(words[24]), float64_at(words[25]), capacity, chains, windows),
+        plans_at(int64_at(words[26]), count, width),
+        plans_at(int64_at(words[27]), count, width),
+        plans_at(int64_at(words[28]), together + 1, width),
         Room(
             drawn,
             further(drawn, together),
@@ -413,9 +203,9 @@ def search(words_at: Any) -> int:
         further(tabu, n[TABU_CHAINS] + n[TABU_LENGTH]),
     )
     if n[TASK] == START:
-        _start(s)
+        start_table(s)
         s.measures[BEST] = s.measures[COST]
-        _copy(s, s.plans, s.best)
+        copy_plans(s, s.plans, s.best)
     else:
         s.measures[COST] = cost_of_all(s.t)  # sums of differences drift
         if n[TASK] == PROBE:
