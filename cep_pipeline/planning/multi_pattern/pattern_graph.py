@@ -24,6 +24,8 @@ class _Common:
 
     Attributes
     ----------
+    leaves
+        Its leaves, as the bits of an integer, by their numbers: only members with all of these can contain it.
     members
         Those that contain the sub-pattern.
     pairs
@@ -31,6 +33,7 @@ class _Common:
     """
 
     subpattern: Subpattern
+    leaves: int
     members: int = 0
     pairs: int = 0
 
@@ -65,6 +68,8 @@ class PatternGraph:
         self._of_member: dict[int, dict[str, tuple[int, ...]]] = {}  # by number: the keys, and where they are in it
         self._with_leaf: dict[str, dict[int, int]] = {}  # by key of leaf and number: the member's variables
         self._with_first_leaf: dict[str, dict[str, None]] = {}  # the keys of common sub-patterns by their first leaf
+        self._leaf_number: dict[str, int] = {}
+        self._leaves: dict[int, int] = {}  # by number of member: its leaves, as bits
         self._number: dict[MemberId, int] = {}
         self._named: dict[int, Member] = {}
         self._free: list[int] = []
@@ -92,9 +97,12 @@ class PatternGraph:
         self._number[member.id] = number
         for leaf, mask in member.subsets.masks_of_leaves.items():
             self._with_leaf.setdefault(leaf, {})[number] = mask
+        leaves = self._leaves[number] = self._bits_of_leaves(member.subsets.masks_of_leaves)
         contained: dict[str, tuple[int, ...]] = {}
         for leaf in member.subsets.masks_of_leaves:
             for key in self._with_first_leaf.get(leaf, ()):
+                if self._common[key].leaves & ~leaves:
+                    continue
                 masks = self._masks(self._common[key].subpattern, member)
                 if not masks and key in where:
                     masks = (where[key],)
@@ -126,6 +134,7 @@ class PatternGraph:
         for leaf in self.members[member].subsets.masks_of_leaves:
             del self._with_leaf[leaf][number]
         del self.members[member], self._number[member], self._named[number], self._of_member[number]
+        del self._leaves[number]
         self._free.append(number)
 
     # -- questions -------------------------------------------------------------------------------------------------
@@ -209,7 +218,8 @@ class PatternGraph:
 
     def _enter(self, subpattern: Subpattern) -> None:
         """Enter a sub-pattern into both tables, with the members that contain it."""
-        entry = self._common[subpattern.key] = _Common(subpattern, self._containing(subpattern))
+        entry = _Common(subpattern, self._bits_of_leaves(subpattern.leaves), self._containing(subpattern))
+        self._common[subpattern.key] = entry
         self._with_first_leaf.setdefault(subpattern.leaves[0], {})[subpattern.key] = None
         for number in bits_of(entry.members):
             self._of_member[number][subpattern.key] = self._masks(subpattern, self._named[number])
@@ -224,7 +234,17 @@ class PatternGraph:
     def _containing(self, subpattern: Subpattern) -> int:
         leaves = [self._with_leaf.get(leaf, {}) for leaf in subpattern.leaves]
         candidates = min(leaves, key=len)
-        return sum(1 << number for number in candidates if subpattern.is_in(self._named[number]))
+        asked, found = self._bits_of_leaves(subpattern.leaves), 0
+        for number in candidates:
+            if not asked & ~self._leaves[number] and subpattern.is_in(self._named[number]):
+                found |= 1 << number
+        return found
+
+    def _bits_of_leaves(self, leaves: Iterable[str]) -> int:
+        bits = 0
+        for leaf in leaves:
+            bits |= 1 << self._leaf_number.setdefault(leaf, len(self._leaf_number))
+        return bits
 
     def _masks(self, subpattern: Subpattern, member: Member) -> tuple[int, ...]:
         return tuple(member.subsets.masks_with(subpattern.key, subpattern.leaves))
@@ -257,11 +277,12 @@ class PatternGraph:
         """Of some sub-patterns in a member, those that contain one of them."""
         contained, part = self._of_member[number], self._common[key].subpattern
         masks = contained[key]
+        size, [only, *others] = part.size, masks
         for other in among:
             mask = contained[other][0]
-            if mask.bit_count() <= part.size:
+            if mask.bit_count() <= size:
                 continue
-            found = any(mine & ~mask == 0 for mine in masks)
+            found = not only & ~mask or any(not mine & ~mask for mine in others)
             if not found and len(masks) == MAX_EMBEDDINGS:  # perhaps in a place that is not among those
                 found = bool(self._named[number].subsets.masks_with(key, part.leaves, among=mask))
             if found:
