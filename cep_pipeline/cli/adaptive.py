@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,11 +20,10 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
+    from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
-READ_AT_ONCE = 1 << 16
-"""Events after which progress is told."""
 SWITCHES_SHOWN = 20
 ORDERS_SHOWN = 6
 """Of a plan of more patterns only so many orders or trees are shown."""
@@ -134,21 +135,62 @@ def _number_or_name(text: str) -> float | str:
 def find_adaptively(
     loop: AdaptiveDetection,
     patterns: Sequence[Pattern],
-    events: pa.Table,
+    schema: StreamSchema,
+    paths: Sequence[Path],
     plan: Plan | None,
     output: str,
     limit: int | None,
+    out: Path,
     console: Console,
-) -> tuple[dict[str, pa.Table], AdaptationReport]:
-    """Run the loop over a table, and tell how far it is."""
+) -> None:
+    """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided."""
+    from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.events.streaming import stream_events
+
+    with console.status("opening the files of events"):
+        begin = time.perf_counter()
+        events = stream_events(schema, paths)
+        opened_s = time.perf_counter() - begin
+    print_notes(console, events.notes)
+    begin = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
 
         def parts() -> Iterator[pa.Table]:
-            for first in range(0, events.num_rows, READ_AT_ONCE):
-                progress(first, events.num_rows)
-                yield events.slice(first, READ_AT_ONCE)
+            read = 0
+            for part in events.batches():
+                progress(read, events.events)
+                read += part.num_rows
+                yield part
 
-        return loop.detect(patterns, parts(), plan, output=output, limit=limit)
+        run = loop.begin(patterns, parts(), plan, output=output, limit=limit)
+        counts = write_matches(out, output, run.schemas, run.batches())
+    took_s = time.perf_counter() - begin
+    report = run.report()
+    print_counts(console, report.events, events.rejected, counts)
+    print_report(console, report)
+    held = events.events if events.held else run.most_events_held
+    console.print(
+        f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
+        f"{counted(held, 'event')} in memory; written to {out}"
+    )
+
+
+def print_notes(console: Console, notes: Sequence[str]) -> None:
+    """What was seen of the events."""
+    for note in notes:
+        console.print(f"note: {note}", highlight=False)
+
+
+def print_counts(console: Console, events: int, rejected: int, counts: Mapping[str, int]) -> None:
+    """How many events there were, and how many matches of each pattern."""
+    from cep_pipeline.detection.decimal_text import grouped, to_text
+
+    console.print(f"{events:,} events, {rejected:,} rows rejected")
+    shown = Table("pattern", "matches")
+    shown.columns[1].justify = "right"
+    for name, number in counts.items():
+        shown.add_row(name, grouped(to_text(number)))
+    console.print(shown)
 
 
 def print_report(console: Console, report: AdaptationReport) -> None:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
-from rich.table import Table
 
-from cep_pipeline.cli.adaptive import adaptation_options, decision_settings, find_adaptively, print_report
+from cep_pipeline.cli.adaptive import (
+    adaptation_options,
+    decision_settings,
+    find_adaptively,
+    print_counts,
+    print_notes,
+)
 from cep_pipeline.cli.options import note_unused_parameters, output_console, parse_parameters, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
@@ -70,6 +74,7 @@ def detect(
     begin from there on are found by it. The file is the same as without; a summary says what was decided and why.
     A planner of many patterns together (simulated_annealing, tabu, …), or a plan of theirs, lets them share work; then
     those that may share follow one plan, which is searched again from where it is, and switched for them alone.
+    Parquet files of events are then read as they are needed, in the memory of some windows; raw ones have to be sorted.
 
     \b
     Examples:
@@ -79,18 +84,18 @@ def detect(
       cep detect … --output count                     exact, however many: lists are not made to be counted
       cep detect … --output compressed --out matches.parquet; cep expand matches.parquet --first 100
       cep detect … --adapt --every '10 minutes'       decide every ten minutes of the stream, by the plan's invariants
+      cep detect … --adapt --budget 0.01              let decisions take a hundredth of the time, at most
       cep detect … --planner simulated_annealing --steps 100000      plan all patterns together, so that they share
       cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
     from cep_pipeline.adaptation import AdaptiveDetection
     from cep_pipeline.adaptation.plans_anew import planned_together
-    from cep_pipeline.cli.tables import check_output_file, write_table
+    from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.cli.tables import check_output_file
     from cep_pipeline.detection.choice import choose_mechanisms
-    from cep_pipeline.detection.decimal_text import from_text, grouped, to_text
     from cep_pipeline.detection.detect import check_output
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
     from cep_pipeline.events.loading import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
@@ -121,58 +126,30 @@ def detect(
     if decisive:
         planned_together(parsed, chosen, planner, cost, alpha, searching, given)
     console = output_console(stderr=True)
+    if decisive:
+        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
+        find_adaptively(loop, parsed, stream, events, given, output, limit, out, console)
+        return
     with console.status("reading events"):
         begin = time.perf_counter()
         loaded = load_events(stream, events)
         read_s = time.perf_counter() - begin
-    for note in loaded.notes:
-        console.print(f"note: {note}", highlight=False)
-    report = None
+    print_notes(console, loaded.notes)
     begin = time.perf_counter()
-    if decisive:
-        loop = AdaptiveDetection(planner, cost, alpha, mechanism, options, search=searching, **decisive)
-        tables, report = find_adaptively(loop, parsed, loaded.events, given, output, limit, console)
-        took = f"detect with all decisions {time.perf_counter() - begin:.2f} s"
-    else:
-        plan = given
-        if plan is None:
-            with console.status("estimating"):
-                snapshot = estimate_statistics(parsed, loaded.events)
-            with shown_search(planner) as progress:
-                plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
-        planned = time.perf_counter()
-        with console.status("detecting"):
-            tables = find(
-                parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
-            )
-        took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
-    if output == "verbose" and len(tables) > 1:
-        written = pa.concat_tables([_with_json_returns(table) for table in tables.values()])
-    elif output == "compressed":
-        written = concat_compressed([*tables.values()])
-    else:
-        written = pa.concat_tables(tables.values())
-    write_table(written, out)
-    console.print(f"{loaded.events.num_rows:,} events, {loaded.rejected:,} rows rejected")
-    shown = Table("pattern", "matches")
-    shown.columns[1].justify = "right"
-    for name, table in tables.items():
-        counts = [str(table.num_rows)] if output == "verbose" else table.column("count").to_pylist()
-        shown.add_row(name, grouped(to_text(sum(map(from_text, counts)))))
-    console.print(shown)
-    if report is not None:
-        print_report(console, report)
+    plan = given
+    if plan is None:
+        with console.status("estimating"):
+            snapshot = estimate_statistics(parsed, loaded.events)
+        with shown_search(planner) as progress:
+            plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
+    planned = time.perf_counter()
+    with console.status("detecting"):
+        tables = find(
+            parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
+        )
+    took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
+    schemas = {name: table.schema for name, table in tables.items()}
+    batches = ((name, batch) for name, table in tables.items() for batch in table.to_batches())
+    counts = write_matches(out, output, schemas, batches)
+    print_counts(console, loaded.events.num_rows, loaded.rejected, counts)
     console.print(f"read {read_s:.2f} s, {took}; written to {out}")
-
-
-def _with_json_returns(table: pa.Table) -> pa.Table:
-    """A pattern's table in the columns that tables of many patterns share."""
-    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS
-    from cep_pipeline.detection.return_columns import json_objects
-
-    fixed = [field.name for field in FIXED_FIELDS]
-    table = table.combine_chunks()
-    names = [name for name in table.column_names if name not in fixed]
-    columns = [table[name].combine_chunks() for name in names]
-    returns = json_objects(names, columns) if names else pa.nulls(table.num_rows, pa.string())
-    return table.select(fixed).append_column("returns", returns).cast(MANY_PATTERNS)

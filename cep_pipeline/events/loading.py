@@ -61,13 +61,33 @@ def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     Raw rows are checked, ordered, freed of repeated keys and given their derived attributes as ingestion does, with
     nothing carried in; nothing is validated and nothing is published.
     """
+    return _read_ready(schema, paths) if are_ready(paths) else _read_raw(schema, paths)
+
+
+def are_ready(paths: Sequence[Path]) -> bool:
+    """Whether files are Parquet files of events, and no raw ones.
+
+    Raises
+    ------
+    InputError
+        One of them is not there or cannot be read, or there are files of both kinds.
+    """
     for path in paths:
         if not path.is_file():
             raise InputError(f"{path}: no such file of events")
     ready = [path for path in paths if _is_ready(path)]
     if ready and len(ready) < len(paths):
         raise InputError(f"{ready[0]} holds events that are ready, the other files are raw: give files of one kind")
-    return _read_ready(schema, ready) if ready else _read_raw(schema, paths)
+    return bool(ready)
+
+
+def check_columns(schema: StreamSchema, paths: Sequence[Path]) -> None:
+    """Refuse Parquet files of events that lack a column of the schema with an InputError."""
+    for path in paths:
+        present = pq.read_schema(path).names
+        missing = [name for name in schema.arrow_schema.names if name not in present]
+        if missing:
+            raise InputError(f"{path}: there is no column {missing[0]!r}; the file has: {', '.join(present)}")
 
 
 def _is_ready(path: Path) -> bool:
@@ -83,11 +103,8 @@ def _read_ready(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     wanted = schema.arrow_schema
     parts = []
     notes = []
+    check_columns(schema, paths)
     for path in paths:
-        present = pq.read_schema(path).names
-        missing = [name for name in wanted.names if name not in present]
-        if missing:
-            raise InputError(f"{path}: there is no column {missing[0]!r}; the file has: {', '.join(present)}")
         try:
             parts.append(pq.read_table(path, columns=wanted.names, partitioning=None).cast(wanted))
         except (OSError, pa.ArrowException) as error:

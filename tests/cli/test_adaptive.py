@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command_line import Done, cep
@@ -63,6 +67,41 @@ def test_the_matches_are_the_same_and_the_switches_are_told(folder: Path, output
     assert "rather than" in first[5] and "exceeds" in first[5]
     assert "it has one plan" in done.errors
     assert "deciding and planning: " in done.errors
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_events_are_read_and_matches_written_as_they_come(tmp_path: Path, many: bool) -> None:
+    """From Parquet files in any order: the same file, with some of the events in memory at a time."""
+    number, ending = 900_000, "csv" if many else "parquet"
+    rows = np.arange(number)
+    kinds = np.array(["A", "B", "C", "other"])[np.where(rows % 150 < 3, (rows // 150 + rows) % 3, 3)]
+    table = pa.table(
+        {
+            "timestamp": pa.array(rows * 1_000_000, pa.timestamp("us", "UTC")),
+            "seq": rows,
+            "kind": kinds,
+            "x": rows * 7 % 11,
+        }
+    )
+    for place in (1, 0):
+        pq.write_table(table.slice(place * number // 2, number // 2), tmp_path / f"{1 - place}.parquet")
+    texts = [PATTERNS.replace("3 seconds", "6 minutes"), "NAME pair PATTERN SEQ(A a, B b, C c) WITHIN 2 minutes"]
+    (tmp_path / "p.sase").write_text(texts[0] if many else texts[1])
+    (tmp_path / "s.yaml").write_text(SCHEMA)
+    over = ("detect", *OVER[:4], "--events", "0.parquet", "--events", "1.parquet")
+    assert cep(*over, "--out", f"one.{ending}", folder=tmp_path).code == 0
+    adapting = ("--adapt", "--every", "20000 events", "--budget", "0.5")
+    done = cep(*over, *adapting, "--out", f"other.{ending}", folder=tmp_path)
+    assert done.code == 0, done.errors
+    one, other = (tmp_path / f"{name}.{ending}" for name in ("one", "other"))
+    assert one.read_bytes() == other.read_bytes() if many else pq.read_table(one) == pq.read_table(other)
+    assert one.stat().st_size > 10_000
+    found = re.search(r"at most ([\d,]+) events in memory", done.errors.replace("\n", " "))
+    assert found is not None and int(found[1].replace(",", "")) < 600_000
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("0.parquet", "1.parquet", "p.sase", "s.yaml"),
+        *(f"{name}.{ending}" for name in ("one", "other")),
+    }
 
 
 def test_a_decision_function_with_its_settings(folder: Path) -> None:

@@ -1,0 +1,124 @@
+"""The file that `cep detect` writes: the matches of one pattern after those of another, as they are found."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+
+from cep_pipeline.cli.tables import check_output_file, write_batches
+from cep_pipeline.errors import InputError
+
+ROWS_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 1 << 26
+"""Rows are written by so many, or so much."""
+
+
+def write_matches(
+    path: Path, output: str, schemas: Mapping[str, pa.Schema], found: Iterable[tuple[str, pa.RecordBatch]]
+) -> dict[str, int]:
+    """Write what is found in a form of output, in memory that does not grow with it.
+
+    Parameters
+    ----------
+    schemas
+        Pattern name -> the columns of its output, in the order of the file.
+    found
+        Patterns' names and some of their output; that of several patterns, which may come in turns, waits in files
+        beside the one that is written.
+
+    Returns
+    -------
+    dict of str to int
+        Pattern name -> the number of its matches.
+
+    Raises
+    ------
+    InputError
+        A place that cannot be written; whatever `found` raises. Then there is no file.
+    """
+    check_output_file(path)
+    counts = dict.fromkeys(schemas, 0)
+    by_pattern = _counted(found, output, counts)
+    schema = _of_file(output, schemas)
+    if len(schemas) == 1:
+        write_batches(schema, _larger(schema, (batch for _, batch in by_pattern)), path)
+        return counts
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder:
+            waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
+            _put_apart(by_pattern, schemas, waiting)
+            write_batches(schema, _larger(schema, _one_after_the_other(output, schema, waiting)), path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    return counts
+
+
+def _counted(
+    found: Iterable[tuple[str, pa.RecordBatch]], output: str, counts: dict[str, int]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    from cep_pipeline.detection.decimal_text import from_text
+
+    for name, batch in found:
+        counts[name] += batch.num_rows if output == "verbose" else sum(map(from_text, batch["count"].to_pylist()))
+        yield name, batch
+
+
+def _put_apart(
+    found: Iterable[tuple[str, pa.RecordBatch]], schemas: Mapping[str, pa.Schema], files: Mapping[str, Path]
+) -> None:
+    with ExitStack() as stack:
+        writers = {name: stack.enter_context(pa.ipc.new_stream(str(files[name]), schemas[name])) for name in schemas}
+        for name, batch in found:
+            writers[name].write_batch(batch)
+
+
+def _one_after_the_other(output: str, schema: pa.Schema, files: Mapping[str, Path]) -> Iterator[pa.RecordBatch]:
+    for file in files.values():
+        with pa.OSFile(str(file)) as source, pa.ipc.open_stream(source) as batches:
+            for batch in batches:
+                if output == "verbose":
+                    batch = _with_json_returns(batch)
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _of_file(output: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
+    """The columns that the patterns' outputs have in one file."""
+    from cep_pipeline.detection.matches import MANY_PATTERNS
+    from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
+
+    first: pa.Schema = next(iter(schemas.values()))
+    if output == "verbose":
+        return first if len(schemas) == 1 else MANY_PATTERNS
+    if output == "compressed":
+        return concat_compressed([schema.empty_table() for schema in schemas.values()]).schema
+    return first
+
+
+def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches: each that is written to a Parquet file is a row group."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+            yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
+            waiting, rows, size = [], 0, 0
+    yield from pa.Table.from_batches(waiting, schema).combine_chunks().to_batches()
+
+
+def _with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a pattern in the columns that those of many patterns share."""
+    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS
+    from cep_pipeline.detection.return_columns import json_objects
+
+    fixed = [field.name for field in FIXED_FIELDS]
+    names = [name for name in batch.schema.names if name not in fixed]
+    columns = [batch.column(name) for name in names]
+    returns = json_objects(names, columns) if names else pa.nulls(batch.num_rows, pa.string())
+    table = pa.table([*(batch.column(name) for name in fixed), returns], [*fixed, "returns"]).cast(MANY_PATTERNS)
+    return table.combine_chunks().to_batches()[0]

@@ -1,0 +1,99 @@
+"""Events of files as they are read: the same ones in the same order, from the disk where they are in order there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.loading import load_events
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.streaming import READ_AT_ONCE, EventBatches, stream_events
+
+SCHEMA = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
+
+
+def events(number: int) -> pa.Table:
+    """Three events an instant."""
+    rows = [{"timestamp": at // 3, "kind": "AB"[at % 2], "x": at % 7} for at in range(number)]
+    return SCHEMA.table(rows)
+
+
+def written(folder: Path, *tables: pa.Table) -> list[Path]:
+    paths = [folder / f"{place}.parquet" for place in range(len(tables))]
+    for path, table in zip(paths, tables, strict=True):
+        pq.write_table(table, path, row_group_size=50)
+    return paths
+
+
+def read(found: EventBatches) -> pa.Table:
+    tables = [*found.batches()]
+    assert sum(table.num_rows for table in tables) == found.events
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def test_files_in_order_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    whole = events(1000)
+    parts = whole.slice(0, 400), whole.slice(400, 0), whole.slice(400)
+    # Columns in another order, and one more; an instant that two files share.
+    other = parts[0].select(["x", "kind", "seq", "timestamp"]).append_column("more", pa.nulls(400))
+    paths = written(tmp_path, parts[2], other, parts[1])
+    found = stream_events(SCHEMA, paths)
+    assert not found.held and not found.rejected and not found.notes
+    for _ in range(2):
+        assert read(found) == whole == load_events(SCHEMA, paths).events
+    paths[0].unlink()
+    with pytest.raises(InputError, match="does not fit the stream schema"):
+        read(found)
+
+
+def test_batches_are_no_larger_than_they_need_be(tmp_path: Path) -> None:
+    whole = events(READ_AT_ONCE + 10)
+    path = tmp_path / "all.parquet"
+    pq.write_table(whole, path)
+    tables = [*stream_events(SCHEMA, [path]).batches()]
+    assert [table.num_rows for table in tables] == [READ_AT_ONCE, 10]
+    assert pa.concat_tables(tables).combine_chunks() == whole
+
+
+def test_files_out_of_order_are_sorted(tmp_path: Path) -> None:
+    whole = events(300)
+    reversed_rows = whole.take(pa.array(range(299, -1, -1)))
+    mixed = whole.take(pa.array(range(0, 300, 2))), whole.take(pa.array(range(1, 300, 2)))
+    late = pa.concat_tables([whole.slice(60), whole.slice(0, 60)])
+    for tables in ([reversed_rows], [*mixed], [late], [whole.slice(0, 200), whole.slice(199)]):
+        paths = written(tmp_path, *tables)
+        found = stream_events(SCHEMA, paths)
+        assert found.held
+        if len(tables) < 2 or tables[0] is mixed[0]:
+            assert read(found) == whole
+        assert read(found) == load_events(SCHEMA, paths).events
+
+
+def test_raw_files_are_read_whole(tmp_path: Path) -> None:
+    described = tmp_path / "s.yaml"
+    described.write_text(
+        "{name: ticks, type_attribute: kind, timestamp: {column: time, format: epoch_us}, "
+        "attributes: {kind: string, x: int64}, source: {format: csv, path: x.csv}}"
+    )
+    schema = StreamSchema.load(described)
+    path = tmp_path / "x.csv"
+    path.write_text("time,kind,x\n3,A,1\n1,B,2\n2,A,none\n")
+    found, loaded = stream_events(schema, [path]), load_events(schema, [path])
+    assert found.held and found.rejected == loaded.rejected == 1 and found.notes == loaded.notes
+    assert read(found) == loaded.events
+
+
+def test_what_cannot_be_read_is_refused_before_anything_is(tmp_path: Path) -> None:
+    whole = events(10)
+    [path] = written(tmp_path, whole.drop(["x"]))
+    with pytest.raises(InputError, match="there is no column 'x'"):
+        stream_events(SCHEMA, [path])
+    with pytest.raises(InputError, match="no such file"):
+        stream_events(SCHEMA, [tmp_path / "none.parquet"])
+    assert stream_events(SCHEMA, written(tmp_path, whole.slice(0, 0))).events == 0
+    nulls = whole.set_column(whole.column_names.index("seq"), "seq", pa.array([None] * 10, pa.int64()))
+    assert stream_events(SCHEMA, written(tmp_path, nulls)).held
