@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 from typing import cast
 
-from cep_pipeline.experiments.adaptation import (
+from cep_pipeline.experiments.adaptation_patterns import SEQUENCE
+from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CHANGES,
     COMPARISON,
@@ -19,7 +20,6 @@ from cep_pipeline.experiments.adaptation import (
     distance_name,
     threshold_name,
 )
-from cep_pipeline.experiments.adaptation_patterns import SEQUENCE
 from cep_pipeline.experiments.cells import Figure, Row
 
 THRESHOLD, INVARIANT = "constant threshold", "invariants"

@@ -6,18 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import geometric_mean, median
 
 from cep_pipeline.benchmarks.report import format_seconds, times_as_fast
-from cep_pipeline.experiments.adaptation import (
-    AVERAGE,
-    CHAIN,
-    OF_THE_PATENT,
-    STATIC,
-    TREE,
-    UNCONDITIONAL,
-    Contender,
-    Sizes,
-    distance_name,
-    threshold_name,
-)
 from cep_pipeline.experiments.adaptation_figures import (
     INVARIANT,
     THRESHOLD,
@@ -31,6 +19,18 @@ from cep_pipeline.experiments.adaptation_figures import (
     ratios,
     rows_of,
     total,
+)
+from cep_pipeline.experiments.adaptation_sizes import (
+    AVERAGE,
+    CHAIN,
+    OF_THE_PATENT,
+    STATIC,
+    TREE,
+    UNCONDITIONAL,
+    Contender,
+    Sizes,
+    distance_name,
+    threshold_name,
 )
 from cep_pipeline.experiments.adaptation_streams import STOCKS, TRAFFIC
 from cep_pipeline.experiments.cells import Row
@@ -186,9 +186,11 @@ def average_is_near_the_best(rows: Sequence[Row], best: Chosen, sizes: Sizes) ->
             f"{contender.name} {', '.join(f'{value:.3g}' for value in values)} where d = {wanted:g} is best, with "
             f"{kept:.0%} of its throughput"
         )
+    of_all = [number(row, "average_d_of_all") for row in rows_of(rows, stream=TRAFFIC, decision=AVERAGE)]
     why = (
-        "The mean is that of |f2 - f1| / min(f1, f2), and is ruled by the comparisons that are not close: the plans' "
-        "costs differ by orders of magnitude where the rates do. A distance above all ratios keeps the first plan."
+        "The mean is that of |f2 - f1| / min(f1, f2) over the tightest comparison of each block, which d is there for "
+        f"(over all comparisons it is {ratio_range(of_all)}), and is ruled by those that are not close: rates of the "
+        "classes of roads differ by orders of magnitude. A distance above all ratios keeps the first plan."
     )
     return Finding(expected, "; ".join(found), all(near), why)
 

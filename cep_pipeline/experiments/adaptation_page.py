@@ -7,18 +7,6 @@ from itertools import product
 
 from cep_pipeline.benchmarks.report import count_per_s, machine, markdown_table, times_as_fast
 from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
-from cep_pipeline.experiments.adaptation import (
-    AVERAGE,
-    CONTENDERS,
-    META,
-    PAIRS_A_CHECK,
-    STATIC,
-    UNCONDITIONAL,
-    Contender,
-    Sizes,
-    distance_name,
-    threshold_name,
-)
 from cep_pipeline.experiments.adaptation_figures import (
     COMPARED,
     INVARIANT,
@@ -35,8 +23,22 @@ from cep_pipeline.experiments.adaptation_figures import (
     total,
 )
 from cep_pipeline.experiments.adaptation_findings import all_findings
-from cep_pipeline.experiments.adaptation_patterns import MADE_COUNTS, SEQUENCE, SETS, WORK_A_MATCH
-from cep_pipeline.experiments.adaptation_streams import ALIKE, PERMUTED, SKEWED, STOCKS, TRAFFIC
+from cep_pipeline.experiments.adaptation_patterns import MADE_COUNTS, MOST_INTERVALS, SEQUENCE, SETS, WORK_A_MATCH
+from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, predictions_table, predictions_text
+from cep_pipeline.experiments.adaptation_runs import PAIRS_A_CHECK
+from cep_pipeline.experiments.adaptation_sizes import (
+    AVERAGE,
+    CONTENDERS,
+    META,
+    OTHER_K,
+    STATIC,
+    UNCONDITIONAL,
+    Contender,
+    Sizes,
+    distance_name,
+    threshold_name,
+)
+from cep_pipeline.experiments.adaptation_streams import ALIKE, LONGEST_S, PERMUTED, SKEWED, STOCKS, TRAFFIC
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
@@ -48,7 +50,7 @@ STYLES = {
     THRESHOLD: Style(PALETTE[3]),
     INVARIANT: Style(PALETTE[2]),
 }
-OTHER_DISTANCES = {AVERAGE: "average relative difference", META: "meta-adaptive"}
+OTHERS = {AVERAGE: "average relative difference", META: "meta-adaptive", OTHER_K: "the other K"}
 Text = Callable[[Row], str]
 
 
@@ -63,8 +65,11 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         _WHAT.format(
             stocks=descriptions[STOCKS],
             traffic=descriptions[TRAFFIC],
-            every=", ".join(f"{stream} {events:,}" for stream, events in sizes.every.items()),
-            pairs=PAIRS_A_CHECK,
+            checks=_by_stream(sizes.checks),
+            every=_by_stream(sizes.every),
+            reach=_by_stream(sizes.reach),
+            longest=", ".join(f"{stream} {seconds:,} s" for stream, seconds in LONGEST_S.items()),
+            most=MOST_INTERVALS,
             thresholds=_listed(sizes.thresholds),
             distances=_listed(sizes.distances),
             work=sizes.work,
@@ -99,17 +104,24 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         _table(compared, lambda row: times_as_fast(number(row, "less_work"))),
         _estimating(compared),
         "## Where the distance comes from",
-        "The average relative difference of the first plan's deciding comparisons beside the best distance; then the "
-        "gains over the static plan, in the geometric mean over the sequences, with distances that nobody has to try.",
+        "The average relative difference of the first plan's invariants, and of all its deciding comparisons, beside "
+        "the best distance; then the gains over the static plan, in the geometric mean over the sequences, with "
+        "distances that nobody has to try, and with the other K (all comparisons for greedy, the tightest for the "
+        "others) at d = 0.",
         _average_table(apart, best, sizes),
         _rules_table(apart, best),
         "## Dynamic input: rates permuted every so many events",
-        f"A sequence of {sizes.phase_size} events over {sizes.events[PERMUTED]:,} generated trades; which stock has "
-        "which rate is drawn anew after every so many of them. Throughput; then the gain over the static plan, and "
-        "replannings with new plans.",
+        f"A sequence of {sizes.phase_size} events over generated trades; which stock has which rate is drawn anew "
+        "after every so many of them. Throughput; then the gain over the static plan, and replannings with new plans.",
         _change_table(changes, lambda row: count_per_s(number(row, "throughput"))),
         _change_table(changes, lambda row: times_as_fast(number(row, "gain"))),
         _change_table(changes, _replannings),
+        "## What statistics say of the events that follow",
+        "By how much the mean of the last intervals misses a rate or selectivity of the next one: the factor, in the "
+        "geometric mean over the numbers of all patterns.",
+        errors_table(rows),
+        predictions_text(apart),
+        predictions_table(apart),
         "## The patterns' windows",
         _windows_table(rows),
     ]
@@ -117,26 +129,33 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
 
 
 _WHAT = """\
-A plan is the best one for the statistics that it was made from. After every so many events ({every}) a decision \
-function looks at fresh statistics and says whether to plan again: never (static), always (unconditional), when any \
-rate or selectivity has moved by a share t (constant threshold), or when one of the comparisons that decided the \
-plan comes out otherwise by more than the minimal distance d (invariants; all comparisons of each block, as K \
-without limit takes them: the tightest one alone misses some of the changes). Another plan is put in use where it \
-costs less on these statistics; partial matches of the old one go on by it. All find as many matches, which is \
-checked run by run.
+A plan is the best one for the statistics that it was made from. After every interval a decision function looks at \
+fresh statistics and says whether to plan again: never (static), always (unconditional), when any rate or \
+selectivity has moved by a share t (constant threshold), or when one of the comparisons that decided the plan comes \
+out otherwise by more than the minimal distance d (invariants: the tightest comparison of each block, K = 1, for \
+greedy; all of them for dynamic programming, where the patent says that one alone makes false negatives and \
+recommends a greater K; what the other K gives stands beside). Another plan is put in use where it costs less on \
+these statistics, as in the patent's algorithm 1; partial matches of the old one go on by it. All find as many \
+matches, which is checked run by run.
 
-Stocks: {stocks}, a little and often. Traffic: {traffic}. A road is busy in the tenth of its looks with the most \
-vehicles, and an event's type is the class of its road, by the hour around which it is busy: rates differ by orders \
-of magnitude at any time, and change by as much while the hours pass. Single roads, as in the patent, report twelve \
-times an hour: windows in which a plan matters would span the changes. Five sets of patterns: sequences, sequences \
-with a negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences (KL in the \
-traffic by greedy alone: a tree has lists of dozens of roads as a leaf); types are drawn with seed {seed}, and by \
-how much a number of an event has to be above that of the one before: as much as makes the selectivity {alike} in \
-the stocks, and one between {skewed} in the traffic. Windows are the longest under which a pattern is no more work \
-than {work:,.0f} tries of an event on a partial match for each event of the stream ({made} for making one; \
-{of_matches:g} for a match), and a fraction of the time between two decisions. `greedy` plans for `lazy_chain_nfa` \
-by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which counts tries too, and beside \
-them `dp_left_deep` for `fused`.
+Stocks: {stocks}; their rates, and the means of their numbers, move by little and often. Traffic: {traffic}. A look \
+at a road that finds vehicles is an event, and its type the class of the road, by how often vehicles are found \
+there: rates differ by a factor of ten by day and of hundreds by night, stay for hours, and change by as much in the \
+morning and in the evening. The first plan is that of the first interval, so in the traffic one of the night. Single \
+roads, as in the patent, report twelve times an hour at most: detection over them is no work beside a check. Five \
+sets of patterns: sequences, sequences with a negated event, conjunctions, sequences with an event under KL, and \
+disjunctions of three sequences (KL in the traffic by greedy alone: a tree has lists of dozens of roads as a leaf); \
+types are drawn with seed {seed}, and by how much a number of an event has to be above that of the one before: as \
+much as makes the selectivity {alike} in the stocks, and one between {skewed} in the traffic. `greedy` plans for \
+`lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which counts \
+tries too, and beside them `dp_left_deep` for `fused`.
+
+Detection is to be about as much work between any two decisions: a pattern's window is the longest under which its \
+first plan makes no more than {work:,.0f} tries of an event on a partial match in an interval, in the mean ({made} \
+for making one; {of_matches} for a match), and where the longest window ({longest}) is too short for that, the \
+interval is up to {most} times as long. Each stream is read for so many intervals: {checks}; an interval has at \
+least so many events: {every}. Statistics are of the last intervals: {reach}. How many is chosen by how well they \
+say the next interval's numbers, which is told below, and not by what comes of it.
 
 Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, \
 which all but the static plan need alike, is told apart. What is decided does not depend on what is found: decisions \
@@ -145,6 +164,10 @@ that switched to the same plans at the same events. Tried with equal budgets: t 
 An invariant f1 < f2 is violated if f1 > (1 + d) f2: the patent prints the factor on the other side, (1 + d) f1 < \
 f2, which would make invariants the stricter the greater d is, against its own prose, in which d is the least \
 difference that counts as a violation."""
+
+
+def _by_stream(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{stream} {number:,}" for stream, number in values.items())
 
 
 def _listed(values: Iterable[float]) -> str:
@@ -264,10 +287,10 @@ def _average_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best], si
     lines = []
     for stream, contender in _cases(of_part(rows)):
         own = rows_of(chosen_by(rows, stream, contender), decision=AVERAGE)
-        values = {row["size"]: f"{number(row, 'average_d'):.3g}" for row in own}
+        values = {row["size"]: f"{number(row, 'average_d'):.3g}, {number(row, 'average_d_of_all'):.3g}" for row in own}
         texts = [values.get(size, "") for size in sizes.sequences]
         lines.append([stream, contender.name, f"{best[stream, contender.name].distance:g}", *texts])
-    header = [f"average, {size} events" for size in sizes.sequences]
+    header = [f"{size} events" for size in sizes.sequences]
     return markdown_table(["stream", "planner", "best d", *header], lines)
 
 
@@ -275,9 +298,9 @@ def _rules_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best]) -> s
     lines = []
     for stream, contender in _cases(rows):
         own, of = chosen_by(rows, stream, contender), best[stream, contender.name]
-        names = (threshold_name(of.threshold), distance_name(of.distance), AVERAGE, META)
+        names = (threshold_name(of.threshold), distance_name(of.distance), *OTHERS)
         lines.append([stream, contender.name, *(times_as_fast(mean_gain(own, name)) for name in names)])
-    return markdown_table(["stream", "planner", "best t", "best d", *OTHER_DISTANCES.values()], lines)
+    return markdown_table(["stream", "planner", "best t", "best d", *OTHERS.values()], lines)
 
 
 def _windows_table(rows: Sequence[Row]) -> str:
@@ -285,7 +308,10 @@ def _windows_table(rows: Sequence[Row]) -> str:
     seen: dict[tuple[str, ...], Row] = {}
     for row in rows:
         kind = str(row["set"]) if "set" in row else f"permuted every {row['phase']:,}"
-        seen.setdefault((str(row["stream"]), kind, str(row["size"])), row)
-    for (stream, kind, size), row in seen.items():
-        lines.append([stream, kind, size, f"{row['window_s']:,} s", f"{row[f'{STATIC}:matches']:,}"])
-    return markdown_table(["stream", "set", "size", "window", "matches"], lines)
+        seen.setdefault((str(row["stream"]), kind, str(row["size"]), str(row["contender"])), row)
+    for (stream, kind, size, contender), row in seen.items():
+        texts = (f"{row[name]:,}" for name in ("window_s", "interval", "events_read", f"{STATIC}:matches"))
+        lines.append([stream, kind, size, contender, *texts])
+    return markdown_table(
+        ["stream", "set", "size", "planner", "window (s)", "events between decisions", "events", "matches"], lines
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -28,33 +29,42 @@ By = tuple[str, str | None, str]
 """Planner, cost model (None: that of the mechanism) and mechanism, by which a window is chosen."""
 CHAIN_BY: By = ("greedy", None, "lazy_chain_nfa")
 TREE_BY: By = ("zstream", "instances", "evaluation_tree")
-FITTED_ON = 0.15
-"""The share of the stream, its end, on which windows are tried, by a plan of its beginning."""
+TRIED_INTERVALS = 4
+"""Intervals on which windows are tried, evenly spread, by a plan of the first of them."""
 LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the windows that are tried are from so many times shorter
 than the shortest of others up to that one."""
-LONGER = 1.25
-"""Each window that is tried is so many times the one before."""
+LONGER, HALVINGS = 1.25, 2
+"""Each window that is tried is so many times the one before; the step that is too far is halved so often."""
+MOST_INTERVALS = 4
+"""Interval of a light pattern, at most, as a multiple of that of others."""
 MADE_COUNTS = 2
 """Making a partial match is so many tries."""
-WORK_A_MATCH = 50.0
-"""Matches have to be written, by any plan: a pattern is not to spend its time there."""
+WORK_A_MATCH = 10
+"""And a match, which no plan saves: a pattern is not to spend its time there."""
 PAIRS = 1000
 """Pairs that the statistics test a scope, where a window is tried."""
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A pattern with the window that gives it about the work that was asked for: its statement, and what it says."""
+    """A pattern with the window that gives it about the work that was asked for: its statement, and what it says.
+
+    Attributes
+    ----------
+    every
+        Events between two decisions.
+    """
 
     text: str
     pattern: Pattern
     window_s: int
+    every: int
 
 
 @cache
 def fitted_pattern(
-    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, every: int | None = None, by: By = TREE_BY
+    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, every: int, checks: int, by: By = TREE_BY
 ) -> Fitted:
     """The pattern of a set and size, with the longest window under which it is no more work than wanted.
 
@@ -68,38 +78,53 @@ def fitted_pattern(
     stream, kind, size, seed
         The stream, one of `SETS`, the number of events, and of which run the pattern is.
     work
-        Tries of an event on a partial match that the mechanism makes for each event of the stream, at most; of matches
-        there are to be at most a `WORK_A_MATCH` th of it.
-    every
-        Events between decisions: of the first of them the plan is made, by which windows are tried.
+        Tries of an event on a partial match that the mechanism makes between two decisions, at most, and if there are
+        longer windows or intervals for it about as many.
+    every, checks
+        Events of the shortest interval between two decisions, and how many intervals the stream is read for.
     by
         Planner, cost model and mechanism.
     """
-    shortest, longest = stream.least_window_s, stream.longest_window_s
+    tried = partial(_tried, stream, kind, size, seed, every, checks, by)
+    window_s, longest = stream.least_window_s, stream.longest_window_s
     if kind == KLEENE:
-        shortest, longest = shortest // LESS_OF_KLEENE, shortest
-    best = _fitted(stream, kind, size, seed, shortest)
-    while best.window_s < longest:
-        window_s = min(round(best.window_s * LONGER), longest)
-        longer = _fitted(stream, kind, size, seed, window_s)
-        if _work(stream, longer.pattern, every, by) > work:
-            break
-        best = longer
-    return best
+        window_s, longest = window_s // LESS_OF_KLEENE, window_s
+    found = tried(window_s)
+    too_long = None
+    while too_long is None and found < work and window_s < longest:
+        longer = min(max(round(window_s * LONGER), window_s + 1), longest)
+        of_longer = tried(longer)
+        if of_longer > work:
+            too_long = longer
+        else:
+            window_s, found = longer, of_longer
+    for _ in range(HALVINGS if too_long else 0):
+        between = round(math.sqrt(window_s * (too_long or longest)))
+        of_between = tried(between)
+        if of_between > work:
+            too_long = between
+        else:
+            window_s, found = between, of_between
+    times = min(max(round(work / max(found, 1.0)), 1), MOST_INTERVALS)
+    text = pattern_text(stream, kind, size, seed, window_s)
+    (pattern,) = parse_patterns(text, stream.schema)
+    return Fitted(text, pattern, window_s, times * every)
 
 
-def _work(stream: ExperimentStream, pattern: Pattern, every: int | None, by: By) -> float:
-    """Tries for each event, or what matches count as."""
+def _tried(
+    stream: ExperimentStream, kind: str, size: int, seed: int, every: int, checks: int, by: By, window_s: int
+) -> float:
+    """Tries of an interval, or what its matches count as, in the mean over some of them."""
+    (pattern,) = parse_patterns(pattern_text(stream, kind, size, seed, window_s), stream.schema)
     planner, cost, mechanism = by
-    size = stream.events.num_rows
-    begin, end = min(every or size // 2, size // 2), max(round(FITTED_ON * size), 1)
-    events = pa.concat_tables([stream.events.slice(0, begin), stream.events.slice(size - end)])
+    first = range(0, min(every * checks, stream.events.num_rows), max(checks // TRIED_INTERVALS, 1) * every)
+    events = pa.concat_tables([stream.events.slice(row, every) for row in first])
     loop = AdaptiveDetection(
-        planner=planner, cost=cost, mechanism=mechanism, decision=Static(), every_events=begin, max_pairs=PAIRS
+        planner=planner, cost=cost, mechanism=mechanism, decision=Static(), every_events=every, max_pairs=PAIRS
     )
     tables, report = loop.detect([pattern], events, output=output_of(pattern))
     tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)
-    return max(float(tries), WORK_A_MATCH * matches_in(tables[pattern.name])) / float(events.num_rows)
+    return max(tries, WORK_A_MATCH * matches_in(tables[pattern.name])) / len(first)
 
 
 def output_of(pattern: Pattern) -> str:
@@ -110,12 +135,6 @@ def output_of(pattern: Pattern) -> str:
 def matches_in(output: pa.Table) -> int:
     """How many matches there are in an output of `output_of`."""
     return int(output.column("count")[0].as_py()) if output.schema == COUNT_SCHEMA else int(output.num_rows)
-
-
-def _fitted(stream: ExperimentStream, kind: str, size: int, seed: int, window_s: int) -> Fitted:
-    text = pattern_text(stream, kind, size, seed, window_s)
-    (pattern,) = parse_patterns(text, stream.schema)
-    return Fitted(text, pattern, window_s)
 
 
 def pattern_text(stream: ExperimentStream, kind: str, size: int, seed: int, window_s: int) -> str:

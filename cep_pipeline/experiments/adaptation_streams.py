@@ -3,10 +3,10 @@
 The patent's stocks have "low skew, with the initial values nearly identical for all event types", and changes that are
 "highly frequent, but mostly minor"; its traffic is "highly skewed and stable", and the changes "mostly very extreme".
 
-In the traffic an event is a look at a road that is busy for it, as busy as in one look of ten, and its type the class
-of roads that it is of: roads are put into classes by the hour around which they are busy. Single roads report twelve
-times an hour, and a pattern over them is no work within hours, over which day and night blend into one; classes have
-rates that differ by orders of magnitude at any time, and change by as much while the hours pass.
+In the traffic an event is a look at a road that found vehicles there, and its type the class of roads that it is of:
+roads are put into classes by how often vehicles are found. Rates of classes differ by a factor of ten by day and of
+hundreds by night; they stay as they are for many hours, and change by as much in the morning and in the evening.
+Single roads, as in the patent, report twelve times an hour at most: within hours, a pattern over them is no work.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ DRIFT_EVERY = 200
 """Events after which rates and numbers of the stocks change."""
 CLASSES = 10
 """Classes of the roads."""
-BUSY = 0.9
-"""A road is busy where it has as many vehicles as this share of its looks has at most."""
+FIRST_MONDAY_US = 1_407_103_200_000_000
+"""The first midnight of a Monday in the month."""
 ROADS = 120
 """Roads of the generated twin of the traffic."""
-_DRIFT, _BACK, _SHIFT = 0.10, 0.01, 0.05
+_DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
 """Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
-ALIKE, SKEWED = (0.05, 0.05), (0.01, 0.3)
+ALIKE, SKEWED = (0.05, 0.05), (0.05, 0.5)
 """Selectivities of conditions: of the stocks, and of the traffic."""
+LEAST_S = {STOCKS: 12, TRAFFIC: 300, PERMUTED: 12}
+LONGEST_S = {STOCKS: 250, TRAFFIC: 7_200, PERMUTED: 250}
+"""Seconds of the windows that are tried."""
 SKEW = 2.0
 """Of the permuted stream each type has so many times the rate of the next one."""
 _DAY_LOOKS = 86_400 // EVERY_S
@@ -63,7 +66,7 @@ class ExperimentStream:
     selectivities
         Between which the selectivities of patterns' conditions are drawn, evenly by their logarithms.
     least_window_s, longest_window_s
-        Seconds of the windows that are tried: the longest one is less than half of the time between two decisions.
+        Seconds of the windows that are tried.
     """
 
     name: str
@@ -88,7 +91,7 @@ def drifting_stocks(events: int, seed: int) -> ExperimentStream:
     period_of = np.arange(events) // DRIFT_EVERY
     codes = _drawn_types(random, np.exp(ln_rate)[period_of])
     numbers = random.normal(0, 1, (2, events)) + mean[:, period_of, codes]
-    description = f"{events:,} generated trades of {TYPES} stocks, whose rates are alike at first and drift"
+    description = f"generated trades of {TYPES} stocks, whose rates are alike at first and drift"
     return _generated(STOCKS, description, random, codes, numbers)
 
 
@@ -98,34 +101,36 @@ def permuted_rates(events: int, phase: int, seed: int) -> ExperimentStream:
     rates = SKEW ** -np.arange(TYPES // 2, dtype=np.float64).repeat(2)
     phases = np.array([random.permutation(rates) for _ in range(-(-events // phase))])
     codes = _drawn_types(random, phases[np.arange(events) // phase])
-    description = f"{events:,} generated trades of {TYPES} stocks, rates permuted every {phase:,} events"
+    description = f"generated trades of {TYPES} stocks, rates permuted every {phase:,} events"
     return _generated(PERMUTED, description, random, codes, random.normal(0, 1, (2, events)))
 
 
 def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStream:
-    """The first looks at busy roads of a month, by classes of roads; of a generated twin where the month is not there.
+    """The first looks at roads with vehicles from the month's first Monday on, by classes of roads.
 
-    Every road is looked at every five minutes.
+    Every road is looked at every five minutes. Where the month is not there, looks of a generated twin.
     """
     if data is not None and (data / MONTH).is_file():
         from cep_pipeline.events.loading import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        source = "readings of busy roads, in {} classes, of Aarhus in August 2014"
+        source = "readings of roads in use, in {} classes, of Aarhus from Monday, 4 August 2014, on"
+        begin_us = FIRST_MONDAY_US
     else:
-        readings = _generated_readings(-(-events // round(ROADS * (1 - BUSY))) + 2 * _DAY_LOOKS, seed)
-        source = "generated readings of busy roads, in {} classes (the real month was not there)"
-    rows, classes = _busy_roads(readings)
-    busy = readings.take(pa.array(rows[:events]))
+        readings = _generated_readings(-(-events // (ROADS // 3)) + 2 * _DAY_LOOKS, seed)
+        source = "generated readings of roads in use, in {} classes (the real month was not there)"
+        begin_us = 0
+    rows, classes = _roads_in_use(readings, begin_us)
+    taken = readings.take(pa.array(rows[:events]))
     types = tuple(f"R{code:02d}" for code in range(CLASSES))
     roads = pa.DictionaryArray.from_arrays(pa.array(classes[:events].astype(np.int32)), pa.array(types))
     table = pa.table(
         {
-            "timestamp": busy.column("timestamp"),
-            "seq": pa.array(np.arange(busy.num_rows, dtype=np.int64)),
+            "timestamp": taken.column("timestamp"),
+            "seq": pa.array(np.arange(taken.num_rows, dtype=np.int64)),
             "roads": roads.cast(pa.string()),
-            "avg_speed": busy.column("avg_speed"),
-            "vehicle_count": busy.column("vehicle_count"),
+            "avg_speed": taken.column("avg_speed"),
+            "vehicle_count": taken.column("vehicle_count"),
         }
     )
     attributes = {"roads": "string", "avg_speed": "int64", "vehicle_count": "int64"}
@@ -134,40 +139,34 @@ def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStr
     )
     return ExperimentStream(
         TRAFFIC,
-        f"{table.num_rows:,} {source.format(CLASSES)}",
+        source.format(CLASSES),
         schema,
         table,
         types,
         ("avg_speed", "vehicle_count"),
         SKEWED,
-        1_200,
-        7_200,
+        LEAST_S[TRAFFIC],
+        LONGEST_S[TRAFFIC],
     )
 
 
-def _busy_roads(readings: pa.Table) -> tuple[Ints, Ints]:
-    """The rows of looks at busy roads, and their classes, from the roads that are busy early to those that are late."""
+def _roads_in_use(readings: pa.Table, begin_us: int) -> tuple[Ints, Ints]:
+    """The rows of looks with vehicles from a time on, and their classes, from the roads with the fewest of them."""
     roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
-    vehicles = readings.column("vehicle_count").to_numpy()
-    by_road = np.lexsort((vehicles, road))
-    ends = np.cumsum(np.bincount(road))
-    starts = np.concatenate(([0], ends[:-1]))
-    enough = np.maximum(vehicles[by_road][starts + ((ends - starts - 1) * BUSY).astype(np.int64)], 1)
-    rows = np.flatnonzero(vehicles >= enough[road])
-    hours = readings.column("timestamp").cast(pa.int64()).to_numpy()[rows] / 3.6e9
-    at = np.exp(2j * np.pi * hours / 24)
-    middle = np.bincount(road[rows], at.real, len(roads)) + 1j * np.bincount(road[rows], at.imag, len(roads))
-    place = np.argsort(np.argsort(np.angle(middle) % (2 * np.pi), kind="stable"), kind="stable")
+    with_vehicles = readings.column("vehicle_count").to_numpy() > 0
+    looks = np.bincount(road[with_vehicles], minlength=len(roads))
+    place = np.argsort(np.argsort(looks, kind="stable"), kind="stable")
+    rows = np.flatnonzero(with_vehicles & (readings.column("timestamp").cast(pa.int64()).to_numpy() >= begin_us))
     return rows, (place * CLASSES // len(roads))[road[rows]]
 
 
 def _generated_readings(looks: int, seed: int) -> pa.Table:
-    """Readings with vehicle counts: each road is busy around an hour of its own, and few of them are at night."""
+    """Readings with vehicle counts: roads differ by orders of magnitude, and few of them are in use at night."""
     readings = generate_traffic(looks, ROADS, seed)
     random = np.random.default_rng((seed, 4))
     hour = np.arange(looks)[:, None] * 24 / _DAY_LOOKS
     peak = np.sort(random.normal(13, 3, ROADS))
-    mean = np.exp(random.normal(1.5, 0.7, ROADS) + 2.5 * (np.cos((hour - peak) * np.pi / 12) - 1))
+    mean = np.exp(random.normal(1.0, 1.2, ROADS) + 2.5 * (np.cos((hour - peak) * np.pi / 12) - 1))
     return readings.append_column("vehicle_count", pa.array(random.poisson(mean).astype(np.int64).reshape(-1)))
 
 
@@ -198,4 +197,5 @@ def _generated(
     schema = StreamSchema.from_dict(
         {"base_type": "Trade", "type_attribute": "symbol", "attributes": attributes}, name=name
     )
-    return ExperimentStream(name, description, schema, events, types, ("diff", "ln_volume"), ALIKE, 12, 160)
+    compared = ("diff", "ln_volume")
+    return ExperimentStream(name, description, schema, events, types, compared, ALIKE, LEAST_S[name], LONGEST_S[name])

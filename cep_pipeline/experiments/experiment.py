@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
+from cep_pipeline.experiments.cells import Cell, CellStore, Figure, Row, code_digest
 from cep_pipeline.experiments.page import Page
 
 
@@ -44,10 +47,14 @@ class Work:
         The measurements, in order.
     page
         Makes the page of the cells' rows, which come in the order of the cells.
+    processes
+        How many cells are measured at a time, each in a process of its own; there are no more than the machine has
+        processors.
     """
 
     cells: Sequence[Cell]
     page: Callable[[Sequence[Row]], Page]
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -89,16 +96,54 @@ def run_experiment(experiment: Experiment, request: Request, store: CellStore | 
     """
     work = experiment.plan(request)
     progress.begin(f"{experiment.name}: {len(work.cells)} measurements", len(work.cells))
-    rows = []
-    for cell in work.cells:
+    rows: dict[int, Row] = {}
+    left = []
+    for place, cell in enumerate(work.cells):
         row = None if store is None else store.finished(cell)
         if row is None:
-            row = {**cell.key, **cell.run()}
-            if store is not None:
-                store.keep(cell, row)
-        rows.append(row)
+            left.append(place)
+        else:
+            rows[place] = row
+            progress.advance()
+    for place, figures in _measured(experiment, request, work, left):
+        cell = work.cells[place]
+        rows[place] = {**cell.key, **figures}
+        if store is not None:
+            store.keep(cell, rows[place])
         progress.advance()
-    return work.page(rows)
+    return work.page([rows[place] for place in range(len(work.cells))])
+
+
+def _measured(
+    experiment: Experiment, request: Request, work: Work, places: Sequence[int]
+) -> Iterator[tuple[int, Mapping[str, Figure]]]:
+    """The figures of cells, by their places among all, as they are finished."""
+    processes = min(work.processes, len(places), os.cpu_count() or 1)
+    if processes <= 1:
+        for place in places:
+            yield place, work.cells[place].run()
+        return
+    with ProcessPoolExecutor(
+        processes, mp_context=get_context("spawn"), initializer=_plan, initargs=(experiment.plan, request)
+    ) as pool:
+        running = {pool.submit(_run, place): place for place in places}
+        try:
+            for done in as_completed(running):
+                yield running[done], done.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+_PLANNED: list[Work] = []
+"""In a process that measures cells: what they are of."""
+
+
+def _plan(plan: Callable[[Request], Work], request: Request) -> None:
+    _PLANNED[:] = [plan(request)]
+
+
+def _run(place: int) -> Mapping[str, Figure]:
+    return _PLANNED[0].cells[place].run()
 
 
 def store_beside(page: Path, experiment: Experiment, request: Request) -> CellStore:

@@ -16,33 +16,38 @@ from cep_pipeline.detection.detect import count_table
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments import adaptation
 from cep_pipeline.experiments import adaptation_findings as findings
-from cep_pipeline.experiments.adaptation import (
-    AVERAGE,
-    CHAIN,
-    COMPARISON,
-    CONTENDERS,
-    EXPERIMENT,
-    FUSED,
-    META,
-    OF_THE_PATENT,
-    SMALL,
-    STATIC,
-    TREE,
-    UNCONDITIONAL,
-    Sizes,
-    distance_name,
-    measure,
-    threshold_name,
-)
+from cep_pipeline.experiments.adaptation import EXPERIMENT
 from cep_pipeline.experiments.adaptation_figures import Best, best_of, by_decision, compared_rows, of_part
 from cep_pipeline.experiments.adaptation_patterns import (
     KLEENE,
+    MOST_INTERVALS,
     NEGATION,
     SEQUENCE,
     SETS,
     fitted_pattern,
     matches_in,
     pattern_text,
+)
+from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction
+from cep_pipeline.experiments.adaptation_prediction_tables import rank_correlation
+from cep_pipeline.experiments.adaptation_runs import measure
+from cep_pipeline.experiments.adaptation_sizes import (
+    AVERAGE,
+    CHAIN,
+    COMPARISON,
+    CONTENDERS,
+    FULL,
+    FUSED,
+    META,
+    OF_THE_PATENT,
+    OTHER_K,
+    SMALL,
+    STATIC,
+    TREE,
+    UNCONDITIONAL,
+    Sizes,
+    distance_name,
+    threshold_name,
 )
 from cep_pipeline.experiments.adaptation_streams import (
     PERMUTED,
@@ -59,9 +64,9 @@ from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import cep
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-EVENTS = {STOCKS: 900, TRAFFIC: 900, PERMUTED: 900}
-EVERY = dict.fromkeys(EVENTS, 300)
-TINY = Sizes(EVENTS, EVERY, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 20.0, (300,), 3, 1, beside=(SEQUENCE,))
+CHECKS = {STOCKS: 3, TRAFFIC: 3, PERMUTED: 3}
+EVERY, REACH = dict.fromkeys(CHECKS, 300), dict.fromkeys(CHECKS, 1)
+TINY = Sizes(CHECKS, EVERY, REACH, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 3_000.0, (300,), 3, 1, beside=(SEQUENCE,))
 
 
 def counts_of(stream: ExperimentStream, first: int, events: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -74,7 +79,7 @@ def test_stocks_begin_alike_and_drift() -> None:
     stream = drifting_stocks(40_000, seed=1)
     begin, later = counts_of(stream, 0, 4_000), counts_of(stream, 36_000, 4_000)
     assert stream.events.num_rows == 40_000 and len(begin) == len(stream.types)
-    assert begin[-1] / begin[0] < later[-1] / later[0] < 20
+    assert begin[-1] / begin[0] < later[-1] / later[0] < 4
     assert drifting_stocks(500, seed=1).events.equals(drifting_stocks(500, seed=1).events)
     assert not drifting_stocks(500, seed=2).events.equals(drifting_stocks(500, seed=1).events)
 
@@ -93,8 +98,8 @@ def test_rates_are_permuted_after_every_phase() -> None:
         assert 10 < counts[-1] / counts[0] < 25
 
 
-def busy_by_class(stream: ExperimentStream) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Looks at busy roads of each class of roads, by the hour of the day."""
+def looks_by_class(stream: ExperimentStream) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+    """Looks with vehicles of each class of roads, by the hour of the day."""
     classes = pc.index_in(stream.events["roads"], pa.array(stream.types)).to_numpy()
     hours = pc.hour(stream.events["timestamp"]).to_numpy()
     found = np.zeros((len(stream.types), 24), np.int64)
@@ -102,15 +107,13 @@ def busy_by_class(stream: ExperimentStream) -> np.ndarray[tuple[int, int], np.dt
     return found
 
 
-def test_generated_traffic_is_skewed_by_the_hour() -> None:
+def test_generated_traffic_is_skewed_and_changes_with_day_and_night() -> None:
     stream = traffic_readings(None, 20_000, seed=1)
-    assert stream.events.num_rows == 20_000 and "generated readings of busy roads" in stream.description
-    by_class = busy_by_class(stream)
-    assert (by_class.sum(axis=1) > 0).all()
-    early, late = by_class[0], by_class[-1]
-    assert early[:13].sum() > 2 * late[:13].sum() and late[16:].sum() > 2 * early[16:].sum()
-    whole = by_class.sum(axis=0)
-    assert whole.max() > 10 * whole.min()
+    assert stream.events.num_rows == 20_000 and "generated readings of roads in use" in stream.description
+    by_class = looks_by_class(stream)
+    whole, by_hour = by_class.sum(axis=1), by_class.sum(axis=0)
+    assert whole[-1] > 5 * max(whole[0], 1) and (np.diff(whole) >= -0.1 * whole[:-1]).all()
+    assert by_hour.max() > 5 * by_hour.min()
     assert min(stream.events.column("vehicle_count").to_pylist()) > 0
 
 
@@ -118,7 +121,8 @@ def test_the_real_month_is_read_where_it_is() -> None:
     if not (SHARED / "aarhus_traffic").is_dir():
         pytest.skip("../shared/data is not there")
     stream = traffic_readings(SHARED, 1_000, seed=1)
-    assert "1,000 readings of busy roads, in 10 classes, of Aarhus in August 2014" in stream.description
+    assert "roads in use, in 10 classes, of Aarhus from Monday, 4 August 2014, on" in stream.description
+    assert str(stream.events["timestamp"][0].as_py()).startswith("2014-08-03 22:0")  # midnight there
     assert stream.events["seq"].to_pylist() == list(range(1_000))
     assert set(stream.events["roads"].to_pylist()) <= set(stream.types)
 
@@ -129,7 +133,7 @@ def test_patterns_of_all_sets_and_sizes_are_drawn_by_the_seed(kind: str) -> None
     for size in (3, 8):
         text = pattern_text(stream, kind, size, 1, 10)
         assert text == pattern_text(stream, kind, size, 1, 10) != pattern_text(stream, kind, size, 2, 10)
-        fitted = fitted_pattern(stream, kind, size, 1, 5.0)
+        fitted = fitted_pattern(stream, kind, size, 1, 1_000.0, 200, 3)
         operands = (3 * size) if kind == "disjunction" else size + (kind == NEGATION)
         assert len(fitted.pattern.operands) == operands
         least = stream.least_window_s
@@ -137,10 +141,30 @@ def test_patterns_of_all_sets_and_sizes_are_drawn_by_the_seed(kind: str) -> None
         assert shortest <= fitted.window_s <= longest
 
 
-def test_a_longer_window_is_taken_for_more_work() -> None:
+def test_windows_and_then_intervals_are_longer_for_more_work() -> None:
     stream = permuted_rates(600, 300, seed=1)
-    little, much = (fitted_pattern(stream, SEQUENCE, 3, 1, work).window_s for work in (0.5, 50.0))
-    assert little < much
+    little, more, most = (fitted_pattern(stream, SEQUENCE, 3, 1, work, 200, 3) for work in (50.0, 400.0, 1e8))
+    assert little.window_s < more.window_s < most.window_s == stream.longest_window_s
+    assert little.every == more.every == 200 and most.every == MOST_INTERVALS * 200
+
+
+def test_predictions_follow_the_stream() -> None:
+    steady, changing = (permuted_rates(6_000, phase, seed=1) for phase in (6_000, 500))
+    found = []
+    for stream in (steady, changing):
+        pattern = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 500, 3).pattern
+        loop = AdaptiveDetection(planner="greedy", mechanism="lazy_chain_nfa", every_events=500)
+        found.append(prediction(loop, pattern, stream.events))
+    assert set(found[0].error) == set(REACHES)
+    assert found[0].error[8] < found[0].error[1] < found[1].error[1]
+    assert found[0].by_next == pytest.approx(1.0, abs=0.2)
+    assert found[1].by_latest > 1.0
+
+
+def test_ranks_are_correlated() -> None:
+    assert rank_correlation([1, 2, 3], [10, 200, 201]) == pytest.approx(1.0)
+    assert rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1.0)
+    assert rank_correlation([1, 1, 1], [3, 2, 1]) == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +174,7 @@ def rows() -> list[Row]:
 
 def test_every_decision_function_has_its_figures(rows: list[Row]) -> None:
     assert len(rows) == 2 * (2 * 3 + 4 * 2) - 1 + 3
-    names = [STATIC, UNCONDITIONAL, "t=0.1", "t=2", "d=0", "d=0.5", AVERAGE, META]
+    names = [STATIC, UNCONDITIONAL, "t=0.1", "t=2", "d=0", "d=0.5", AVERAGE, META, OTHER_K]
     apart = by_decision(rows)
     assert len(apart) == len(rows) * len(names)
     for row in apart:
@@ -184,13 +208,19 @@ def test_the_page_has_its_tables_charts_and_findings(rows: list[Row], tmp_path: 
     assert "Of 9 findings of the paper, " in text
     assert "the patent prints the factor on the other side" in text
     assert "generated readings of" in text and "with seed 1" in text
-    for heading in ("figure 6", "figures 7 and 8", "Dynamic input", "Where the distance comes from"):
+    for heading in (
+        "figure 6",
+        "figures 7 and 8",
+        "Dynamic input",
+        "Where the distance comes from",
+        "What statistics say",
+    ):
         assert heading in text
 
 
 def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = permuted_rates(600, 300, seed=1)
-    pattern = fitted_pattern(stream, SEQUENCE, 3, 1, 20.0).pattern
+    fitted = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 200, 3)
     find = AdaptiveDetection.detect
     runs: list[int] = []
 
@@ -201,23 +231,23 @@ def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         if self.find:
             runs.append(len(runs))
         if len(runs) == 2:
-            tables = {name: count_table(pattern, 1 + matches_in(table)) for name, table in tables.items()}
+            tables = {name: count_table(fitted.pattern, 1 + matches_in(table)) for name, table in tables.items()}
         return tables, report
 
     monkeypatch.setattr(AdaptiveDetection, "detect", losing)
     with pytest.raises(CepError, match=r"on lazy_chain_nfa finds .* where .* were found"):
-        measure(CHAIN, stream, pattern, replace(TINY, repetitions=2), 1)
+        measure(CHAIN, stream, fitted, replace(TINY, repetitions=2), 1)
     assert len(runs) == 2
 
 
 def test_as_many_distances_as_thresholds_are_tried() -> None:
     with pytest.raises(ValueError, match="as many distances as thresholds"):
-        Sizes(EVENTS, EVERY, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
+        Sizes(CHECKS, EVERY, REACH, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
     small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
     assert len(small.cells) < len(full.cells)
     assert {cell.key["size"] for cell in full.cells if cell.key["part"] == COMPARISON} == set(range(3, 9))
     assert {cell.key["contender"] for cell in small.cells} == {contender.name for contender in CONTENDERS}
-    assert len(SMALL.distances) == len(SMALL.thresholds)
+    assert [len(sizes.distances) for sizes in (SMALL, FULL)] == [4, 11]
 
 
 def paper_rows(better: float = 1.0, **changed: Figure) -> Iterator[Row]:
@@ -238,7 +268,7 @@ def paper_rows(better: float = 1.0, **changed: Figure) -> Iterator[Row]:
                 }
                 planned = {STATIC: 0, UNCONDITIONAL: 20, threshold_name(0.1): 9, distance_name(0.5): 4}
                 row: dict[str, Figure] = {"part": COMPARISON, "stream": stream, "set": kind, "size": size}
-                row |= {"contender": contender.name, "events_read": 1_000, "average_d": 0.52}
+                row |= {"contender": contender.name, "events_read": 1_000, "average_d": 0.52, "average_d_of_all": 9.0}
                 for name, seconds in times.items():
                     figures: dict[str, Figure] = {"detecting": seconds, "deciding": 0.001, "planning": 0.001}
                     figures |= {"estimating": 0.1, "candidates": 1000 * seconds, "matches": 5}
@@ -288,7 +318,7 @@ def test_the_best_is_chosen_by_sequences_alone() -> None:
     rows = by_decision([*paper_rows()])
     spoiled = [{**row, "gain": 100.0} if (row["set"], row["decision"]) == (NEGATION, "t=2") else row for row in rows]
     assert best_of(spoiled, STOCKS, CHAIN, TINY) == Best(0.1, 0.5)
-    compared = compared_rows(of_part(rows), {(s, c.name): Best(2.0, 0.0) for s in EVENTS for c in CONTENDERS})
+    compared = compared_rows(of_part(rows), {(s, c.name): Best(2.0, 0.0) for s in CHECKS for c in CONTENDERS})
     assert {row["seconds"] for row in compared if row["decision"] == "constant threshold"} == {5.002}
     assert {row["contender"] for row in compared} == {CHAIN.name, TREE.name} != {FUSED.name}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -145,3 +147,27 @@ def test_experiments_are_found_by_name() -> None:
         assert experiment_named(name).name == name
     with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa, nfab"):
         experiment_named("lazy")
+
+
+def measured_apart(request: Request) -> Work:
+    """Cells that say which process measured them."""
+    return Work(
+        [Cell({"number": number}, partial(_process, number, request.seed)) for number in range(4)],
+        lambda rows: Page(
+            f"{[row['figure'] for row in rows]} {len({row['process'] for row in rows} - {os.getpid()})}\n"
+        ),
+        processes=2,
+    )
+
+
+def _process(number: int, seed: int) -> Row:
+    return {"figure": number * seed, "process": os.getpid()}
+
+
+def test_cells_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
+    request, experiment = Request(seed=7), Experiment("e", "E", "P", measured_apart)
+    store = store_beside(tmp_path / "e.md", experiment, request)
+    advanced: list[int] = []
+    page = run_experiment(experiment, request, store, Progress(advance=lambda: advanced.append(1)))
+    assert page.text in ("[0, 7, 14, 21] 1\n", "[0, 7, 14, 21] 2\n")
+    assert len(store) == len(advanced) == 4
