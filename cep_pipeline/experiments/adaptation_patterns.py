@@ -29,8 +29,8 @@ By = tuple[str, str | None, str]
 """Planner, cost model (None: that of the mechanism) and mechanism, by which a window is chosen."""
 CHAIN_BY: By = ("greedy", None, "lazy_chain_nfa")
 TREE_BY: By = ("zstream", "instances", "evaluation_tree")
-TRIED_INTERVALS = 4
-"""Intervals on which windows are tried, evenly spread, by a plan of the first of them."""
+TRIED_PLACES, TRIED_INTERVALS = 4, 2
+"""Where windows are tried, evenly spread, each time on so many intervals, by a plan of the first of all."""
 LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the windows that are tried are from so many times shorter
 than the shortest of others up to that one."""
@@ -117,14 +117,15 @@ def _tried(
     """Tries of an interval, or what its matches count as, in the mean over some of them."""
     (pattern,) = parse_patterns(pattern_text(stream, kind, size, seed, window_s), stream.schema)
     planner, cost, mechanism = by
-    first = range(0, min(every * checks, stream.events.num_rows), max(checks // TRIED_INTERVALS, 1) * every)
-    events = pa.concat_tables([stream.events.slice(row, every) for row in first])
+    first = range(0, min(every * checks, stream.events.num_rows), max(checks // TRIED_PLACES, TRIED_INTERVALS) * every)
+    events = pa.concat_tables([stream.events.slice(row, TRIED_INTERVALS * every) for row in first])
     loop = AdaptiveDetection(
         planner=planner, cost=cost, mechanism=mechanism, decision=Static(), every_events=every, max_pairs=PAIRS
     )
     tables, report = loop.detect([pattern], events, output=output_of(pattern))
     tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)
-    return max(tries, WORK_A_MATCH * matches_in(tables[pattern.name])) / len(first)
+    work = max(tries, WORK_A_MATCH * matches_in(tables[pattern.name]))
+    return float(work) * every / float(events.num_rows)
 
 
 def output_of(pattern: Pattern) -> str:

@@ -39,7 +39,7 @@ _DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
 ALIKE, SKEWED = (0.05, 0.05), (0.05, 0.5)
 """Selectivities of conditions: of the stocks, and of the traffic."""
 LEAST_S = {STOCKS: 12, TRAFFIC: 300, PERMUTED: 12}
-LONGEST_S = {STOCKS: 250, TRAFFIC: 7_200, PERMUTED: 250}
+LONGEST_S = {STOCKS: 250, TRAFFIC: 1_800, PERMUTED: 250}
 """Seconds of the windows that are tried."""
 SKEW = 2.0
 """Of the permuted stream each type has so many times the rate of the next one."""
