@@ -201,8 +201,7 @@ class PlanLoop:
                 find_together(self._outputs, self._waiting[done])
             done += 1
         del self._waiting[:done]
-        if self._counters.peaks:  # what tells them holds events, and is let go of with the answer
-            self._counters.count_peak(self._counters.peak_instances)
+        self._counters.settle()
         self.seconds = self.seconds.plus(Seconds(detecting=self._clock() - began))
         self._done = self._done or done > 0
 

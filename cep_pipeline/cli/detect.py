@@ -91,6 +91,7 @@ def detect(
     from cep_pipeline.adaptation import AdaptiveDetection
     from cep_pipeline.adaptation.plans_anew import planned_together
     from cep_pipeline.cli.matches_file import write_matches
+    from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import check_output_file
     from cep_pipeline.detection.choice import choose_mechanisms
     from cep_pipeline.detection.detect import check_output
@@ -143,9 +144,16 @@ def detect(
         with shown_search(planner) as progress:
             plan = plan_for(parsed, snapshot, chosen, planner, cost, alpha, compare=False, **searching, **progress)
     planned = time.perf_counter()
-    with console.status("detecting"):
+    with ConsoleObserver(console) as observer, observer.step("detecting") as told:
         tables = find(
-            parsed, loaded.events, plan=plan, mechanism=mechanism, output=output, limit=limit, options=options
+            parsed,
+            loaded.events,
+            plan=plan,
+            mechanism=mechanism,
+            output=output,
+            limit=limit,
+            options=options,
+            progress=told,
         )
     took = f"plan {planned - begin:.2f} s, detect {time.perf_counter() - planned:.2f} s"
     schemas = {name: table.schema for name, table in tables.items()}

@@ -16,7 +16,13 @@ from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanism import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
-from cep_pipeline.detection.outputs import Detection, count_together, first_matches, tables_together
+from cep_pipeline.detection.outputs import (
+    Detection,
+    compressed_together,
+    count_together,
+    first_matches,
+    tables_together,
+)
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
@@ -29,6 +35,8 @@ COUNT_SCHEMA = pa.schema([("pattern", pa.string()), ("count", pa.string())])
 """Columns of the count output; the count is decimal text, since it may exceed every integer type."""
 
 Tables = dict[str, pa.Table]
+Progress = Callable[[int, int], None]
+"""Told how many patterns are done, and of how many."""
 
 
 @overload
@@ -41,6 +49,7 @@ def detect(
     metrics: Literal[False] = False,
     limit: int | None = None,
     options: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> Tables: ...
 
 
@@ -55,6 +64,7 @@ def detect(
     metrics: Literal[True],
     limit: int | None = None,
     options: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> tuple[Tables, Metrics]: ...
 
 
@@ -67,6 +77,7 @@ def detect(
     metrics: bool = False,
     limit: int | None = None,
     options: Sequence[str] = (),
+    progress: Progress | None = None,
 ) -> Tables | tuple[Tables, Metrics]:
     """Find all matches of patterns in a table of events.
 
@@ -92,6 +103,8 @@ def detect(
         lists themselves (`outputs.listed_because` says why). None: no limit.
     options
         Options of the mechanism: nfab knows `"merge"` and `"backtrack"`. They change costs, never matches.
+    progress
+        Told how many patterns are done, and of how many; those that a mechanism runs together are done together.
 
     Returns
     -------
@@ -138,10 +151,12 @@ def detect(
                 count_table(one.pattern, count) for one, count in zip(together, count_together(together), strict=True)
             )
         elif output == "compressed":
-            own = (detection.compressed() for detection in together)
+            own = compressed_together(together)
         else:
             own = tables_together(together)
         found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+        if progress is not None:
+            progress(len(found), len(patterns))
     tables = {pattern.name: found[pattern.name] for pattern in patterns}
     return (tables, counters.metrics(chosen)) if metrics else tables
 
@@ -260,6 +275,7 @@ def detect_slice(
     *,
     candidates: Collection[str] = (),
     counted: Collection[str] = (),
+    progress: Progress | None = None,
 ) -> SliceResult:
     """Find the matches that a slice owns; for tasks, which run it on their part of a stream.
 
@@ -279,6 +295,8 @@ def detect_slice(
         Names of further patterns whose matches are handed on with that schema.
     counted
         Names of patterns whose matches are only counted.
+    progress
+        As in `detect`.
 
     Raises
     ------
@@ -290,6 +308,7 @@ def detect_slice(
     table = events_for(patterns, events, "events of the slice")
     counters = Counters()
     written = dict.fromkeys(chosen, 0)
+    done = 0
     for together in run_together(_detections(patterns, chosen, table, plan, counters), plan):
         mechanism_, of_stream = together[0].mechanism, together[0].events
         orders = [detection.orders for detection in together]
@@ -303,6 +322,9 @@ def detect_slice(
                 written[pattern.name] += write_matches(
                     pattern, blocks, of_stream, partial(sink, pattern), candidates=undecided
                 )
+        done += len(together)
+        if progress is not None:
+            progress(done, len(patterns))
     return SliceResult(written, counters.metrics(chosen))
 
 

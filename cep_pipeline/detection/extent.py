@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,12 +16,28 @@ def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
     """The columns that detection reads: timestamp, seq, the type attribute and every attribute that is mentioned."""
     names: dict[str, None] = dict.fromkeys(("timestamp", "seq"))
     for pattern in patterns:
-        names[pattern.type_attribute] = None
-        names.update(dict.fromkeys(pattern.partition_by))
-        names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
-        names.update(dict.fromkeys(_equivalences(pattern.condition)))
-        names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+        names.update(_columns_of(pattern))
     return tuple(names)
+
+
+_MOST_PATTERNS = 1 << 12
+_columns: OrderedDict[int, tuple[Pattern, dict[str, None]]] = OrderedDict()
+
+
+def _columns_of(pattern: Pattern) -> dict[str, None]:
+    """The columns of one pattern, found once for this very object: every slice asks for them."""
+    known = _columns.get(id(pattern))
+    if known is not None:  # it holds the pattern, so that no other one can have its id
+        return known[1]
+    names: dict[str, None] = {pattern.type_attribute: None}
+    names.update(dict.fromkeys(pattern.partition_by))
+    names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
+    names.update(dict.fromkeys(_equivalences(pattern.condition)))
+    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    _columns[id(pattern)] = pattern, names
+    while len(_columns) > _MOST_PATTERNS:
+        _columns.popitem(last=False)
+    return names
 
 
 def attributes_returned(pattern: Pattern) -> tuple[str, ...]:

@@ -173,19 +173,49 @@ class Counters:
 
     Attributes
     ----------
+    counted
+        What happened at each node, as far as it is worked out.
     peak
         The highest number of instances found so far.
+    evaluations
+        Tests of one conjunct on one tuple, as far as they are worked out.
     peaks
         Those that are still to be found, from the lives of all instances: that takes time, and is done when somebody
         asks for `peak_instances`.
+    later
+        What is still to be counted when somebody asks for `nodes` or `condition_evaluations`: of a thousand patterns
+        that takes as long as to run many of them.
     """
 
-    nodes: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
+    counted: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
     peak: int = 0
     events_buffered: int = 0
-    condition_evaluations: int = 0
+    evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
     peaks: list[Callable[[], int]] = field(default_factory=list)
+    later: list[Callable[[Counters], None]] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:
+        """What happened at each node, by pattern, clause and variables."""
+        self._settle()
+        return self.counted
+
+    @property
+    def condition_evaluations(self) -> int:
+        """Tests of one conjunct on one tuple."""
+        self._settle()
+        return self.evaluations
+
+    def settle(self) -> None:
+        """Find out and count all that is left for when somebody asks: what tells it, such as events, is let go of."""
+        self._settle()
+        self.count_peak(self.peak_instances)
+
+    def _settle(self) -> None:
+        waiting, self.later = self.later, []
+        for count in waiting:
+            count(self)
 
     @property
     def peak_instances(self) -> int:
@@ -201,8 +231,8 @@ class Counters:
     def count(self, node: NodeCounts) -> None:
         """Add what happened at a node; runs over parts of a stream add up, and of peaks the highest stays."""
         key = node.pattern, node.clause, node.node
-        before = self.nodes.get(key)
-        self.nodes[key] = node if before is None else before.plus(node)
+        before = self.counted.get(key)
+        self.counted[key] = node if before is None else before.plus(node)
 
     def count_runs(self, pattern: str, runs: RunCounts) -> None:
         """Add what became of a pattern's runs."""
@@ -216,7 +246,7 @@ class Counters:
             self.count_runs(pattern, runs)
         self.count_peak(other.peak_instances)  # found now, so that what it needs for that is let go of
         self.events_buffered = max(self.events_buffered, other.events_buffered)
-        self.condition_evaluations += other.condition_evaluations
+        self.evaluations += other.condition_evaluations
 
     def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
         """What was counted, with the mechanism that ran each pattern."""

@@ -114,11 +114,8 @@ class Detection:
         TooManyMatches
             They must be listed to be compressed, and are more than the limit.
         """
-        from cep_pipeline.detection.shared_buffer.compressing import compress_listed, compress_merged
-
-        if listed_because(self.pattern) is None:
-            return compress_merged(self.pattern, self.events, self.counters)
-        return compress_listed(self.pattern, self.parts(), self.events)
+        [table] = compressed_together([self])
+        return table
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The matches as rows in the page's order, a batch at a time.
@@ -238,6 +235,30 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
             for number, blocks in zip(listed, parts, strict=True):
                 found[number] += count_blocks(blocks, detections[number].events)
     return [found[number] if count is None else count for number, count in enumerate(counts)]
+
+
+def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
+    """The matches of each pattern as buffers; what must be listed to be compressed is listed in one run.
+
+    Raises
+    ------
+    TooManyMatches
+        As `Detection.compressed`.
+    """
+    from cep_pipeline.detection.shared_buffer.compressing import ListedBuffers, compress_merged
+
+    listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
+    buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]
+    for parts in listed_in_parts(listed) if listed else ():
+        for own, blocks in zip(buffers, parts, strict=True):
+            own.add(blocks)
+    tables = {detection.pattern.name: own.table() for detection, own in zip(listed, buffers, strict=True)}
+    return [
+        tables[detection.pattern.name]
+        if detection.pattern.name in tables
+        else compress_merged(detection.pattern, detection.events, detection.counters)
+        for detection in detections
+    ]
 
 
 def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:

@@ -161,9 +161,11 @@ def _find(
 
 
 def _add_whole(counters: Counters, counted: Counters) -> None:
-    """Add what was counted over all of a slice: nothing else is held, so what tells the peak can stay until asked."""
+    """Add what was counted over all of a slice: nothing else is held, so what is still to be found can wait."""
     counters.peaks += counted.peaks
+    counters.later += counted.later
     counted.peaks.clear()
+    counted.later.clear()
     counters.add(counted)
 
 

@@ -71,6 +71,8 @@ class PreparedEvents:
         self._leaves: dict[str, Array] = {}
         self._derived: OrderedDict[Hashable, Any] = OrderedDict()
         self._derived_bytes = 0
+        self._handles: dict[Hashable, Any] = {}
+        self._rows_before: dict[Boundary | int, int] = {}
         self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
         self._codes: tuple[Array, list[str]] | None = None
         self._numbers: dict[Hashable, int] = {}
@@ -88,6 +90,12 @@ class PreparedEvents:
     def seqs(self) -> Array:
         """int64, shape (n,)."""
         return self._columns.column("seq").values
+
+    @cached_property
+    def span_us(self) -> int:
+        """How far apart the first and the last event are; 0 where there are none."""
+        stamps = self.timestamps
+        return int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
 
     @cached_property
     def every_row(self) -> Array:
@@ -132,10 +140,21 @@ class PreparedEvents:
 
     def rows_before(self, boundary: Boundary) -> int:
         """How many events come before a point of the stream's order."""
-        timestamp, seq = boundary
-        first = int(np.searchsorted(self.timestamps, timestamp, "left"))
-        last = int(np.searchsorted(self.timestamps, timestamp, "right"))
-        return first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
+        found = self._rows_before.get(boundary)
+        if found is None:
+            timestamp, seq = boundary
+            first = int(np.searchsorted(self.timestamps, timestamp, "left"))
+            last = int(np.searchsorted(self.timestamps, timestamp, "right"))
+            found = self._rows_before[boundary] = first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
+        return found
+
+    def rows_before_time(self, timestamp_us: int) -> int:
+        """How many events have an earlier timestamp."""
+        found = self._rows_before.get(timestamp_us)
+        if found is None:
+            found = int(np.searchsorted(self.timestamps, max(timestamp_us, -(2**63))))
+            self._rows_before[timestamp_us] = found
+        return found
 
     def derive(self, key: Hashable, make: Callable[[], T]) -> T:
         """The array (or whatever else) kept under `key`, made on first use; patterns share it through its key.
@@ -152,7 +171,19 @@ class PreparedEvents:
         while self._derived_bytes > self._most_bytes and len(self._derived) > 1:
             _, oldest = self._derived.popitem(last=False)
             self._derived_bytes -= _size_of(oldest)
+            self._handles.clear()
         return value
+
+    def handle(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
+        """What is quick to find derived arrays by, such as their addresses, kept under `key`; `make` makes it.
+
+        It takes no memory to speak of but holds derived arrays, so that it is let go of when one of them is.
+        """
+        found = self._handles.get(key)
+        if found is None:
+            found = make(*arguments)
+            self._handles[key] = found
+        return cast(T, found)
 
     def number_of(self, key: Hashable) -> int:
         """A number that stands for a key in this slice: keys of derived arrays are made of keys, and hashed often."""
@@ -161,11 +192,11 @@ class PreparedEvents:
     @contextmanager
     def forgetting(self) -> Iterator[None]:
         """Forget at the end what is derived inside: that of a part of the slice, which nothing else shares."""
-        kept, size = self._derived.copy(), self._derived_bytes
+        kept, size, handles = self._derived.copy(), self._derived_bytes, self._handles.copy()
         try:
             yield
         finally:
-            self._derived, self._derived_bytes = kept, size
+            self._derived, self._derived_bytes, self._handles = kept, size, handles
 
     def _type_codes(self) -> tuple[Array, list[str]]:
         """int32: a code for each event, -1 for a null type; and the text of each code."""

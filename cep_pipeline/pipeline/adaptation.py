@@ -26,6 +26,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
     latest_day,
 )
 from cep_pipeline.pipeline.pattern_set_plans import ALL, described_part
+from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.pipeline.steps import outdated
 from cep_pipeline.pipeline.violations import (
     KEEP,
@@ -253,7 +254,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
         return "the pattern set has no plan yet: the next daily run makes one"
     if reason := outdated(record, pattern_set):
         return f"{reason}: the next daily run makes a plan"
-    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    plan = plan_of(record)
     replannings = [one for one in decisions if one.kind == REPLANNING]
     return CurrentPlan(
         pattern_set,

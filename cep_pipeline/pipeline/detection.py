@@ -14,6 +14,7 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.pipeline.configuration import PatternSet
+from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
 from cep_pipeline.planning import Plan
 from cep_pipeline.spark.keeping import CarryState
@@ -102,9 +103,7 @@ def detect_day(
         carried = work.tables.matches_carry_in(pattern_set.name, work.day)
         carry_in = CarryState.from_json(carried, pattern_set.version)
         gathered = list(_partitioned(spark, work, patterns, events, carry_in, scratch))
-        planned = (
-            Plan.from_json(plan.plan, f"plan {plan.version} of {pattern_set.name}") if plan else _unplanned(pattern_set)
-        )
+        planned = plan_of(plan) if plan else _unplanned(pattern_set)
         slices: list[Slice] = []
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):

@@ -17,6 +17,7 @@ from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
@@ -199,7 +200,7 @@ def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
     """The plan of a record where the pattern set would be planned in the same way."""
     if pattern_set.planner not in MULTI_PATTERN_PLANNER_NAMES or record.plan.get("version") != PLAN_VERSION:
         return None
-    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    plan = plan_of(record)
     if plan.workload is None or plan.workload.search.planner != pattern_set.planner or not record.statements:
         return None
     asked = pattern_set.search.get("sharing", plan.sharing)
@@ -248,5 +249,5 @@ def plan_of_changed(
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
         return plan_pattern_set(pattern_set, snapshot), ""
-    plan = Plan.from_json(before.plan, f"plan {before.version} of {pattern_set.name}")
+    plan = plan_of(before)
     return replan_components(pattern_set, snapshot, plan, change.again), change.describe()

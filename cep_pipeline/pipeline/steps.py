@@ -22,7 +22,7 @@ from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed, statements_of
-from cep_pipeline.planning import Plan
+from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -231,7 +231,7 @@ def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
         return reason
     if record.pattern_set_version != pattern_set.version:
         return "the pattern set has changed"
-    plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")
+    plan = plan_of(record)
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
     return None if runs_on(plan, pattern_set.patterns, chosen) else "the mechanism of the pattern set has changed"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -30,7 +32,7 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.spark.keeping import CarryState, KeepingPass, Kept
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice
-from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
@@ -130,6 +132,8 @@ def detect_slices(
 
     Parameters
     ----------
+    progress
+        Told of the patterns done, of each slice all: of tasks on other machines only when one is over.
     behind
         What comes behind the range, with an open end: what would be final if the stream ended there is pending.
 
@@ -142,13 +146,15 @@ def detect_slices(
     if behind is not None and any(map(can_pend, job.patterns)):
         tasks.append(_Part(len(slices), behind, behind=True))
     job = replace(job, code=compiled_kernels(job, slices) if tasks else {})
-    results = run_tasks(
-        spark,
-        partial(_detect, _packed(job)),
-        tasks,
-        what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
-        progress=progress,
-    )
+    with task_steps(spark, len(tasks), len(job.patterns)) as steps:
+        results = run_tasks(
+            spark,
+            partial(_detect, _packed(job), steps),
+            tasks,
+            what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
+            progress=progress,
+            steps=steps,
+        )
     last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})
     counters = Counters()
@@ -254,24 +260,45 @@ class _Part:
     behind: bool = False
 
 
-def _packed(job: DetectionJob) -> bytes:
-    """The job for its tasks, without what only the driver needs: a thousand patterns are read once a worker."""
-    planned = tuple(
-        replace(plan, clauses=tuple(replace(clause, alternatives=(), comparisons=()) for clause in plan.clauses))
-        for plan in job.plan.patterns
-    )
-    return pickle.dumps(replace(job, plan=replace(job.plan, patterns=planned), carry_in=None, reachable={}), protocol=5)
+_Work = tuple[tuple[Pattern, ...], Plan]
+"""What many jobs have in common: the patterns and their plan."""
+_packed_last: tuple[_Work, bytes] | None = None
+
+
+def _packed(job: DetectionJob) -> tuple[bytes, bytes]:
+    """The patterns with their plan, and the rest of the job, for its tasks, without what only the driver needs.
+
+    A worker reads a thousand patterns once, for the days that follow, too, and keeps what it has worked out of them.
+    """
+    global _packed_last
+    work = job.patterns, job.plan
+    if _packed_last is None or any(own is not last for own, last in zip(work, _packed_last[0], strict=True)):
+        planned = tuple(
+            replace(plan, clauses=tuple(replace(clause, alternatives=(), comparisons=()) for clause in plan.clauses))
+            for plan in job.plan.patterns
+        )
+        _packed_last = work, pickle.dumps((job.patterns, replace(job.plan, patterns=planned)), protocol=5)
+    rest = replace(job, patterns=(), plan=job.plan.part(()), carry_in=None, reachable={})
+    return _packed_last[1], pickle.dumps(rest, protocol=5)
+
+
+@lru_cache(maxsize=2)
+def _work(packed: bytes) -> _Work:
+    work: _Work = pickle.loads(packed)
+    gc.freeze()  # it lives as long as the worker: to look through it again and again takes longer than to run it
+    return work
 
 
 @lru_cache(maxsize=1)
-def _unpacked(packed: bytes) -> DetectionJob:
-    job: DetectionJob = pickle.loads(packed)
+def _unpacked(work: bytes, rest: bytes) -> DetectionJob:
+    job: DetectionJob = pickle.loads(rest)
     adopt(job.code)
-    return job
+    patterns, plan = _work(work)
+    return replace(job, patterns=patterns, plan=plan)
 
 
-def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
-    job = _unpacked(packed)
+def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, attempt: int) -> DetectedSlice:
+    job = _unpacked(*packed)
     patterns = tuple(pattern for pattern in job.patterns if can_pend(pattern)) if part.behind else job.patterns
     paths: dict[pa.Schema, str] = {}
     writers: dict[pa.Schema, pq.ParquetWriter] = {}
@@ -312,7 +339,15 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
 
         matches = dict.fromkeys((pattern.name for pattern in patterns), 0)
         nodes: list[NodeCounts] = []
-        rows = 0
+        rows = before = 0
+        told = time.monotonic()
+
+        def tell(done: int, _: int) -> None:
+            nonlocal told
+            if steps is not None and time.monotonic() - told > _TELL_S:
+                told = time.monotonic()
+                steps.tell(part.number, before + done)
+
         for members, events in job.reading(part.slice, patterns):
             result = detect_slice(
                 members,
@@ -323,10 +358,14 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
                 job.mechanism,
                 candidates=located,
                 counted=hidden - located,
+                progress=tell,
             )
+            before += len(members)
             matches.update(result.matches)
             nodes += result.metrics.nodes
             rows += events.num_rows
+    if steps is not None:
+        steps.tell(part.number, steps.each)
     return DetectedSlice(
         paths.get(MATCHES_SCHEMA),
         paths.get(CANDIDATES_SCHEMA),
@@ -336,6 +375,10 @@ def _detect(packed: bytes, part: _Part, attempt: int) -> DetectedSlice:
         profiler.profiles(),
         {name: tuple(sorted(found)) for name, found in partitions.items()},
     )
+
+
+_TELL_S = 0.2
+"""How often a task says how many patterns it has done."""
 
 
 class WorkEstimate:

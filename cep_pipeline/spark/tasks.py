@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -29,6 +33,7 @@ def run_tasks(
     *,
     what: str,
     progress: Progress | None = None,
+    steps: TaskSteps | None = None,
 ) -> list[Result]:
     """Run a function over tasks, one Spark task each, and return the results in the order of the tasks.
 
@@ -44,7 +49,9 @@ def run_tasks(
     what
         What is being done, for Spark's own page.
     progress
-        Called as tasks finish.
+        Called as tasks finish, or as their steps do.
+    steps
+        Where the tasks tell how far they are; None: they do not.
 
     Raises
     ------
@@ -65,9 +72,11 @@ def run_tasks(
 
     done = threading.Event()
     watcher = None
+    total = len(tasks) if steps is None else steps.total
     if progress is not None:
-        progress(0, len(tasks))
-        watcher = threading.Thread(target=_watch, args=(context, group, len(tasks), progress, done), daemon=True)
+        progress(0, total)
+        finished = partial(_tasks_finished, context, group) if steps is None else steps.finished
+        watcher = threading.Thread(target=_watch, args=(finished, total, progress, done), daemon=True)
         watcher.start()
     try:
         context.setJobGroup(group, what, interruptOnCancel=True)
@@ -84,7 +93,7 @@ def run_tasks(
         if isinstance(result, _Refusal):
             raise result.error
     if progress is not None:
-        progress(len(tasks), len(tasks))
+        progress(total, total)
     return cast(list[Result], results)
 
 
@@ -95,13 +104,68 @@ class _Refusal:
     error: CepError
 
 
-def _watch(context: Any, group: str, total: int, progress: Progress, done: threading.Event) -> None:
-    tracker = context.statusTracker()
+@dataclass(frozen=True)
+class TaskSteps:
+    """How many steps each task of a job has done, of as many as every other: a file that all of them write to.
+
+    Attributes
+    ----------
+    file
+        Eight bytes a task, on the machine where driver and workers are.
+    tasks, each
+        How many tasks there are, and steps of each.
+    """
+
+    file: str
+    tasks: int
+    each: int
+
+    @property
+    def total(self) -> int:
+        """The steps of all tasks."""
+        return self.tasks * self.each
+
+    def tell(self, task: int, done: int) -> None:
+        """Say how many steps a task has done; where the file is gone, nobody wants to know."""
+        with suppress(OSError), Path(self.file).open("r+b") as file:
+            file.seek(_STEP_BYTES * task)
+            file.write(min(done, self.each).to_bytes(_STEP_BYTES, "little"))
+
+    def finished(self) -> int:
+        """The steps that all tasks have said that they have done."""
+        told = Path(self.file).read_bytes()
+        return sum(int.from_bytes(told[at : at + _STEP_BYTES], "little") for at in range(0, len(told), _STEP_BYTES))
+
+
+@contextmanager
+def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps | None]:
+    """Where tasks tell how far they are, for as long as the block lasts; None where they run on other machines.
+
+    Spark itself hears nothing of a task before it is over.
+    """
+    if not spark.sparkContext.master.startswith("local"):
+        yield None
+        return
+    with NamedTemporaryFile(prefix="cep-steps-") as file:
+        file.write(bytes(_STEP_BYTES * tasks))
+        file.flush()
+        yield TaskSteps(file.name, tasks, each)
+
+
+_STEP_BYTES = 8
+
+
+def _watch(finished: Callable[[], int], total: int, progress: Progress, done: threading.Event) -> None:
     while not done.wait(_POLL_S):
-        finished = 0
-        for job in tracker.getJobIdsForGroup(group):
-            info = tracker.getJobInfo(job)
-            for stage in info.stageIds if info is not None else ():
-                stage_info = tracker.getStageInfo(stage)
-                finished += stage_info.numCompletedTasks if stage_info is not None else 0
-        progress(min(finished, total), total)
+        progress(min(finished(), total), total)
+
+
+def _tasks_finished(context: Any, group: str) -> int:
+    tracker = context.statusTracker()
+    finished = 0
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            finished += stage_info.numCompletedTasks if stage_info is not None else 0
+    return finished

@@ -74,6 +74,36 @@ def test_tables_and_counts_are_those_of_each_pattern_alone(at_once: int, monkeyp
         assert RUNS[1:] == [["pair", "late", "either"]]  # lists are counted without being made
 
 
+SUMS = """
+NAME sums PATTERN SEQ(A a, B+ b[]) WHERE sum(b[].x) > 3 * a.x WITHIN 40 us;
+NAME pair PATTERN AND(A a, B b) WHERE a.x < b.x WITHIN 90 us;
+NAME means PATTERN SEQ(A+ a[], B b) WHERE avg(a[].x) < b.x WITHIN 50 us
+"""
+
+
+@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+def test_what_is_listed_to_be_compressed_is_found_in_one_run(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    patterns, events = patterns_of(SUMS), events_table(ROWS)
+    tables = cep.detect(patterns, events, mechanism="together", output="compressed")
+    assert list(tables) == ["sums", "pair", "means"]
+    for pattern in patterns:
+        [alone] = cep.detect([pattern], events, mechanism="lazy_chain_nfa", output="compressed").values()
+        assert alone.num_rows
+        assert tables[pattern.name].equals(alone)
+    assert {tuple(run) for run in RUNS} == {("sums", "means")}
+
+
+def test_patterns_that_are_run_one_by_one_are_done_one_by_one() -> None:
+    patterns, events = patterns_of(), events_table(ROWS)
+    done: list[tuple[int, int]] = []
+    cep.detect(patterns, events, progress=lambda *at: done.append(at))
+    assert done == [(number, len(patterns)) for number in range(1, len(patterns) + 1)]
+    done.clear()
+    cep.detect(patterns, events, mechanism="together", progress=lambda *at: done.append(at))
+    assert done == [(len(patterns), len(patterns))]
+
+
 @pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
 def test_slices_own_what_each_pattern_owns_alone(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)

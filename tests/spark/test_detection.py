@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +15,9 @@ from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.fused import tiers
 from cep_pipeline.errors import CepError
-from cep_pipeline.spark.detection import DetectionJob, compiled_kernels, detect_slices
+from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
 from cep_pipeline.spark.slicing import cut, read_row_groups
-from cep_pipeline.spark.tasks import run_tasks
+from cep_pipeline.spark.tasks import run_tasks, task_steps
 from cep_pipeline.warehouse.data_files import DataDirectory
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def test_a_job_over_slices_finds_what_one_detection_finds(spark: SparkSession, t
     assert {(row["pattern_set"], row["pattern_version"], row["final_day"]) for row in written} == {
         ("set", "version", date(2024, 1, 1))
     }
-    assert seen[0] == (0, len(slices)) and seen[-1] == (len(slices), len(slices))
+    steps = len(slices) * len(PATTERNS)
+    assert seen[0] == (0, steps) and seen[-1] == (steps, steps)
+    assert sorted(seen) == seen
     candidates = {(node.pattern, node.node): node for node in detected.nodes}
     assert candidates["none", ("a",)].passes == 0
 
@@ -84,6 +87,41 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
     object_code.adopt(code)
     cep.detect(PATTERNS[:1], table, plan=job.plan)
     assert not any("define i64 @run(" in ir for ir in compiled)
+
+
+def test_tasks_tell_how_many_patterns_they_have_done(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    with task_steps(spark, 3, 10) as steps:
+        assert steps is not None
+        assert (steps.finished(), steps.total) == (0, 30)
+        steps.tell(2, 4)
+        steps.tell(0, 99)
+        assert steps.finished() == 14
+        steps.tell(2, 7)
+        told: list[tuple[int, int]] = []
+
+        def work(task: int, attempt: int) -> int:
+            steps.tell(task, 5)
+            return task
+
+        found = run_tasks(spark, work, [0, 1, 2], what="telling", progress=lambda *at: told.append(at), steps=steps)
+        assert found == [0, 1, 2]
+        assert steps.finished() == 15
+        assert told[0] == (0, 30) and told[-1] == (30, 30)
+    steps.tell(1, 3)  # nobody wants to know any more
+    assert not Path(steps.file).exists()
+
+
+def test_a_worker_reads_the_patterns_and_their_plan_once_for_all_days(tmp_path: Path) -> None:
+    job, _, _ = make_job(tmp_path)
+    work, rest = _packed(job)
+    next_work, next_rest = _packed(replace(job, final_day=date(2024, 1, 2)))
+    assert work is next_work and rest != next_rest
+    first, second = _unpacked(work, rest), _unpacked(next_work, next_rest)
+    assert (first.final_day, second.final_day) == (date(2024, 1, 1), date(2024, 1, 2))
+    assert first.patterns == job.patterns and first.patterns[0] is second.patterns[0]
+    assert [one.clauses[0].order for one in first.plan.patterns] == [one.clauses[0].order for one in job.plan.patterns]
+    other, _ = _packed(replace(job, patterns=job.patterns[:2]))
+    assert _unpacked(other, rest).patterns == job.patterns[:2]
 
 
 def test_an_error_of_a_task_arrives_as_it_is_and_an_unforeseen_one_is_explained(spark: SparkSession) -> None:

@@ -248,4 +248,4 @@ class EagerRun:
                         self._tested_at(state),
                     )
                 )
-        counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
+        counters.evaluations += self.program.evaluations + self.program.unary_evaluations

@@ -168,7 +168,7 @@ class TreeRun:
             counters.count(
                 NodeCounts(self.pattern.name, self.clause.index, names, candidates, passes, created, peak, tested)
             )
-        counters.condition_evaluations += self.program.evaluations + self.program.unary_evaluations
+        counters.evaluations += self.program.evaluations + self.program.unary_evaluations
         if self.program.possible:
             self._held.add(self.stream.rows, self.held_at_steps, self.stream.negated_held)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +12,13 @@ from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import constants_hold
 from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.counts import LevelCount, Tally
+from cep_pipeline.detection.fused.layouts import LaidOut, levels_over
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.support import refuse_unsupported
-from cep_pipeline.detection.fused.views import View, filters_of, leaf_view
+from cep_pipeline.detection.fused.views import View, leaf_of, leaf_view, view_of_leaf
 from cep_pipeline.detection.ownership import earliest_row, owned_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
@@ -128,39 +129,39 @@ class ClauseRun:
         self.block_rows = block_rows
         self.finality = finality
         self._as_places = as_places
+        self._recipe = recipe_of(clause)
         self.owned = owned
         self.first_row, self.end_row = self._owned_rows()
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
-        self._levels: Levels | None = None
+        self._levels: Levels | LaidOut | None = None
         self._prepared = False
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
         """Counts of each plan level so far."""
-        found = []
-        for level, (name, (candidates, passes)) in enumerate(zip(self.order, self._counters.tolist(), strict=True)):
-            tested = self._levels.tested[level] if self._levels is not None else ()
-            tests = len(tested) * candidates
-            alone = sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts)
-            if alone:
-                first, end = self._rows_read(name)
-                read = leaf_view(self.events, self.clause.by_name[name].event_type, (), first, end)
-                tests += alone * len(read)
-            beginning = None if self._levels is None else self._levels.beginning
-            counted_at = None if beginning is None else beginning.counted_at(level)
-            alone_decided = self._levels is not None and level > 0 and self._levels.decided_by_conjuncts(level)
-            found.append(
-                LevelCount(
-                    self.order[: level + 1],
-                    candidates,
-                    passes,
-                    tests,
-                    tested=tuple(tested) if alone_decided else None,
-                    counted_at=counted_at,
-                )
-            )
-        return tuple(found)
+        return self.tally().counts()
+
+    def tally(self) -> Tally:
+        """What has been counted so far, without the views and columns that it was counted on."""
+        levels = self._levels
+        alone: list[tuple[int, Callable[[], int]] | None] = []
+        of_names = self._recipe.once(("alone", self.order), self._conjuncts_alone)
+        for name, conjuncts in zip(self.order, of_names, strict=True):
+            if not conjuncts:
+                alone.append(None)
+                continue
+            event_type = self.clause.by_name[name].event_type
+            alone.append((conjuncts, partial(_events_read, self.events, event_type, *self._rows_read(name))))
+        if levels is None:
+            return Tally(self.order, self._counters, (), (), alone)
+        found = levels.beginning
+        counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
+        return Tally(self.order, self._counters, levels.tested, levels.decided, alone, counted_at)
+
+    def _conjuncts_alone(self) -> tuple[int, ...]:
+        """For each variable how many conjuncts there are on it alone."""
+        return tuple(sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts) for name in self.order)
 
     def _owned_rows(self) -> tuple[int, int]:
         """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
@@ -170,13 +171,10 @@ class ClauseRun:
             case Finality.LAST_EVENT:
                 return 0 if start is None else events.rows_before(start), stop
             case Finality.LAST_INSTANT:
-                first = 0 if start is None else self._rows_before_time(start[0])
-                return first, stop if end is None else self._rows_before_time(end[0])
+                first = 0 if start is None else events.rows_before_time(start[0])
+                return first, stop if end is None else events.rows_before_time(end[0])
             case Finality.WINDOW_END:
                 return earliest_row(self.pattern, events, self.owned), stop
-
-    def _rows_before_time(self, timestamp_us: int) -> int:
-        return int(np.searchsorted(self.events.timestamps, max(timestamp_us, -(2**63))))
 
     def prepare(self) -> None:
         """Do all that comes before the first match, as iterating does: split, views, ranges and columns."""
@@ -190,18 +188,19 @@ class ClauseRun:
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
             shared = self.events.shared_work
-            self._levels = Levels(
-                planned,
-                self._leaves,
-                self._negated_views(),
-                as_places=self._as_places,
-                beginning=None if shared is None else shared.beginning_of,
-            )
+            beginning = None if shared is None else shared.beginning_of
+            if self.clause.negated or self._as_places:
+                self._levels = Levels(
+                    planned, self._leaves, self._negated_views(), as_places=self._as_places, beginning=beginning
+                )
+            else:
+                self._levels = levels_over(planned, self._leaves, beginning)
 
     @property
     def levels(self) -> Levels | None:
-        """The prepared levels; None where a variable has no event, or is the only one of a run that gives rows."""
+        """The prepared levels of a run that gives places; None where a variable has no event."""
         self.prepare()
+        assert not isinstance(self._levels, LaidOut)
         return self._levels
 
     def places(self) -> Iterator[Array]:
@@ -250,8 +249,8 @@ class ClauseRun:
 
     @cached_property
     def _last_variable(self) -> str | None:
-        recipe = recipe_of(self.clause)
-        return recipe.once(("last variable", self.pattern.ties), lambda: last_variable(self.pattern, self.clause))
+        key = "last variable", self.pattern.ties
+        return self._recipe.once(key, lambda: last_variable(self.pattern, self.clause))
 
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""
@@ -263,27 +262,28 @@ class ClauseRun:
         assert window.time_us is not None
         if self.first_row == len(self.events):
             return self.first_row
-        return self._rows_before_time(int(self.events.timestamps[self.first_row]) - windows * window.time_us)
+        return self.events.rows_before_time(int(self.events.timestamps[self.first_row]) - windows * window.time_us)
 
     def _negated_views(self) -> dict[str, View]:
         """The events that could reject a match, in stream order."""
         views = {}
         look_back = self._look_back(2)
         for variable in self.clause.negated:
-            filters = filters_of(self.clause, variable.name)
-            views[variable.name] = leaf_view(self.events, variable.event_type, filters, look_back, self.end_row)
+            leaf = leaf_of(self.clause, variable.name)
+            views[variable.name] = view_of_leaf(self.events, leaf, look_back, self.end_row)
         return views
 
     def _leaf_views(self) -> list[View] | None:
         """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
-        events, clause = self.events, self.clause
-        if not constants_hold(clause.conjuncts, events):
+        events, clause, recipe = self.events, self.clause, self._recipe
+        constants = recipe.once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
+        if constants and not constants_hold(constants, events):
             return None
-        events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
+        events.split(recipe.once("types", lambda: tuple(one.event_type for one in (*clause.positive, *clause.negated))))
         views = []
-        for name in self.order:
-            filters = filters_of(clause, name)
-            view = leaf_view(events, clause.by_name[name].event_type, filters, *self._rows_read(name))
+        leaves = recipe.once(("leaves", self.order), lambda: [(one, leaf_of(clause, one)) for one in self.order])
+        for name, leaf in leaves:
+            view = view_of_leaf(events, leaf, *self._rows_read(name))
             if not len(view):
                 return None
             views.append(view)
@@ -294,6 +294,10 @@ class ClauseRun:
         if self.finality is Finality.WINDOW_END or name == self._last_variable:
             return self.first_row, self.end_row
         return self._look_back(1), self.end_row
+
+
+def _events_read(events: PreparedEvents, event_type: str, first_row: int, end_row: int) -> int:
+    return len(leaf_view(events, event_type, (), first_row, end_row))
 
 
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:

@@ -7,9 +7,9 @@ residual conjunct, which `evaluate.py` decides on the partial matches.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -35,20 +35,48 @@ from cep_pipeline.patterns.expressions import (
 )
 
 
+@dataclass(frozen=True)
+class Again:
+    """How a column is made again over another slice.
+
+    Attributes
+    ----------
+    level
+        The level whose view it is of.
+    key
+        What it is, whatever the view.
+    values
+        Makes it of the events and a view: float64, padded; None where float64 does not hold the values there.
+    """
+
+    level: int
+    key: Hashable
+    values: Callable[[PreparedEvents, View], Array | None]
+
+
 @dataclass
 class Columns:
-    """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them."""
+    """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them.
+
+    Attributes
+    ----------
+    again
+        For each column how it is made over another slice; None where its values, or whether there is a column at all,
+        depend on more than the events of its view.
+    """
 
     arrays: list[Array] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
+    again: list[Again | None] = field(default_factory=list)
     _slots: dict[Hashable, Slot] = field(default_factory=dict)
 
-    def slot(self, level: int, key: Hashable, values: Array) -> Slot:
+    def slot(self, level: int, key: Hashable, values: Array, again: Again | None = None) -> Slot:
         """The slot of a column of this level's view; equal keys of one level share it."""
         place = (level, key)
         if place not in self._slots:
             self._slots[place] = Slot(level, len(self.arrays))
             self.arrays.append(values)
+            self.again.append(again)
         return self._slots[place]
 
     def constant(self, value: float) -> Constant:
@@ -97,16 +125,27 @@ class Scope:
 
     def evaluated(self, own: Expression, variable: str) -> Column:
         """The value of an expression over `ANY_EVENT` alone, for each row of a variable's view."""
-        view = self.view(variable)
+        return _evaluated(self.events, self.view(variable), own)
 
-        def make() -> Column:
-            if isinstance(own, Reference) and own.type is ValueType.FLOAT64:
-                column = self.events.column(own.attribute)
-                if column.type is ValueType.FLOAT64 and column.valid is None:
-                    return Column(ValueType.FLOAT64, gather(column.values, view.rows))
-            return expression_values(own, self.events, {ANY_EVENT: view.rows})
 
-        return self.events.derive(("values", view.identity, _key_of(own)), make)
+def _evaluated(events: PreparedEvents, view: View, own: Expression) -> Column:
+    def make() -> Column:
+        if isinstance(own, Reference) and own.type is ValueType.FLOAT64:
+            column = events.column(own.attribute)
+            if column.type is ValueType.FLOAT64 and column.valid is None:
+                return Column(ValueType.FLOAT64, gather(column.values, view.rows))
+        return expression_values(own, events, {ANY_EVENT: view.rows})
+
+    return events.derive(("values", view.identity, _key_of(own)), make)
+
+
+def _as_floats(events: PreparedEvents, view: View, own: Expression, column: Column) -> Array:
+    return events.derive(("floats", view.identity, _key_of(own)), lambda: as_floats(column))
+
+
+def _exact_values(events: PreparedEvents, view: View, *, own: Expression) -> Array | None:
+    column = _evaluated(events, view, own)
+    return _as_floats(events, view, own, column) if is_exact(column) else None
 
 
 def _key_of(own: Expression) -> Hashable:
@@ -204,9 +243,11 @@ def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, st
 
 
 def _exact_slot(own: Expression, variable: str, column: Column, scope: Scope) -> Slot:
-    view = scope.view(variable)
-    key = ("floats", view.identity, _key_of(own))
-    return scope.columns.slot(scope.levels[variable], key, scope.events.derive(key, lambda: as_floats(column)))
+    view, level = scope.view(variable), scope.levels[variable]
+    what = _key_of(own)
+    again = Again(level, ("floats", what), partial(_exact_values, own=own))
+    values = _as_floats(scope.events, view, own, column)
+    return scope.columns.slot(level, ("floats", view.identity, what), values, again)
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from cep_pipeline.detection.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
@@ -44,3 +46,45 @@ class LevelCount:
     def variable(self) -> str:
         """The variable that it binds last."""
         return self.bound[-1]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tally:
+    """What the levels of a run have counted, from which their counts are made when they are asked for.
+
+    Attributes
+    ----------
+    order
+        The variables by level.
+    counters
+        int64, shape (levels, 2): candidates and passes.
+    tested, decided
+        For each level the conjuncts over several variables that were tested on its candidates, and whether these alone
+        decided which passed; empty where the run had nothing to test.
+    alone
+        For each level the conjuncts over its variable alone, and how many events they were tested on: a function.
+    counted_at
+        For the levels that another run has found where they are counted; None: here.
+    """
+
+    order: tuple[str, ...]
+    counters: Array
+    tested: Sequence[Sequence[Conjunct]]
+    decided: Sequence[bool]
+    alone: Sequence[tuple[int, Callable[[], int]] | None]
+    counted_at: Sequence[Place | None] = ()
+
+    def counts(self) -> tuple[LevelCount, ...]:
+        """Counts of each level so far."""
+        found = []
+        for level, (candidates, passes) in enumerate(self.counters.tolist()):
+            tested = self.tested[level] if self.tested else ()
+            tests = len(tested) * candidates
+            own = self.alone[level]
+            if own is not None:
+                conjuncts, read = own
+                tests += conjuncts * read()
+            decided = tuple(tested) if self.decided and self.decided[level] else None
+            counted_at = self.counted_at[level] if level < len(self.counted_at) else None
+            found.append(LevelCount(self.order[: level + 1], candidates, passes, tests, 0, decided, counted_at))
+        return tuple(found)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +15,7 @@ from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
 from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.searching import NOT_FOUND
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.tiers import running_shape
+from cep_pipeline.detection.fused.tiers import RunningShape, running_shape
 from cep_pipeline.detection.fused.words import (
     CAPACITY,
     COUNTERS,
@@ -30,8 +32,11 @@ MOST_LISTS = 1 << 60
 """Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""
 _POOLED = 3
 """Blocks kept for use again: the reader of blocks still has the last one while the next one is made."""
-_UNUSED = 2
-"""References to a block that is only in the pool: the pool's, and the argument of `getrefcount`."""
+_POOLED_BYTES = 1 << 24
+"""Larger blocks are not kept."""
+_UNUSED = 3
+"""References to a block that is only in the pool: the pool's, that of the one who looks, and the argument of
+`getrefcount`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,39 +91,66 @@ def run_shape(
     Array
         int32, shape (levels, n): rows, or places in the views. The reader may keep it.
     """
-    levels = len(shape.levels)
     outer = arguments.sizes[0] if prefix is None else prefix.shape[1]
     if outer == 0 or 0 in arguments.sizes:
         return
-    code = running_shape(shape)
-    places = argument_places(shape)
     words = _data_words(shape, arguments)
+    words[FIRST_OWNED] = arguments.first_owned
+    yield from run_words(
+        running_shape(shape), words, argument_places(shape), arguments.sizes, block_rows, counters, prefix, output_rows
+    )
+
+
+def run_words(
+    code: RunningShape,
+    words: Array,
+    places: Mapping[str, int],
+    sizes: Sequence[int],
+    block_rows: int,
+    counters: Array,
+    prefix: Array | None = None,
+    output_rows: Sequence[int] | None = None,
+) -> Iterator[Array]:
+    """As `run_shape`, on argument words whose arrays, constants and first owned row are there.
+
+    Parameters
+    ----------
+    code
+        The shape that is run.
+    words, places
+        The argument words, and where each group of them begins (`argument_places`). Whoever reads the blocks keeps
+        their arrays.
+    sizes
+        Rows of each level's view, none of them 0.
+    """
+    levels = len(sizes)
     state = np.zeros(1 + 2 * levels + 2, np.int64)
-    stride = max(arguments.sizes) + 2 * WIDTH
-    scratch = np.empty(stride * levels, np.int32)
+    stride = max(sizes) + 2 * WIDTH
     capacity = max(block_rows - WIDTH + 1, 1)  # a full block takes the rest of the chunk in which it filled
     words[STATE] = state.ctypes.data
     words[COUNTERS] = counters.ctypes.data
     words[CAPACITY] = capacity
-    words[OUTER] = outer
-    words[SCRATCH] = scratch.ctypes.data
     words[SCRATCH_STRIDE] = stride
-    words[FIRST_OWNED] = arguments.first_owned
+    words[OUTER] = sizes[0] if prefix is None else prefix.shape[1]
     if prefix is not None:
         prefix = np.ascontiguousarray(prefix, np.int32)
         _point(words, places["prefix"], list(prefix))
-    pool = _BlockPool((levels, capacity + WIDTH + OUTPUT_PADDING))
+    out = places["out"]
+    scratch = _memory.scratch.free_block((stride * levels,))
+    words[SCRATCH] = scratch.ctypes.data
     begun = False
     while not begun or state[0] != FINISHED:
         begun = True
-        block = pool.free_block()
+        block = _memory.blocks.free_block((levels, capacity + WIDTH + OUTPUT_PADDING))
+        address, step = block.ctypes.data, block.strides[0]
         for level, row in enumerate(output_rows or range(levels)):
-            words[places["out"] + level] = block.ctypes.data + row * block.strides[0]
+            words[out + level] = address + row * step
         found = code.call(words)
         matches = block[:, :found] if 2 * found > capacity else block[:, :found].copy()  # lets go of a mostly empty one
         del block
-        for start in range(0, found, block_rows):
-            yield matches[:, start : start + block_rows]
+        if found:
+            for start in range(0, found, block_rows):
+                yield matches[:, start : start + block_rows]
         del matches
 
 
@@ -207,21 +239,34 @@ def _data_words(shape: Shape, arguments: Arguments) -> Array:
     return words
 
 
-class _BlockPool:
-    """Output blocks that are used again once nobody reads them: memory new from the system is slow to write."""
+class _Pool:
+    """Arrays of int32 that are used again once nobody refers to them: memory new from the system is slow to write."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
+    def __init__(self) -> None:
         self._blocks: list[Array] = []
 
-    def free_block(self) -> Array:
-        """A block that nobody else refers to."""
+    def free_block(self, shape: tuple[int, ...]) -> Array:
+        """A block of any content that nobody else refers to."""
+        size = math.prod(shape)
         for place in range(len(self._blocks)):
-            if sys.getrefcount(self._blocks[place]) == _UNUSED:
-                return self._blocks[place]
-        block = np.empty(self._shape, np.int32)
-        self._blocks = [*self._blocks[-_POOLED + 1 :], block]
-        return block
+            kept = self._blocks[place]
+            if kept.size >= size and sys.getrefcount(kept) == _UNUSED:
+                return kept[:size].reshape(shape)
+            del kept
+        block = np.empty(size, np.int32)
+        if block.nbytes <= _POOLED_BYTES:
+            self._blocks = [*self._blocks[-_POOLED + 1 :], block]
+        return block.reshape(shape)
+
+
+class _Memory(threading.local):
+    """What the runs of one thread write their blocks to, and work in."""
+
+    def __init__(self) -> None:
+        self.blocks, self.scratch = _Pool(), _Pool()
+
+
+_memory = _Memory()
 
 
 def _point(words: Array, place: int, arrays: tuple[Array, ...] | list[Array]) -> None:

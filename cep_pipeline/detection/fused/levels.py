@@ -11,7 +11,7 @@ import numpy as np
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.conditions import Again, Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counts import Place
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
 from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
@@ -78,12 +78,15 @@ class PlannedClause:
     @cached_property
     def reach(self) -> Reach:
         """The window, no wider than the slice needs it to be."""
-        window, stamps = self.window or self.pattern.window, self.events.timestamps
+        window = self.window or self.pattern.window
         if window.time_us is not None:
-            span = int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
-            return Reach(Clock.TIME, min(window.time_us, span))
+            return Reach(Clock.TIME, min(window.time_us, self.events.span_us))
         assert window.events is not None
-        return Reach(Clock.POSITION, min(window.events - 1, len(stamps)), self.clause.partition_by)
+        return Reach(Clock.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
+
+
+FindBeginning = Callable[[PlannedClause, list[View], list[View]], Beginning | None]
+"""Finds the beginning of a run that is stored, by its leaves and its views."""
 
 
 class Levels:
@@ -103,6 +106,8 @@ class Levels:
     tested
         For each level, the conjuncts over several positive variables that are tested on its candidates; its ranges
         fulfil the others.
+    ranges
+        The bounds of the levels' ranges, each with its level.
     """
 
     def __init__(
@@ -112,7 +117,7 @@ class Levels:
         negated: Mapping[str, View],
         *,
         as_places: bool = False,
-        beginning: Callable[[Levels], Beginning | None] | None = None,
+        beginning: FindBeginning | None = None,
     ) -> None:
         self.planned = planned
         self.as_places = as_places
@@ -139,7 +144,7 @@ class Levels:
             self.views,
             types,
         )
-        self.beginning = None if beginning is None else beginning(self)
+        self.beginning = None if beginning is None else beginning(planned, leaves, self.views)
         self._bound_levels = 1 if self.beginning is None else self.beginning.levels
         self._compile(negated)
 
@@ -202,6 +207,7 @@ class Levels:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = Columns()
         self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns, self.recipe)
+        self.ranges: list[tuple[int, Bound]] = []
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
         tests: list[list[TestedConjunct]] = [[] for _ in self.views]
@@ -250,10 +256,11 @@ class Levels:
         asked = {level for level in range(1, last) if residual[level] or self.negations[level]}
         self.stage_ends = sorted(asked | {last}) if last else []
 
-    def decided_by_conjuncts(self, level: int) -> bool:
-        """Whether nothing but `tested[level]` decides which candidates of a level pass."""
-        owned = level == len(self.views) - 1 and self.planned.first_owned is not None
-        return not (self._other_tests[level] or owned)
+    @property
+    def decided(self) -> list[bool]:
+        """For each level whether nothing but its `tested` conjuncts decides which candidates pass."""
+        owned = len(self.views) - 1 if self.planned.first_owned is not None else None
+        return [0 < level != owned and not others for level, others in enumerate(self._other_tests)]
 
     def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
         """Whether the later of the conjunct's levels is sorted by the key."""
@@ -270,6 +277,7 @@ class Levels:
             ranges = (b for i in members for b in self._bounds_of(level, i))
         for bound in ranges:
             earlier = bound.earlier
+            self.ranges.append((level, bound))
             alike = self.leaves[earlier] if key is None else self._keyed(earlier, key)
             ends = range_ends(self.events, bound, self.views[earlier], alike, self.views[level])
             found, tighter = (self.lows, np.maximum) if bound.low else (self.highs, np.minimum)
@@ -305,7 +313,8 @@ class Levels:
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
-        return self.columns.slot(level, ("row",), row_values_of(self.events, self.views[level]))
+        again = Again(level, "row", row_values_of)
+        return self.columns.slot(level, ("row",), row_values_of(self.events, self.views[level]), again)
 
     def _distinct(self, level: int) -> list[TestedConjunct]:
         """Tests that the level's event is none of the earlier ones, where it could be."""

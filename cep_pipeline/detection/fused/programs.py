@@ -7,6 +7,7 @@ workload run: `tiers` says which shapes get it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -74,6 +75,11 @@ class Program:
 
     words: Array
     frame_size: int
+
+    @cached_property
+    def name(self) -> bytes:
+        """What tells it from the programs of other shapes."""
+        return self.words.tobytes()
 
     @property
     def runs(self) -> bool:

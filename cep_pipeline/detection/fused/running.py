@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -147,11 +148,18 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
 
 
 def _add_counts(run: Run, counters: Counters) -> None:
+    if isinstance(run, ClauseRun):
+        counters.later.append(partial(_count_levels, run.pattern.name, run.clause.index, run.tally().counts))
+    else:
+        _count_levels(run.pattern.name, run.clause.index, lambda: run.counts, counters)
+
+
+def _count_levels(pattern: str, clause: int, counts: Callable[[], Sequence[LevelCount]], counters: Counters) -> None:
     stored = 0
-    for count in run.counts:
-        counters.condition_evaluations += count.evaluations
+    for count in counts():
+        counters.evaluations += count.evaluations
         stored += count.created
-        place = run.pattern.name, run.clause.index, count.bound
+        place = pattern, clause, count.bound
         if count.counted_at is not None and count.counted_at != place:
             counters.count(NodeCounts(*count.counted_at, 0, 0, shared_with=(place,)))
             continue

@@ -12,7 +12,7 @@ and however their views are sorted; a subtree as rows of its events.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -54,13 +54,10 @@ class Shared:
         How many nodes.
     window
         The largest window of theirs.
-    refused
-        Storing it does not pay, or it is too large.
     """
 
     uses: int = 0
     window: Window | None = None
-    refused: bool = False
 
     def use(self, window: Window) -> None:
         """One more node."""
@@ -70,30 +67,22 @@ class Shared:
 
 
 @dataclass(eq=False)
-class SharedWork:
-    """What the runs of a workload over one slice have in common; `share_work` makes it.
+class AlikeNodes:
+    """Which nodes of the plans of a workload are alike, whatever the slice.
 
     Attributes
     ----------
-    stored, stored_bytes
-        By key, the one not asked for longest first: partial matches, and how large they are together.
-    found_by
-        By key, where what is stored was found: the node of that run, its variables in the order of the slots.
-    counted
-        By key of a subtree, where what happened in finding it is counted: of each node of that run the variables, and
-        the node that counts them.
+    shared
+        What nodes stand for, by its key.
+    keys
+        For each run of an order the keys of its beginnings, from the first variable alone to all.
+    trees
+        For each subtree its key, and the variables in the order of the key's slots.
     """
 
-    events: PreparedEvents
-    _shared: dict[str, Shared] = field(default_factory=dict)
-    _keys: dict[RunKey, list[str]] = field(default_factory=dict)
-    _trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    stored: OrderedDict[str, Array] = field(default_factory=OrderedDict)
-    stored_bytes: int = 0
-    found_by: dict[str, Place] = field(default_factory=dict)
-    counted: dict[str, list[tuple[tuple[str, ...], Place]]] = field(default_factory=dict)
-
-    # -- which nodes are alike ------------------------------------------------------------------------------------
+    shared: dict[str, Shared] = field(default_factory=dict)
+    keys: dict[RunKey, list[str]] = field(default_factory=dict)
+    trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
         """Add the nodes of a clause's plan."""
@@ -121,7 +110,7 @@ class SharedWork:
             return
         root = forms.tree_nodes(tree)[-1]
         key = self._full_key(root.key, pattern)
-        self._trees[pattern.name, clause.index, tree.leaves] = key, root.slots
+        self.trees[pattern.name, clause.index, tree.leaves] = key, root.slots
         self._use(key, pattern)
         if order is None:
             self._add_tree(pattern, clause, forms, tree.left)
@@ -129,7 +118,7 @@ class SharedWork:
 
     def _add_order(self, pattern: Pattern, clause: Clause, forms: ClauseForms, order: tuple[str, ...]) -> None:
         keys = [self._full_key(key, pattern) for key in forms.order_keys(order)]
-        self._keys[pattern.name, clause.index, order] = keys
+        self.keys[pattern.name, clause.index, order] = keys
         for key in keys[1:-1]:  # one event is no partial match to store, and the whole is no beginning
             self._use(key, pattern)
 
@@ -139,29 +128,57 @@ class SharedWork:
         return key if pattern.window.events is None else f"{key} in {pattern.window.events} events"
 
     def _use(self, key: str, pattern: Pattern) -> None:
-        self._shared.setdefault(key, Shared()).use(pattern.window)
+        self.shared.setdefault(key, Shared()).use(pattern.window)
+
+
+@dataclass(eq=False)
+class SharedWork:
+    """What the runs of a workload over one slice have in common; `share_work` makes it.
+
+    Attributes
+    ----------
+    alike
+        Which nodes are alike.
+    refused
+        Keys of what is not stored: it does not pay, or it is too large.
+    stored, stored_bytes
+        By key, the one not asked for longest first: partial matches, and how large they are together.
+    found_by
+        By key, where what is stored was found: the node of that run, its variables in the order of the slots.
+    counted
+        By key of a subtree, where what happened in finding it is counted: of each node of that run the variables, and
+        the node that counts them.
+    """
+
+    events: PreparedEvents
+    alike: AlikeNodes
+    refused: set[str] = field(default_factory=set)
+    stored: OrderedDict[str, Array] = field(default_factory=OrderedDict)
+    stored_bytes: int = 0
+    found_by: dict[str, Place] = field(default_factory=dict)
+    counted: dict[str, list[tuple[tuple[str, ...], Place]]] = field(default_factory=dict)
 
     # -- beginnings of orders ---------------------------------------------------------------------------------------
 
-    def beginning_of(self, levels: Levels) -> Beginning | None:
+    def beginning_of(self, planned: PlannedClause, leaves: list[View], views: list[View]) -> Beginning | None:
         """The longest beginning of a run's order that is stored, or is stored now because that pays; or None.
 
         Parameters
         ----------
-        levels
-            The run's levels, whose views are there already.
+        planned, leaves, views
+            The run, its leaves in stream order, and as its levels visit them.
         """
-        planned = levels.planned
         order = planned.order
-        keys = self._keys.get((planned.pattern.name, planned.clause.index, order), [])
+        keys = self.alike.keys.get((planned.pattern.name, planned.clause.index, order), [])
         for length in range(len(keys) - 1, 1, -1):
-            shared = self._shared[keys[length - 1]]
-            if shared.uses < 2 or shared.refused or _is_wider(planned, shared):
+            key = keys[length - 1]
+            shared = self.alike.shared[key]
+            if shared.uses < 2 or key in self.refused or _is_wider(planned, shared):
                 continue
-            found = self._found(keys[length - 1], shared, planned, length)
+            found = self._found(key, shared, planned, length)
             if found is not None:
                 places, counts, found_by = found
-                return Beginning(length, self._in_views(places, shared, levels), counts, found_by)
+                return Beginning(length, self._in_views(places, shared, planned, leaves, views), counts, found_by)
         return None
 
     def _found(
@@ -180,8 +197,8 @@ class SharedWork:
             leaf_view(self.events, part.by_name[name].event_type, filters_of(part, name), 0, len(self.events))
             for name in order
         ]
-        shared.refused = self._expected_ns(shared, leaves) * (shared.uses - 1) < RUN_NS
-        if shared.refused:
+        if self._expected_ns(shared, leaves) * (shared.uses - 1) < RUN_NS:
+            self.refused.add(key)
             return None
         wide = PlannedClause(planned.pattern, part, order, self.events, window=shared.window)
         levels = Levels(wide, leaves, {}, as_places=True)
@@ -191,13 +208,14 @@ class SharedWork:
         for block in levels.run(ROWS_AT_ONCE, counts):
             held += block.nbytes
             if held > MOST_BYTES_OF_ONE:
-                shared.refused = True
+                self.refused.add(key)
                 return None
             blocks.append(np.stack([view.in_leaf(own) for view, own in zip(levels.views, block, strict=True)]))
         found = np.concatenate(blocks, axis=1)
         apart_ns = ENTRY_NS * counts[:-1, 1].sum() + CANDIDATE_NS * counts[1:, 0].sum()
-        shared.refused = apart_ns * (shared.uses - 1) < STORED_NS * found.size * shared.uses
-        if not shared.refused:  # otherwise this one run has it
+        if apart_ns * (shared.uses - 1) < STORED_NS * found.size * shared.uses:
+            self.refused.add(key)  # this one run has it
+        else:
             self._store(key, found, (planned.pattern.name, planned.clause.index, order))
         return found, counts, None
 
@@ -219,21 +237,23 @@ class SharedWork:
             entries = candidates / 2
         return expected
 
-    def _in_views(self, found: Array, shared: Shared, levels: Levels) -> Array:
+    def _in_views(
+        self, found: Array, shared: Shared, planned: PlannedClause, leaves: list[View], views: list[View]
+    ) -> Array:
         """Places in whole leaves as places in a run's views, without what is not in them or not in its window."""
-        leaves = list(zip(levels.leaves, levels.views, found, strict=False))
-        window, widest = levels.planned.window or levels.planned.pattern.window, shared.window
+        levels = list(zip(leaves, views, found, strict=False))
+        window, widest = planned.window or planned.pattern.window, shared.window
         assert widest is not None
         narrower = window.time_us is not None and window.time_us < (widest.time_us or 0)
-        if not narrower and all(leaf is view and len(leaf) == len(leaf.whole_rows) for leaf, view, _ in leaves):
+        if not narrower and all(leaf is view and len(leaf) == len(leaf.whole_rows) for leaf, view, _ in levels):
             return found
         kept = np.ones(found.shape[1], dtype=bool)
         if narrower:
-            rows = [leaf.whole_rows[places] for leaf, places in zip(levels.leaves, found, strict=False)]
+            rows = [leaf.whole_rows[places] for leaf, places in zip(leaves, found, strict=False)]
             clock = clock_of(self.events)
             kept &= clock[np.maximum.reduce(rows)] - clock[np.minimum.reduce(rows)] <= window.time_us
         placed = []
-        for leaf, view, own in leaves:
+        for leaf, view, own in levels:
             if len(leaf) < len(leaf.whole_rows):
                 own = own - np.int32(leaf.offset)
                 kept &= (own >= 0) & (own < len(leaf))
@@ -269,12 +289,12 @@ class SharedWork:
         Array
             int32, shape (variables, n): rows, the variables in pattern order.
         """
-        known = self._trees.get((pattern.name, clause.index, names))
+        known = self.alike.trees.get((pattern.name, clause.index, names))
         if known is None:
             return None
         key, slots = known
-        shared = self._shared[key]
-        if shared.uses < 2 or shared.refused:
+        shared = self.alike.shared[key]
+        if shared.uses < 2 or key in self.refused:
             return None
         own = [slots.index(variable.name) for variable in clause.positive]
         if key not in self.stored:
@@ -284,7 +304,7 @@ class SharedWork:
             for block in find(replace(pattern, window=shared.window), over_variables(clause, names)):
                 held += block.rows.nbytes
                 if held > MOST_BYTES_OF_ONE:
-                    shared.refused = True
+                    self.refused.add(key)
                     return None
                 blocks.append(block.rows)
             rows = np.concatenate(blocks, axis=1)
@@ -303,13 +323,13 @@ class SharedWork:
         self, pattern: Pattern, clause: Clause, names: tuple[str, ...], counts: Sequence[LevelCount]
     ) -> None:
         """Note where a run that has found a subtree counts what happened at its nodes."""
-        key, _ = self._trees[pattern.name, clause.index, names]
+        key, _ = self.alike.trees[pattern.name, clause.index, names]
         own = pattern.name, clause.index
         self.counted[key] = [(one.bound, one.counted_at or (*own, one.bound)) for one in counts]
 
     def counts_of_subtree(self, pattern: Pattern, clause: Clause, names: tuple[str, ...]) -> tuple[LevelCount, ...]:
         """What a run counts of a subtree that another one has found."""
-        key, slots = self._trees[pattern.name, clause.index, names]
+        key, slots = self.alike.trees[pattern.name, clause.index, names]
         variable = dict(zip(self.found_by[key][2], slots, strict=True))
         return tuple(
             LevelCount(tuple(variable[name] for name in bound), 0, 0, counted_at=place)
@@ -332,11 +352,31 @@ class SharedWork:
 
 def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
     """Let runs of these patterns over a slice share what their orders and trees have in common, from now on."""
-    work = SharedWork(events)
+    events.shared_work = SharedWork(events, _alike_nodes(patterns, orders))
+
+
+MOST_WORKLOADS = 4
+"""Workloads of which is remembered which nodes are alike: to find that out takes as long as to run light patterns."""
+
+_workloads: OrderedDict[Hashable, tuple[AlikeNodes, object]] = OrderedDict()
+
+
+def _alike_nodes(patterns: Sequence[Pattern], orders: Sequence[Orders]) -> AlikeNodes:
+    """The alike nodes of a workload: of these very patterns, as a task has them for all its slices, found out once."""
+    planned = tuple(tuple(one if isinstance(one, Join) else tuple(one) for one in plans) for plans in orders)
+    key = tuple(map(id, patterns)), planned
+    known = _workloads.get(key)
+    if known is not None:  # it holds the patterns, so that no other ones can have their ids
+        _workloads.move_to_end(key)
+        return known[0]
+    alike = AlikeNodes()
     for pattern, plans in zip(patterns, orders, strict=True):
         for clause, plan in zip(pattern.clauses, plans, strict=True):
-            work.add(pattern, clause, plan)
-    events.shared_work = work
+            alike.add(pattern, clause, plan)
+    _workloads[key] = alike, tuple(patterns)
+    while len(_workloads) > MOST_WORKLOADS:
+        _workloads.popitem(last=False)
+    return alike
 
 
 def _is_wider(planned: PlannedClause, shared: Shared) -> bool:

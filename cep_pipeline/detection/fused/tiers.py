@@ -86,17 +86,22 @@ _shapes: OrderedDict[bytes, RunningShape] = OrderedDict()
 _at_once = False
 
 
-def running_shape(shape: Shape) -> RunningShape:
-    """The one of an equal shape that this process has run before, or a new one."""
-    program = program_of(shape)
-    name = program.words.tobytes()
-    known = _shapes.get(name)
+def running_shape(shape: Shape, program: Program | None = None) -> RunningShape:
+    """The one of an equal shape that this process has run before, or a new one.
+
+    Parameters
+    ----------
+    program
+        That of the shape, where it is at hand: to write it takes as long as a short run.
+    """
+    program = program_of(shape) if program is None else program
+    known = _shapes.get(program.name)
     if known is None:
-        known = _shapes[name] = RunningShape(shape, program)
+        known = _shapes[program.name] = RunningShape(shape, program)
         while len(_shapes) > MOST_SHAPES:
             _shapes.popitem(last=False)
     else:
-        _shapes.move_to_end(name)
+        _shapes.move_to_end(program.name)
     return known
 
 

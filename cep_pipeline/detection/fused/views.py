@@ -7,6 +7,7 @@ patterns over the same leaves share them.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
@@ -78,6 +79,47 @@ class View:
         return self if self.base is None else self.base
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Leaf:
+    """What the events of a level have in common: their type, and conditions on each alone.
+
+    Equal leaves are one object, as long as it is remembered, so that it is quick to look up by.
+
+    Attributes
+    ----------
+    filters
+        Conjuncts over the one variable `ANY_EVENT`.
+    """
+
+    event_type: str
+    filters: tuple[Conjunct, ...]
+
+
+MOST_LEAVES = 1 << 13
+"""Leaves that are remembered; those not asked for longest go first."""
+
+_leaves: OrderedDict[Hashable, Leaf] = OrderedDict()
+
+
+def _the_leaf(event_type: str, filters: tuple[Conjunct, ...]) -> Leaf:
+    key = event_type, frozenset(filters)
+    known = _leaves.get(key)
+    if known is not None:
+        _leaves.move_to_end(key)
+        return known
+    made = _leaves[key] = Leaf(event_type, filters)
+    while len(_leaves) > MOST_LEAVES:
+        _leaves.popitem(last=False)
+    return made
+
+
+def leaf_of(clause: Clause, variable: str) -> Leaf:
+    """The leaf of one of a clause's variables."""
+    return recipe_of(clause).once(
+        ("leaf", variable), lambda: _the_leaf(clause.by_name[variable].event_type, filters_of(clause, variable))
+    )
+
+
 def leaf_view(
     events: PreparedEvents, event_type: str, filters: tuple[Conjunct, ...], first_row: int, end_row: int
 ) -> View:
@@ -88,7 +130,16 @@ def leaf_view(
     filters
         Conjuncts over the one variable `ANY_EVENT`.
     """
-    leaf = (event_type, frozenset(filters))
+    return view_of_leaf(events, _the_leaf(event_type, filters), first_row, end_row)
+
+
+def view_of_leaf(events: PreparedEvents, leaf: Leaf, first_row: int, end_row: int) -> View:
+    """The events of a leaf with rows in [first_row, end_row)."""
+    return events.handle((leaf, first_row, end_row), _make_view, events, leaf, first_row, end_row)
+
+
+def _make_view(events: PreparedEvents, leaf: Leaf, first_row: int, end_row: int) -> View:
+    event_type, filters = leaf.event_type, leaf.filters
 
     def rows_of_leaf() -> Array:
         rows = events.leaf_rows(event_type)
@@ -101,13 +152,14 @@ def leaf_view(
             rows = rows[conjunct_holds(conjunct, events, {ANY_EVENT: rows})]
         return padded_copy(rows)
 
-    rows = events.derive(("leaf", leaf), rows_of_leaf) if filters else events.leaf_rows(event_type)
+    what = event_type, frozenset(filters)
+    rows = events.derive(("leaf", what), rows_of_leaf) if filters else events.leaf_rows(event_type)
     first, end = 0, len(rows)
     if first_row > 0:
         first = int(np.searchsorted(rows, first_row))
     if end_row < len(events):
         end = int(np.searchsorted(rows, end_row))
-    identity = events.number_of(("leaf", event_type, leaf[1] if filters else None, first, end))
+    identity = events.number_of(("leaf", event_type, what[1] if filters else None, first, end))
     return View(identity, rows[first:end], np.array([0, end - first], np.int64), whole=rows, offset=first)
 
 

@@ -125,4 +125,4 @@ class LazyRun:
         self._lives.add(memory.lives)
         counters.count_peak(int(memory.registers[c.PEAK]))
         self._buffered.changes[0] += memory.stream.buffered(memory.rules, memory.states.root)
-        counters.condition_evaluations += memory.program.evaluations + memory.program.unary_evaluations
+        counters.evaluations += memory.program.evaluations + memory.program.unary_evaluations

@@ -142,7 +142,7 @@ class OwnedRuns:
             counters.count(
                 NodeCounts(self.pattern.name, self.clause.index, bound, candidates, passes, created, tested=tested)
             )
-        counters.condition_evaluations += runs.evaluations
+        counters.evaluations += runs.evaluations
         control = runs.control.tolist()
         counters.count_runs(
             self.pattern.name,

@@ -120,7 +120,7 @@ class ClauseRuns:
                 created = passes if len(bound) < len(names) else 0
                 counts = NodeCounts(self.pattern.name, self.clause.index, tuple(bound), candidates, passes, created)
                 counters.count(counts)
-        counters.condition_evaluations += self.evaluations
+        counters.evaluations += self.evaluations
 
     def _starts(self) -> Array:
         """int32, ascending: the places of the events that can begin a match."""

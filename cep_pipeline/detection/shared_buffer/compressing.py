@@ -119,17 +119,29 @@ def _parts(pattern: Pattern, sequence: lanes.Sequence, graph: GraphBuilder) -> I
 
 def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
     """Matches that a mechanism lists as buffers; `parts` as `matches_in_parts` yields them."""
-    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
-    writer = _Writer(pattern, events)
+    buffers = ListedBuffers(pattern, events)
     for blocks in parts:
+        buffers.add(blocks)
+    return buffers.table()
+
+
+class ListedBuffers:
+    """Makes buffers of the matches of one pattern that a mechanism lists, part after part."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+        self._writer, self._events = _Writer(pattern, events), events
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Add all matches of one part (`parts.many_in_parts`)."""
         found = [block for block in blocks if len(block)]
         if not found:
-            continue
-        ordered = order_matches(found, events.seqs)
+            return
+        ordered = order_matches(found, self._events.seqs)
         del found
         last = ordered.last_rows().astype(np.int64)
         offsets, rows, variables = ordered.elements()
-        places = np.array([position[name] for name in ordered.names], np.int16)
+        places = np.array([self._position[name] for name in ordered.names], np.int16)
         begins = np.flatnonzero(np.append(True, last[1:] != last[:-1]))
         for first, stop in zip(begins, np.append(begins[1:], len(last)), strict=True):
             part = slice(int(offsets[first]), int(offsets[stop]))
@@ -137,8 +149,11 @@ def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: Prep
             matches = Listed(
                 offsets[first : stop + 1] - offsets[first], event.reshape(-1).astype(np.int32), places[variables[part]]
             )
-            writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
-    return writer.table()
+            self._writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
+
+    def table(self) -> pa.Table:
+        """One row for all matches that end with the same event."""
+        return self._writer.table()
 
 
 def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:

@@ -159,7 +159,7 @@ class NetworkRun:
         for node in self.network.nodes:
             if node.events is not None:
                 leaf, ceiling = memory.leaves[node.number], self._ceiling(node)
-                counters.condition_evaluations += leaf.tested
+                counters.evaluations += leaf.tested
                 if node.stored:
                     held = leaf.held(ceiling, size)
                     if node.partial:
@@ -169,7 +169,7 @@ class NetworkRun:
             if node.places:
                 counters.count(self._counts_of(node, memory))
         buffered += self._negated(counters)
-        counters.condition_evaluations += int(self._common.counts[0])
+        counters.evaluations += int(self._common.counts[0])
         counters.count_peak(int(instances.max(initial=0)))
         counters.events_buffered = max(counters.events_buffered, int(buffered.max(initial=0)))
 
@@ -203,7 +203,7 @@ class NetworkRun:
                 what = variable.event_type, frozenset(filters)
                 rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
                 if what not in windows:
-                    counters.condition_evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
+                    counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
         if self._with_negated:
             end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])

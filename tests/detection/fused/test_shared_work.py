@@ -275,3 +275,30 @@ def test_counts_say_which_nodes_were_shared(
             elif pattern.name in sharers and sizes[pattern.name] == max(map(sizes.__getitem__, sharers)):
                 assert node.passes >= alone.passes
         assert own.nodes == () or {place[0] for place in places_of(own)} == {pattern.name}
+
+
+def test_which_nodes_are_alike_is_found_out_once_for_all_slices() -> None:
+    patterns = parse_texts("AND(A a, B b, A c)", "AND(A a, B b, C c)")
+    table = events_table([{"timestamp": at, "kind": "ABC"[at % 3], "x": at} for at in range(30)])
+
+    def alike(orders: Sequence[Sequence[Sequence[str]]]) -> shared_work.AlikeNodes:
+        events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
+        shared_work.share_work(patterns, orders, events)
+        assert events.shared_work is not None
+        return events.shared_work.alike
+
+    one = [[["a", "b", "c"]], [["a", "b", "c"]]]
+    first = alike(one)
+    assert alike([[tuple(order) for order in plans] for plans in one]) is first
+    other = alike([[["b", "a", "c"]], [["a", "b", "c"]]])
+    assert other is not first
+    assert [max(shared.uses for shared in nodes.shared.values()) for nodes in (first, other)] == [2, 1]
+    again = parse_texts("AND(A a, B b, A c)", "AND(A a, B b, C c)")
+    events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
+    shared_work.share_work(again, one, events)
+    assert events.shared_work is not None and events.shared_work.alike is not first  # of other patterns
+
+
+def parse_texts(*structures: str) -> list[Pattern]:
+    text = ";".join(f"NAME p{number} PATTERN {one} WITHIN 9 us" for number, one in enumerate(structures))
+    return cep.parse_patterns(text, stream_schema())
