@@ -17,6 +17,8 @@ from cep_pipeline.detection.fused.workspace import uninitialized
 LANES = 4
 """Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
 VECTOR_BITS = 512
+FEW = 64
+"""So many points are searched for one by one in less time than it takes to call a merge."""
 
 
 def count_before(points: Array, point_starts: Array, values: Array, value_starts: Array, delta: int) -> Array:
@@ -40,11 +42,14 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
     Array
         int32, one for each point: a place in `values`, at least the group's start and at most its end.
     """
-    out: Array = uninitialized(len(points), np.int32)
-    bits = 8 * points.dtype.itemsize
     if points.dtype != values.dtype:
         raise TypeError(f"points of {points.dtype} do not merge with values of {values.dtype}")
-    if len(point_starts) > 2:
+    whole = len(point_starts) == 2
+    if whole and len(points) <= FEW:
+        return np.asarray(values.searchsorted(points + points.dtype.type(delta)), np.int32)
+    out: Array = uninitialized(len(points), np.int32)
+    bits = 8 * points.dtype.itemsize
+    if not whole:
         _function(f"groups{bits}", 7)(
             points.ctypes.data,
             point_starts.ctypes.data,
@@ -55,9 +60,8 @@ def count_before(points: Array, point_starts: Array, values: Array, value_starts
             out.ctypes.data,
         )
         return out
-    first = np.array([0, *np.arange(1, LANES) * (len(points) // LANES)], np.int64)
-    if len(points):
-        first = np.searchsorted(values, points[first] + points.dtype.type(delta)).astype(np.int64)
+    starts = points[:: len(points) // LANES][:LANES]
+    first = values.searchsorted(starts + points.dtype.type(delta))
     _function(f"merge{bits}", 7)(
         points.ctypes.data,
         len(points),

@@ -18,6 +18,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.extent import counts_in_partitions, look_back
 from cep_pipeline.detection.fused import shared_work
+from cep_pipeline.detection.fused.alike_nodes import AlikeNodes
 from cep_pipeline.detection.mechanism import Counters, Metrics, NodeCounts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns import Pattern
@@ -281,7 +282,7 @@ def test_which_nodes_are_alike_is_found_out_once_for_all_slices() -> None:
     patterns = parse_texts("AND(A a, B b, A c)", "AND(A a, B b, C c)")
     table = events_table([{"timestamp": at, "kind": "ABC"[at % 3], "x": at} for at in range(30)])
 
-    def alike(orders: Sequence[Sequence[Sequence[str]]]) -> shared_work.AlikeNodes:
+    def alike(orders: Sequence[Sequence[Sequence[str]]]) -> AlikeNodes:
         events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
         shared_work.share_work(patterns, orders, events)
         assert events.shared_work is not None
