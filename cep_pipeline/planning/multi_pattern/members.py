@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +15,8 @@ from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys
 
 MemberId: TypeAlias = tuple[str, int]
 """What names a member in a workload: the pattern's name and the index of the clause."""
+MOST_MEMBERS = 1 << 11
+"""Members that are kept with what has been worked out of them; those that were not asked for longest go first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +73,9 @@ class Member:
 def members_of(patterns: Iterable[Pattern]) -> tuple[Member, ...]:
     """All members of a workload, in the order of the patterns and of their clauses.
 
+    The same patterns have the same members again, with the keys that have been worked out of them, as a workload is
+    planned and run many times.
+
     Raises
     ------
     ValueError
@@ -86,8 +91,23 @@ def members_of(patterns: Iterable[Pattern]) -> tuple[Member, ...]:
     >>> [(member.id, member.names) for member in members_of(parse_patterns(text, schema))]
     [(('either', 0), ('a',)), (('either', 1), ('b', 'c')), (('both', 0), ('x', 'y'))]
     """
-    found = tuple(Member(pattern, clause) for pattern in patterns for clause in pattern.clauses)
+    found = tuple(_member_of(pattern, clause) for pattern in patterns for clause in pattern.clauses)
     for name, uses in Counter(member.id for member in found).items():
         if uses > 1:
             raise ValueError(f"two patterns of a workload have one name: {name[0]!r}")
     return found
+
+
+_members: OrderedDict[int, Member] = OrderedDict()
+
+
+def _member_of(pattern: Pattern, clause: Clause) -> Member:
+    """The member of this very clause of this very pattern."""
+    known = _members.get(id(clause))
+    if known is not None and known.pattern is pattern:  # it holds the clause, so that no other one can have its id
+        _members.move_to_end(id(clause))
+        return known
+    made = _members[id(clause)] = Member(pattern, clause)
+    while len(_members) > MOST_MEMBERS:
+        _members.popitem(last=False)
+    return made

@@ -148,3 +148,12 @@ def test_blocks_of_a_member_have_nothing_in_common() -> None:
     assert sorted(block.places for block in chosen if block.member == 0) == [(0, 1), (2, 3)]
     tree = plan_around(three, three.members[0], [block for block in chosen if block.member == 0])
     assert str(tree) == "((a, b), (c, d))"
+
+
+@pytest.mark.parametrize("sharing", ["prefix", "subexpression"])
+def test_parts_of_one_pattern_that_are_alike_are_merged_with_those_of_another(sharing: Sharing) -> None:
+    """Two nodes of a member may have one key: a block is found by its variables."""
+    structure = "SEQ(B v0, E+ v1[], B v2, B v3, E+ v4[])"
+    alike_ones = workload(f"PATTERN {structure} WITHIN 1 second; PATTERN {structure} WITHIN 2 seconds", sharing)
+    in_order = {member.id: member.names for member in alike_ones.members}
+    assert alike_ones.ln_cost(made_by("merge_decomposition", alike_ones)) <= alike_ones.ln_cost(in_order)

@@ -44,10 +44,14 @@ def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Pla
 
 
 class _Way(NamedTuple):
-    """A plan of a member, and of each of its nodes the variables as a set and what it costs in the member's window."""
+    """A plan of a member, what each of its nodes costs in the member's window, and the key of each by its variables.
+
+    Two of its nodes may be alike, and have one key.
+    """
 
     plan: OrderOrTree | str
-    nodes: dict[str, tuple[int, float]]
+    nodes: dict[str, float]
+    keys: dict[int, str]
 
 
 class _Steiner:
@@ -126,18 +130,17 @@ class _Steiner:
             plan = plan_around(self._workload, member, () if block is None else [block])
             masks = {name: 1 << number for number, name in enumerate(member.names)}
             costs = self._costs[member.id]
-            nodes: dict[str, tuple[int, float]] = {}
+            nodes: dict[str, float] = {}
+            keys: dict[int, str] = {}
             for form in member.forms.nodes(plan):
                 mask = sum(masks[name] for name in form.slots)
-                nodes[form.key] = mask, float(costs[mask])
-            known = self._ways[place, block] = _Way(plan, nodes)
+                nodes[form.key], keys[mask] = float(costs[mask]), form.key
+            known = self._ways[place, block] = _Way(plan, nodes, keys)
         return known
 
     def _is_elsewhere(self, place: int, block: Block) -> bool:
         """Whether another member's plan computes what a block of this one does."""
-        nodes = self._around(place, block).nodes
-        [key] = [key for key, (mask, _) in nodes.items() if mask == block.mask]
-        return self._window_of_others(key, place) >= 0
+        return self._window_of_others(self._around(place, block).keys[block.mask], place) >= 0
 
     def _connect(self, place: int, block: Block | None) -> float:
         """Give a member another connection; returns what all together costs more."""
@@ -162,7 +165,7 @@ class _Steiner:
         """What a member's plan costs beside what the others share with it."""
         member = self._members[place]
         added = 0.0
-        for key, (_, cost) in self._around(place, block).nodes.items():
+        for key, cost in self._around(place, block).nodes.items():
             self._node_costs.setdefault((key, member.window), cost)
             window = self._window_of_others(key, place)
             if window < 0:
