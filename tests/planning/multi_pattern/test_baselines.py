@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given, settings
 
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.greedy import greedy_order
 from cep_pipeline.planning.multi_pattern import MULTI_PATTERN_PLANNERS, Member, Sharing, members_of
@@ -18,6 +19,7 @@ from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, W
 from cep_pipeline.planning.trees import Join, as_tree, leaves_of, nodes_of
 from cep_pipeline.statistics import estimate_statistics
 from tests.planning.multi_pattern.planned import alike, workload_of
+from tests.planning.multi_pattern.workloads import SCHEMA
 from tests.statistics.market import market, parse
 
 SHARING_ONES = ("sharing", "redundancy_ratio", "merge_decomposition")
@@ -153,7 +155,8 @@ def test_blocks_of_a_member_have_nothing_in_common() -> None:
 @pytest.mark.parametrize("sharing", ["prefix", "subexpression"])
 def test_parts_of_one_pattern_that_are_alike_are_merged_with_those_of_another(sharing: Sharing) -> None:
     """Two nodes of a member may have one key: a block is found by its variables."""
-    structure = "SEQ(B v0, E+ v1[], B v2, B v3, E+ v4[])"
-    alike_ones = workload(f"PATTERN {structure} WITHIN 1 second; PATTERN {structure} WITHIN 2 seconds", sharing)
+    structure = "SEQ(B v0, X+ v1[], B v2, B v3, X+ v4[])"
+    text = f"PATTERN {structure} WITHIN 1 second; PATTERN {structure} WITHIN 2 seconds"
+    alike_ones = workload_of(members_of(parse_patterns(text, SCHEMA)), sharing)
     in_order = {member.id: member.names for member in alike_ones.members}
     assert alike_ones.ln_cost(made_by("merge_decomposition", alike_ones)) <= alike_ones.ln_cost(in_order)

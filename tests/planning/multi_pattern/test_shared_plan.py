@@ -197,6 +197,6 @@ def test_members_of_the_same_patterns_are_the_same(monkeypatch: pytest.MonkeyPat
     assert [one.pattern is pattern for one, pattern in zip(first, [patterns[0], patterns[0], patterns[1]], strict=True)]
     assert not {id(one) for one in members_of(others)} & {id(one) for one in first}
     monkeypatch.setattr(members_module, "MOST_MEMBERS", 2)
-    members_of(others)
+    members_of(parse(text))
     assert len(members_module._members) == 2
     assert [one.id for one in members_of(patterns)] == [one.id for one in first]
