@@ -253,7 +253,7 @@ def places_of(metrics: Metrics) -> Places:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(workload=workloads(), stream_rows=rows(max_size=14), seed=st.integers(0, 5), trees=st.booleans())
 def test_counts_say_which_nodes_were_shared(
     workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
