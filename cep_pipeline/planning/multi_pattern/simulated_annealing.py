@@ -21,7 +21,7 @@ REHEATED = 3e-3
 """Where there are many steps it goes on from the best plan, some times, from this share of c0 on."""
 STEPS_PER_MEMBER = 1_000
 """There is one cooling for each so many steps times the number of members, but no more than `MAX_COOLINGS`."""
-MAX_COOLINGS = 4
+MAX_COOLINGS = 8
 
 
 def simulated_annealing(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
