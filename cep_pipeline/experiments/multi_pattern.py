@@ -93,8 +93,8 @@ class Sizes:
 
 SMALL = Sizes(
     windows=20,
-    patterns={10: 2, 30: 2, 100: 1, 300: 1},
-    most_for_all=300,
+    patterns={10: 6, 30: 4, 100: 2, 300: 1},
+    most_for_all=100,
     workloads=1,
     base=100,
     pattern_sizes=(3, 5, 7),
@@ -103,9 +103,9 @@ SMALL = Sizes(
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
     rate_differences=(0.2, 0.4, 1.0),
-    adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000, 6_000), 4, steps=5_000, threshold=0.5),
+    adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000), 4, steps=5_000, threshold=0.5),
     recomputed=50,
-    ours_s=1.0,
+    ours_s=0.75,
 )
 FULL = replace(
     SMALL,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from cep_pipeline.benchmarks.report import times_as_fast
-from cep_pipeline.experiments.cells import Row
+from cep_pipeline.experiments.cells import Figure, Row
 from cep_pipeline.experiments.findings import Finding, rank_correlation, ratio_range
 from cep_pipeline.experiments.multi_pattern import (
     ADAPTIVE,
@@ -190,24 +190,25 @@ def count_windows(time_rows: Sequence[Row], count_rows: Sequence[Row]) -> Findin
 
 
 def ahead_of_all(rows: Sequence[Row]) -> Finding:
-    """Figure 12."""
+    """Figure 12; by the means over workloads, as the patent has them ([0135])."""
     expected = "SA-EDGE is at least 25 % ahead of every baseline"
-    found = over_best(rows, SA_EDGE.name, [baseline.name for baseline in BASELINES])
+    found = _over_baselines(rows)
     behind = [cell for cell, ratio in found.items() if ratio < AHEAD]
-    fewest = min(values_of(rows_of(rows, part=WORKLOAD)))
-    small = sum(1 for cell in behind if cell[0] == WORKLOAD and cell[2] == fewest)
     measured = (
         f"{ratio_range(found.values())} times the best of them, {times_as_fast(geometric_mean(found.values()))} in the "
-        f"mean; by 25 % and more in {len(found) - len(behind)} of {len(found)} cells"
+        f"mean; by 25 % and more in {len(found) - len(behind)} of {len(found)} places of the figures"
     )
-    means = averaged(rows_of(rows, part=WORKLOAD))
-    largest = max(values_of(means))
-    over = over_best([{**row, "number": 0} for row in means], SA_EDGE.name, [baseline.name for baseline in BASELINES])
-    of_largest = [times_as_fast(ratio) for cell, ratio in over.items() if cell[2] == largest]
+    values = values_of(rows_of(rows, part=WORKLOAD))
+    of_largest, of_smallest = (
+        " and ".join(
+            times_as_fast(ratio) for (part, _, at, _), ratio in found.items() if (part, at) == (WORKLOAD, value)
+        )
+        for value in (max(values), min(values))
+    )
     why = (
         f"The best baseline is RE in most; sharing comes on top of its orders, the more the more patterns there are: "
-        f"{' and '.join(of_largest)} times with {largest:g} patterns. Of the {len(behind)} cells below {small} are of "
-        f"{fewest:g} patterns, which have little in common."
+        f"{of_largest} times with {max(values):g} patterns, {of_smallest} with {min(values):g}, which have little in "
+        "common."
     )
     return Finding(expected, measured, not behind, why)
 
@@ -215,8 +216,14 @@ def ahead_of_all(rows: Sequence[Row]) -> Finding:
 def up_to_three_times(rows: Sequence[Row]) -> Finding:
     """Figure 12, the largest lead."""
     expected = "and up to 3 times the second best"
-    found = over_best(rows, SA_EDGE.name, [baseline.name for baseline in BASELINES])
-    return Finding(expected, f"up to {times_as_fast(max(found.values()))} times", max(found.values()) >= UP_TO)
+    largest = max(_over_baselines(rows).values())
+    return Finding(expected, f"up to {times_as_fast(largest)} times", largest >= UP_TO)
+
+
+def _over_baselines(rows: Sequence[Row]) -> dict[tuple[Figure, ...], float]:
+    """How many times the mean gain of SA-EDGE is that of the best baseline, by part, stream and value."""
+    means = [{**row, "number": 0} for row in averaged(rows)]
+    return over_best(means, SA_EDGE.name, [baseline.name for baseline in BASELINES])
 
 
 def adaptive_over_static(rows: Sequence[Row]) -> Finding:
@@ -298,7 +305,11 @@ def in_less_time(rows: Sequence[Row]) -> Finding:
     )
     holds = all(number(row, "ours:cost") <= number(row, "recomputed:cost") * (1 + 1e-9) for row in rows)
     return Finding(
-        expected, measured, holds, "Making the search's tables, which both have to, is a large part of the short limit."
+        expected,
+        measured,
+        holds,
+        "Of so few patterns computing all anew takes some ten times as long, so that in the longer time there are more "
+        "steps of it; both have to come to the same plan.",
     )
 
 

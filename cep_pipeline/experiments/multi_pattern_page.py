@@ -85,6 +85,10 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             seed=request.seed,
             base=sizes.base,
             search=sizes.search,
+            workloads=", ".join(
+                f"{many} workloads of {patterns} patterns" if many > 1 else f"one of {patterns}"
+                for patterns, many in sizes.patterns.items()
+            ),
             runs=MOST_RUNS,
         ),
         "## What the patent found, and what we find",
@@ -134,7 +138,8 @@ Workloads are drawn with seed {seed}: patterns of 5 events in the mean, over 12 
 types agree on them. A pattern is drawn anew where its own order is expected to hold more than {dearest:,.0f} partial \
 matches in a window of 15 minutes, where more than {matches:g} matches are expected there, or where it has {more:g} \
 times as many. Where nothing else is said a workload has {base} patterns and a local search {search}: with steps \
-instead of seconds plans are the same whatever else the machine does.
+instead of seconds plans are the same whatever else the machine does. There are {workloads}: what a workload gains is \
+ruled by its few dearest patterns, which small ones have by chance.
 
 SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares beginnings, \
 all others subexpressions. SH shares as much as it can, RE reorders, SH-RR is SPASS (redundancy ratio) and SH-MDT is \

@@ -31,7 +31,7 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 MAX_PAIRS = 4_096
 """Pairs that the statistics test a scope."""
 ENOUGH_S = 0.5
-MOST_RUNS = 5
+MOST_RUNS = 3
 """A plan is run until its runs took so long together, and so many times at most; the least time counts."""
 MULTITREE, MULTI_PATTERN_NFA = "multitree", "multi_pattern_nfa"
 
