@@ -181,9 +181,7 @@ def carried_state(
         except (CepError, pa.ArrowException) as error:
             notes.append(f"{what} cannot be read: {error}")
             continue
-        try:
-            empty.merge(state)
-        except InputError:  # it measures other things
+        if not empty.goes_on(state):
             notes.append(f"{what} are of other patterns")
             continue
         return CarriedState(state, content["checksum"])

@@ -109,6 +109,10 @@ class WindowedStatistics:
         same = {pattern.stream for pattern in patterns} <= {self.stream}
         return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
 
+    def goes_on(self, later: WindowedStatistics) -> bool:
+        """Whether another state measures what is measured here, so that it can be merged."""
+        return self._what == later._what or self._what == self._narrowed(later)._what
+
     def merge(self, later: WindowedStatistics) -> None:
         """Go on with what was counted of later events; what it measures beyond what is measured here is left out.
 

@@ -298,6 +298,8 @@ def test_states_merge_in_the_order_of_time_and_of_the_same_things_only() -> None
     with pytest.raises(InputError, match="order of time"):
         whole.merge(late)
     narrow = WindowedStatistics.of(parse("PATTERN B x WITHIN 1 second"), window)
+    assert narrow.goes_on(whole) and not whole.goes_on(narrow)
+    assert narrow.events == 0
     narrow.merge(whole)  # what it measures beyond is left out
     assert narrow.snapshot().rates == tuple(rate for rate in whole.snapshot().rates if rate.leaf == "B")
     assert narrow.business_day(0, 10**9).rates == whole.business_day(0, 10**9).rates[1:]
@@ -307,6 +309,7 @@ def test_states_merge_in_the_order_of_time_and_of_the_same_things_only() -> None
         windowed_statistics(parse("PATTERN C c WITHIN 1 second"), market(10), window),
     ]
     for other in others:
+        assert not whole.goes_on(other)
         with pytest.raises(InputError, match="different things"):
             whole.merge(other)
     assert whole.covers(parse("PATTERN A x WITHIN 9 seconds"))
