@@ -74,10 +74,26 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
+class _Told(logging.Handler):
+    """Tells the user what a part of the package logs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+def tell_of_compiling() -> None:
+    """Let the user know of kernels that are compiled for the first time on a machine: it may take a minute."""
+    compiled = logging.getLogger("cep_pipeline.compiled")
+    if not any(isinstance(handler, _Told) for handler in compiled.handlers):
+        compiled.addHandler(_Told())
+        compiled.setLevel(logging.INFO)
+
+
 def main() -> None:
     """Run the command line; an explained failure ends with its exit code and without a traceback."""
     warnings.showwarning = _show_warning
     logging.getLogger().addFilter(_is_no_interrupt)
+    tell_of_compiling()
     try:
         cli(standalone_mode=False)
     except CepError as error:

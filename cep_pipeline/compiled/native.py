@@ -6,9 +6,11 @@ worker pays for Numba's import and compiler only where no process of the user ha
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -29,6 +31,11 @@ from cep_pipeline.compiled.object_code import (
 )
 
 Array = np.ndarray[Any, Any]
+
+logger = logging.getLogger(__name__)
+
+TOLD_AFTER_S = 2.0
+"""A kernel that takes longer to compile is told of, so that nobody wonders what a first run waits for."""
 
 _loading = threading.Lock()
 _RAISING = re.compile(r"^declare ((?:[^@\n]*)@(?:NRT_|Py|numba_)\w+\([^)\n]*\)).*$", re.MULTILINE)
@@ -88,7 +95,7 @@ class NativeKernel:
         key = self._key()
         code = read_cached(key)
         if code is None:
-            with compiling(key):  # it takes seconds: another process may be at it, or have done it
+            with self._told(), compiling(key):  # it takes seconds: another process may be at it, or have done it
                 code = read_cached(key)
                 if code is None:
                     code = compile_ir(_without_interpreter(numba_ir(self.module, self.name, self.arguments)))
@@ -96,6 +103,17 @@ class NativeKernel:
         self._library = load(code)
         function: Callable[..., int] = self._library.function(self.name, len(self.arguments))
         return function
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        text = "compiling %s.%s for this machine, which takes up to a minute; it is kept for all later runs"
+        timer = threading.Timer(TOLD_AFTER_S, logger.info, (text, self.module, self.name))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _key(self) -> str:
         sources = [source_of(module) for module in (self.module, *self.sources)]

@@ -34,10 +34,10 @@ print(values[999], flags.sum(), bool(compiled))
 """
 
 
-def run(folder: Path, program: str = PROGRAM) -> list[str]:
+def run(folder: Path, program: str = PROGRAM, *arguments: str) -> list[str]:
     environment = {**os.environ, "CEP_CACHE_DIR": str(folder)}
     result = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True, check=True
     )
     return result.stdout.split()
 
@@ -55,6 +55,24 @@ def test_only_the_first_process_of_a_user_needs_the_compiler(tmp_path: Path) -> 
 def test_kept_code_finds_the_functions_of_the_c_library(tmp_path: Path) -> None:
     assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "True"]
     assert run(tmp_path, LIBRARY_PROGRAM) == ["1.0", "-1000", "False"]
+
+
+TOLD_PROGRAM = f"""{LIBRARY_PROGRAM}
+import sys
+from cep_pipeline.cli import tell_of_compiling
+sys.stderr = sys.stdout
+tell_of_compiling()
+tell_of_compiling()
+native.TOLD_AFTER_S = float(sys.argv[1])
+kernel.sources, kernel._function = ("tests.compiled.library_kernel",), None
+kernel(1000, values, flags)
+"""
+
+
+@pytest.mark.parametrize(("after_s", "told"), [("0", 1), ("600", 0)])
+def test_a_kernel_that_takes_long_to_compile_is_told_of_once(tmp_path: Path, after_s: str, told: int) -> None:
+    said = run(tmp_path, TOLD_PROGRAM, after_s)
+    assert said.count("compiling") == said.count("tests.compiled.library_kernel.logarithms") == told
 
 
 def test_arrays_of_another_type_or_layout_are_refused() -> None:
