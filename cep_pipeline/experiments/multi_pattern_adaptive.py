@@ -8,12 +8,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from cep_pipeline.adaptation.decisions import ConstantThreshold
 from cep_pipeline.adaptation.plan_quality import ln_cost_on
 from cep_pipeline.adaptation.thresholds import deviations, numbers_now, questions_of
 from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.mechanism import Counters, Owned
 from cep_pipeline.detection.prepared import Boundary
 from cep_pipeline.experiments.cells import Figure
+from cep_pipeline.experiments.multi_pattern_loop import run_loop
 from cep_pipeline.experiments.multi_pattern_runs import MULTITREE, Ran, prepared_events, run_plan, same_matches
 from cep_pipeline.experiments.multi_pattern_streams import WorkloadStream, permuted
 from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload
@@ -25,6 +27,8 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 STATIC, ADAPTIVE, HINDSIGHT = "static", "adaptive", "hindsight"
 """The plan of the stream as it was; plans made as it goes on; and the plan of all that is to come, which nobody has."""
+LOOP, LOOP_STATIC = "loop", "loop static"
+"""The product's own loop by the same threshold, component by component; and by the first plan."""
 PAIRS_A_CHECK = 1_000
 """Pairs that the statistics test a scope between two checks."""
 
@@ -99,6 +103,10 @@ def measure_adaptive(stream: WorkloadStream, phase: int, sizes: AdaptiveSizes, s
     best = _searched(patterns, of_all, sizes.steps, seed, None)
     hindsight = _run(exchanged, patterns, [_Span(0, events.num_rows, best)])
     same_matches(HINDSIGHT, hindsight.matches, static.matches)
+    loops = {}
+    for name, decision in ((LOOP_STATIC, None), (LOOP, ConstantThreshold(sizes.threshold))):
+        loops[name] = run_loop(exchanged, patterns, first, known, decision, every=every, steps=sizes.steps, seed=seed)
+        same_matches(name, loops[name].matches, static.matches)
     return {
         "events": events.num_rows,
         "matches": sum(static.matches.values()),
@@ -110,6 +118,8 @@ def measure_adaptive(stream: WorkloadStream, phase: int, sizes: AdaptiveSizes, s
         f"{ADAPTIVE}:planned": decided.planned,
         f"{ADAPTIVE}:checks": decided.checks,
         f"{ADAPTIVE}:plans": len(decided.spans),
+        **loops[LOOP_STATIC].figures(LOOP_STATIC),
+        **loops[LOOP].figures(LOOP),
     }
 
 
