@@ -12,6 +12,17 @@ from itertools import product
 from cep_pipeline.experiments.cells import Cell, Figure, Row
 from cep_pipeline.experiments.experiment import Experiment, Request, Work
 from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, measure_adaptive
+from cep_pipeline.experiments.multi_pattern_parts import (
+    ADAPTIVE,
+    COUNT,
+    DENSITY,
+    RATES,
+    RECOMPUTED,
+    SEARCH,
+    SIZE,
+    TIME,
+    WORKLOAD,
+)
 from cep_pipeline.experiments.multi_pattern_runs import (
     ALL,
     COMPARED,
@@ -31,11 +42,6 @@ from cep_pipeline.experiments.multi_pattern_streams import (
 from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload, events_of_window
 from cep_pipeline.experiments.page import Page
 from cep_pipeline.planning.multi_pattern import plan_workload
-
-WORKLOAD, SIZE, SEARCH, TIME, COUNT = "workload size", "pattern size", "search time", "time window", "count window"
-DENSITY, RATES, ADAPTIVE, RECOMPUTED = "density", "rate difference", "adaptive", "recomputed"
-"""The parts: figures 10 and 12A, E; 11A and 12B, F; 11B; 11C and 12C, G; 11D and 12D, H; 14A-B; 14C-D; 13; and what
-computing costs by differences is worth."""
 
 
 @dataclass(frozen=True)

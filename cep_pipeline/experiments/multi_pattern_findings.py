@@ -6,19 +6,9 @@ from collections.abc import Sequence
 from statistics import geometric_mean
 
 from cep_pipeline.benchmarks.report import times_as_fast
+from cep_pipeline.experiments import multi_pattern_parts as part_names
 from cep_pipeline.experiments.cells import Figure, Row
 from cep_pipeline.experiments.findings import Finding, rank_correlation, ratio_range
-from cep_pipeline.experiments.multi_pattern import (
-    ADAPTIVE,
-    COUNT,
-    DENSITY,
-    RATES,
-    RECOMPUTED,
-    SEARCH,
-    SIZE,
-    TIME,
-    WORKLOAD,
-)
 from cep_pipeline.experiments.multi_pattern_figures import (
     averaged,
     by_contender,
@@ -45,25 +35,38 @@ BEST = (SA_EDGE.name, TS_EDGE.name)
 
 def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The findings of the section, by the rows of the cells."""
-    measured = [row for row in rows if row["part"] not in (ADAPTIVE, RECOMPUTED)]
+    measured = [row for row in rows if row["part"] not in (part_names.ADAPTIVE, part_names.RECOMPUTED)]
     apart = by_contender(measured)
-    of = {part: rows_of(apart, part=part) for part in (WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES)}
-    compared = [row for part in (WORKLOAD, SIZE, TIME, COUNT) for row in of[part]]
+    of = {
+        part: rows_of(apart, part=part)
+        for part in (
+            part_names.WORKLOAD,
+            part_names.SIZE,
+            part_names.SEARCH,
+            part_names.TIME,
+            part_names.COUNT,
+            part_names.DENSITY,
+            part_names.RATES,
+        )
+    }
+    compared = [
+        row for part in (part_names.WORKLOAD, part_names.SIZE, part_names.TIME, part_names.COUNT) for row in of[part]
+    ]
     return [
-        gains_grow(of[WORKLOAD]),
-        edge_is_best(of[WORKLOAD]),
-        subexpressions_over_prefixes(of[WORKLOAD]),
-        longer_patterns(of[SIZE]),
-        longer_search(of[SEARCH]),
-        larger_windows(of[TIME]),
-        count_windows(of[TIME], of[COUNT]),
+        gains_grow(of[part_names.WORKLOAD]),
+        edge_is_best(of[part_names.WORKLOAD]),
+        subexpressions_over_prefixes(of[part_names.WORKLOAD]),
+        longer_patterns(of[part_names.SIZE]),
+        longer_search(of[part_names.SEARCH]),
+        larger_windows(of[part_names.TIME]),
+        count_windows(of[part_names.TIME], of[part_names.COUNT]),
         ahead_of_all(compared),
         up_to_three_times(compared),
-        adaptive_over_static(rows_of(rows, part=ADAPTIVE)),
-        never_below_either([*of[DENSITY], *of[RATES]]),
-        reordering_and_rates(of[DENSITY], of[RATES]),
-        sharing_and_density(of[DENSITY]),
-        in_less_time(rows_of(rows, part=RECOMPUTED)),
+        adaptive_over_static(rows_of(rows, part=part_names.ADAPTIVE)),
+        never_below_either([*of[part_names.DENSITY], *of[part_names.RATES]]),
+        reordering_and_rates(of[part_names.DENSITY], of[part_names.RATES]),
+        sharing_and_density(of[part_names.DENSITY]),
+        in_less_time(rows_of(rows, part=part_names.RECOMPUTED)),
     ]
 
 
@@ -198,10 +201,12 @@ def ahead_of_all(rows: Sequence[Row]) -> Finding:
         f"{ratio_range(found.values())} times the best of them, {times_as_fast(geometric_mean(found.values()))} in the "
         f"mean; by 25 % and more in {len(found) - len(behind)} of {len(found)} places of the figures"
     )
-    values = values_of(rows_of(rows, part=WORKLOAD))
+    values = values_of(rows_of(rows, part=part_names.WORKLOAD))
     of_largest, of_smallest = (
         " and ".join(
-            times_as_fast(ratio) for (part, _, at, _), ratio in found.items() if (part, at) == (WORKLOAD, value)
+            times_as_fast(ratio)
+            for (part, _, at, _), ratio in found.items()
+            if (part, at) == (part_names.WORKLOAD, value)
         )
         for value in (max(values), min(values))
     )

@@ -6,21 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cep_pipeline.benchmarks.report import count_per_s, format_seconds, machine, markdown_table, times_as_fast
 from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
+from cep_pipeline.experiments import multi_pattern_parts as part_names
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
-from cep_pipeline.experiments.multi_pattern import (
-    ADAPTIVE,
-    COUNT,
-    DENSITY,
-    RATES,
-    RECOMPUTED,
-    SEARCH,
-    SIZE,
-    TIME,
-    WORKLOAD,
-    Sizes,
-)
+from cep_pipeline.experiments.multi_pattern import Sizes
 from cep_pipeline.experiments.multi_pattern_figures import averaged, by_contender, mean_of, number, rows_of, values_of
 from cep_pipeline.experiments.multi_pattern_findings import all_findings
 from cep_pipeline.experiments.multi_pattern_runs import ALL, MOST_RUNS, SA_EDGE, TRIVIAL
@@ -49,17 +39,25 @@ STYLES = {
     "SH-MDT": Style(PALETTE[6]),
 }
 PARTS: Mapping[str, tuple[str, str, str]] = {
-    WORKLOAD: ("Throughput gain against the number of patterns (figures 10, 12A, 12E)", "patterns", "patterns"),
-    SIZE: ("Against the average size of patterns (figures 11A, 12B, 12F)", "size", "events of a pattern"),
-    SEARCH: ("Against the time of search (figure 11B)", "search", "seconds of search"),
-    TIME: ("Against the time window (figures 11C, 12C, 12G)", "window_s", "seconds of the window"),
-    COUNT: (
+    part_names.WORKLOAD: (
+        "Throughput gain against the number of patterns (figures 10, 12A, 12E)",
+        "patterns",
+        "patterns",
+    ),
+    part_names.SIZE: ("Against the average size of patterns (figures 11A, 12B, 12F)", "size", "events of a pattern"),
+    part_names.SEARCH: ("Against the time of search (figure 11B)", "search", "seconds of search"),
+    part_names.TIME: ("Against the time window (figures 11C, 12C, 12G)", "window_s", "seconds of the window"),
+    part_names.COUNT: (
         "Against the count window (figures 11D, 12D, 12H)",
         "window_events",
         "seconds in which so many events come in the mean",
     ),
-    DENSITY: ("Against the density of the multi-pattern graph (figures 14A, 14B)", "density", "types of the workload"),
-    RATES: ("Against the difference of rates (figures 14C, 14D)", "rates", "largest difference of rates"),
+    part_names.DENSITY: (
+        "Against the density of the multi-pattern graph (figures 14A, 14B)",
+        "density",
+        "types of the workload",
+    ),
+    part_names.RATES: ("Against the difference of rates (figures 14C, 14D)", "rates", "largest difference of rates"),
 }
 """Part -> heading, name of its chart, and what its values are."""
 Text = Callable[[Row], str]
@@ -67,7 +65,7 @@ Text = Callable[[Row], str]
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
     """The page of finished cells; that all plans found the same was checked in each of them."""
-    measured = [row for row in rows if row["part"] not in (ADAPTIVE, RECOMPUTED)]
+    measured = [row for row in rows if row["part"] not in (part_names.ADAPTIVE, part_names.RECOMPUTED)]
     apart = by_contender(measured)
     means = averaged(apart, ("throughput", "candidates", "created", "cost", "planning"))
     full = " --full" if request.full else ""
@@ -101,9 +99,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             f"{{chart:{name}}}",
             _table(own, value, lambda row: times_as_fast(number(row, "gain"))),
         ]
-        if part == WORKLOAD:
+        if part == part_names.WORKLOAD:
             parts += [*_details(own, value), "`fused`, which counts column-wise, by the same plans:", _fused(apart)]
-        if part == DENSITY:
+        if part == part_names.DENSITY:
             parts += ["The density of the graph that these types make:", _densities(apart)]
     parts += [
         "## Input whose types are exchanged (figure 13)",
@@ -114,11 +112,11 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             steps=sizes.adaptive.steps,
         ),
         "{chart:exchanged}",
-        _exchanged(rows_of(rows, part=ADAPTIVE)),
+        _exchanged(rows_of(rows, part=part_names.ADAPTIVE)),
         "## What computing costs by differences is worth",
-        _recomputed(rows_of(rows, part=RECOMPUTED)),
+        _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
     ]
-    return Page("\n\n".join(parts) + "\n", _charts(means, rows_of(rows, part=ADAPTIVE)))
+    return Page("\n\n".join(parts) + "\n", _charts(means, rows_of(rows, part=part_names.ADAPTIVE)))
 
 
 _WHAT = """\
@@ -202,7 +200,7 @@ def _details(rows: Sequence[Row], value: str) -> list[str]:
 
 def _fused(rows: Sequence[Row]) -> str:
     lines = []
-    own = [row for row in rows_of(rows, part=WORKLOAD) if "fused" in row]
+    own = [row for row in rows_of(rows, part=part_names.WORKLOAD) if "fused" in row]
     for stream in STREAMS:
         for patterns in values_of(rows_of(own, stream=stream)):
             of = rows_of(own, stream=stream, value=patterns)
@@ -232,7 +230,7 @@ def _fused(rows: Sequence[Row]) -> str:
 
 def _densities(rows: Sequence[Row]) -> str:
     lines = []
-    for row in rows_of(rows, part=DENSITY, contender=SA_EDGE.name):
+    for row in rows_of(rows, part=part_names.DENSITY, contender=SA_EDGE.name):
         lines.append(
             [
                 str(row["stream"]),
@@ -288,7 +286,7 @@ def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[s
     charts = {}
     for part, (heading, name, value) in PARTS.items():
         shown = [row for row in rows_of(means, part=part) if row["contender"] in STYLES]
-        log = part in (WORKLOAD, SEARCH)
+        log = part in (part_names.WORKLOAD, part_names.SEARCH)
         charts[name] = (
             heading,
             line_chart(

@@ -1,0 +1,74 @@
+"""Simulated annealing over shared plans is frozen when its limit is reached, and making the tables is in its time."""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cep_pipeline.planning.multi_pattern.component_search import Budget, search_components, search_of
+from cep_pipeline.planning.multi_pattern.members import Member
+from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+from cep_pipeline.planning.multi_pattern.simulated_annealing import (
+    ALPHA,
+    FIRST,
+    FROZEN,
+    MAX_COOLINGS,
+    PROBED,
+    REHEATED,
+    Cooling,
+    anneal,
+)
+from cep_pipeline.planning.multi_pattern.workload import SearchOptions
+from tests.planning.multi_pattern.planned import alike, workload_of
+
+
+@given(st.integers(-3, 50), st.lists(st.floats(0.0, 1.0), min_size=2))
+def test_a_threshold_only_comes_down_but_where_the_search_goes_on_from_the_best_plan(
+    coolings: int, shares: list[float]
+) -> None:
+    schedule = Cooling(coolings)
+    places = [schedule.at(share) for share in sorted(shares)]
+    for (number, power), (next_number, next_power) in pairwise(places):
+        assert (number, power) <= (next_number, next_power)
+    assert all(FIRST * 1.01 >= ALPHA**power >= FROZEN * 0.99 for _, power in places)
+    assert schedule.at(0.0) == (0, round(math.log(FIRST, ALPHA)))
+    last, power = schedule.at(1.0)
+    assert last == min(max(coolings, 1), MAX_COOLINGS) - 1 and power == round(math.log(FROZEN, ALPHA))
+    if last:
+        assert schedule.at(1 / (last + 1)) == (1, round(math.log(REHEATED, ALPHA)))
+
+
+@pytest.mark.parametrize("steps", [PROBED + 500, PROBED + 20_000])
+@given(alike())
+def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: list[Member]) -> None:
+    workload = workload_of(members, "subexpression")
+    options = SearchOptions(Neighbourhood.of("edge"), None, steps, seed=1)
+    for number in range(len(workload.components)):
+        search = search_of(workload, options, number)
+        largest = search_of(workload, options, number).probe(PROBED)
+        anneal(search, Budget(steps, None, 100, lambda: None))
+        assert search.steps == steps
+        assert search.threshold <= largest * FROZEN * 2
+        assert search.ln_best <= search.ln_cost + 1e-9
+
+
+@given(alike())
+def test_time_counts_from_when_the_workload_was_given(members: list[Member]) -> None:
+    workload = workload_of(members, "subexpression")
+    late = SearchOptions(Neighbourhood.of("edge"), 10.0, begun=time.monotonic() - 20.0)
+    plans, steps = search_components(workload, late, anneal)
+    assert steps == 0 and plans == workload.start
+
+
+def test_a_budget_knows_how_much_of_it_is_used() -> None:
+    budget = Budget(250, None, 100, lambda: None)
+    seen = []
+    while taken := budget.take():
+        seen.append((taken, budget.used))
+    assert seen == [(100, 0.4), (100, 0.8), (50, 1.0)]
+    assert Budget(None, 1e-9, 100, lambda: None, begun=time.monotonic() - 1.0).used == 1.0
