@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -118,8 +118,9 @@ def plan(
 ) -> None:
     """Make a plan by the statistics of files or of a published day, and print it; the current plan stays as it is.
 
-    Of a published day without --planner it is the plan that the next daily run would make: as the pattern set is
-    configured, and where its patterns are planned together and some have changed, only as far as that reaches.
+    Of a published day without --planner it is the plan that a daily run would make, if there were none that fits: as
+    the pattern set is configured, and where its patterns are planned together and some have changed, only as far as
+    that reaches.
 
     With --compare a table for each pattern shows what every planner makes of it: the order or tree, its expected cost,
     how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
@@ -176,6 +177,12 @@ def plan(
     click.echo(made.explain(explained_choice(patterns, mechanism), _names(made) if full else None))
     if anew:
         click.echo(anew)
+    if _nothing_to_search(made, patterns):
+        click.echo(
+            "note: no two patterns have a subpattern in common that their plans could be built around: each has its "
+            "cheapest plan, and there was nothing to search",
+            err=True,
+        )
     for pattern in patterns:
         by = made.for_pattern(pattern.name).planner
         if by != planner and not by_default:
@@ -196,14 +203,29 @@ def plan(
 
 
 def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> tuple[Plan, str]:
-    """The plan that the next daily run would make, and what of it is planned anew: where the set has changed, that."""
+    """The plan that a daily run would make, and a sentence on what of it is new, or that the current one stays."""
     from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed
     from cep_pipeline.pipeline.steps import outdated
 
     record = asked.open().tables.current_plan(pattern_set.name)
-    before = record if record is not None and outdated(record, pattern_set) else None
-    made, anew = plan_of_changed(pattern_set, snapshot, before)
-    return made, f"since plan {before.version}: {anew}" if before is not None and anew else ""
+    if record is not None and outdated(record, pattern_set) is None:
+        made, _ = plan_of_changed(pattern_set, snapshot, None)
+        by = ", ".join(dict.fromkeys(one["planner"] for one in record.plan["patterns"]))
+        return (
+            made,
+            f"plan {record.version} by {by} is current: daily runs go by it until `cep replan` finds a better one",
+        )
+    made, anew = plan_of_changed(pattern_set, snapshot, record)
+    return made, f"since plan {record.version}: {anew}" if record is not None and anew else ""
+
+
+def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
+    """Whether a local search has made no step because no two patterns have anything in common to be put together."""
+    from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
+
+    if made.workload is None or made.workload.search.steps != 0 or made.sharing == "none":
+        return False
+    return all(len(component) == 1 for component in components_of_patterns(patterns, made.sharing))
 
 
 @click.command()

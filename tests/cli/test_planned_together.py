@@ -24,7 +24,9 @@ def test_plan_is_what_the_next_day_would_be_planned_by(project: DriftingStream) 
     planned = cep("plan", folder=project.folder)
     assert planned.code == 0, planned.errors
     assert "found by simulated_annealing, neighbourhood edge, seed 1, " in planned.output
-    assert "planned anew" not in planned.output
+    assert planned.output.splitlines()[-1] == (
+        "plan 1 by simulated_annealing is current: daily runs go by it until `cep replan` finds a better one"
+    )
     write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE))
     project.publish_statistics(DRIFT_DAYS[1])
     changed = cep("plan", "--steps", "50", folder=project.folder)
@@ -34,6 +36,16 @@ def test_plan_is_what_the_next_day_would_be_planned_by(project: DriftingStream) 
     apart = cep("plan", "--planner", "greedy", folder=project.folder)
     assert "planner greedy" in apart.output and "since plan" not in apart.output
     assert len(project.tables.plans("all")) == 1, "the current plan stays"
+
+
+def test_where_nothing_can_be_shared_plan_says_why_the_search_made_no_step(project: DriftingStream) -> None:
+    write_project(project.folder, (RISING, FAR))
+    project.publish_statistics(DRIFT_DAYS[1])
+    planned = cep("plan", "--planner", "simulated_annealing", folder=project.folder)
+    assert ", 0 steps" in planned.output and "note: no two patterns have a subpattern in common" in planned.errors
+    write_project(project.folder, (RISING, OTHER))
+    project.publish_statistics(DRIFT_DAYS[1])
+    assert "no two patterns" not in cep("plan", "--planner", "tabu", "--steps", "9", folder=project.folder).errors
 
 
 def test_explain_and_invariants_show_what_is_shared_and_checked(project: DriftingStream) -> None:
