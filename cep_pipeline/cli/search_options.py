@@ -39,7 +39,8 @@ def search_options(command: Command) -> Command:
             "time_limit_s",
             type=click.FloatRange(min=0, min_open=True),
             metavar="SECONDS",
-            help="End the search after this time.  [default: 5, without --steps]",
+            help="End the search after this time, in which all patterns are compared first.  "
+            "[default: 5, without --steps]",
         ),
         click.option(
             "--sharing",

@@ -91,6 +91,10 @@ class NativeKernel:
                     self._function = self._load()
         return self._function
 
+    def compile(self) -> None:
+        """Compile it, or load what was compiled before, without a call."""
+        _ = self.function
+
     def _load(self) -> Callable[..., int]:
         key = self._key()
         code = read_cached(key)

@@ -46,6 +46,9 @@ _join = NativeKernel(
 )
 
 
+LOCAL_KERNELS = (_fill_trees, _fill_orders, _join)
+
+
 def check_model(model: CostModel) -> None:
     """Refuse a cost model whose costs of sets are not all that plans cost.
 

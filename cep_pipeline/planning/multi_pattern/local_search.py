@@ -12,7 +12,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern import search_codes as c
-from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES
+from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNELS
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
 from cep_pipeline.planning.trees import PositionTree, positions_below
@@ -21,6 +21,12 @@ PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
 """The plan of a member over the places of its variables: an order, or a tree."""
 
 _search = NativeKernel("cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), KERNEL_SOURCES)
+
+
+def compile_kernels() -> None:
+    """Compile what searches run, where that was not done before: it is no part of their time."""
+    for kernel in (_search, *LOCAL_KERNELS):
+        kernel.compile()
 
 
 class LocalSearch:

@@ -12,6 +12,7 @@ from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.make_plan import clause_plan
 from cep_pipeline.planning.multi_pattern.costs import workload_plan
 from cep_pipeline.planning.multi_pattern.local_comparisons import local_comparisons
+from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.planners import MULTI_PATTERN_PLANNERS, UNSHARED
@@ -62,8 +63,8 @@ def plan_workload(
         `prefix`: orders, which share beginnings; `subexpression`: trees, which share subtrees.
     time_limit_s, steps
         A local search ends after so many seconds or steps (neighbours evaluated), whichever comes first; without either
-        after 5 s. To compare all patterns before is counted, to write the plan afterwards is not. With a limit of steps
-        alone it finds the same plan each time.
+        after 5 s. To compare all patterns before is counted, to compile the search (once) and to write the plan
+        afterwards are not. With a limit of steps alone it finds the same plan each time.
     seed
         Of a local search's random numbers.
     start
@@ -93,6 +94,8 @@ def plan_workload(
     nothing.
     """
     found = _named(planner, sharing)
+    if planner in LOCAL_SEARCHES:
+        compile_kernels()
     options = SearchOptions(
         Neighbourhood.of(neighbourhood),
         TIME_LIMIT_S if time_limit_s is None and steps is None else time_limit_s,

@@ -31,8 +31,9 @@ def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Pla
     a sub-pattern of each, wherever its variables stand, is computed once; all else is bound in pattern order.
     Sub-patterns are inserted in the order of what computing them once would save, each for all patterns to which it is
     worth it, and kept if the plan gets cheaper; then each pattern in turn looks for its cheapest connection, until
-    nothing changes. Operator transformation, which makes a sequence by filtering the result of a conjunction, is not
-    done: nodes of our plans have no filters.
+    nothing changes. Of operator transformation the patent has the name alone: which operators become which, what that
+    costs and what a node then tests is left to the paper that it cites. It is not done: a node of our plans is all that
+    holds between its variables, their order too, so that a sequence and a conjunction have no node in common.
     """
     steiner = _Steiner(workload)
     steiner.insert_subpatterns()
