@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline import detect_adaptively
+from cep_pipeline.adaptation.common_reading import reading_of
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
@@ -170,3 +171,28 @@ def test_the_loop_on_any_workload(
     )
     event("switched" if report.switches else "not switched")
     assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+
+
+def test_patterns_that_are_run_together_read_what_one_of_them_needs() -> None:
+    """Up to the longest window; of the events behind a switch not those that matches of all can only begin with."""
+    stream_rows = [{"timestamp": second * 1_000_000, "kind": "ABACBACB"[second]} for second in range(8)]
+    near, far, other, counted = patterns_of(
+        """NAME near PATTERN SEQ(A a, B b) WITHIN 1 second; NAME far PATTERN SEQ(A a, C c, B b) WITHIN 4 seconds;
+        NAME other PATTERN SEQ(C c, A a) WITHIN 3 seconds; NAME counted PATTERN SEQ(A a, B b) WITHIN 6 EVENTS"""
+    )
+
+    def read(patterns: Sequence[Pattern], first: int, stop: int) -> list[int]:
+        stream = EventStream(patterns, events_table(stream_rows))
+        stream.advance_by(len(stream_rows))
+        reading = reading_of(patterns, [Reading(one, stream) for one in patterns], stream)
+        assert reading.has_come(stop) and reading.ahead(stop) == max(
+            Reading(one, stream).ahead(stop) for one in patterns
+        )
+        rows = reading.needed_rows(first, stop)
+        return [*range(*rows)] if isinstance(rows, tuple) else rows.tolist()
+
+    assert read([near], 0, 2) == [0, 1]
+    assert read([near, far], 0, 2) == [0, 1, 3, 4]  # neither of them an A behind the switch
+    assert read([near, other], 0, 2) == [0, 1, 2, 4]  # `other` begins with C, which `near` does not mention
+    assert read([far, other], 0, 2) == [0, 1, 2, 3, 4, 5]
+    assert read([near, counted], 0, 2) == [0, 1, 2, 3, 4, 5, 6]  # positions count events of all types
