@@ -181,6 +181,31 @@ def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
     assert sum(node.candidates for node in metrics.nodes) < sum(node.candidates for node in apart.nodes)
 
 
+def test_batches_and_what_is_listed_to_be_compressed_use_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TEXT + "; NAME sums PATTERN SEQ(A a, B b, B+ l[], C c) WHERE a.x < b.x AND sum(l[].x) > 9 WITHIN 30 us"
+    patterns, table = cep.parse_patterns(text, stream_schema()), events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    shared = replace(made, sharing="prefix")
+    kept: list[str] = []
+    store = shared_work.SharedWork._store
+    monkeypatch.setattr(
+        shared_work.SharedWork, "_store", lambda work, key, *found: (kept.append(key), store(work, key, *found))[1]
+    )
+
+    def batches(plan: Plan) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {pattern.name: [] for pattern in patterns}
+        for name, batch in cep.detect_batches(patterns, table, plan, "fused"):
+            found[name].extend(batch["match_id"].to_pylist())
+        return found
+
+    assert batches(shared) == batches(made)
+    from_batches = len(kept)
+    tables = [cep.detect(patterns, table, plan=plan, mechanism="fused", output="compressed") for plan in (shared, made)]
+    assert all(tables[0][name].equals(alone) and alone.num_rows for name, alone in tables[1].items())
+    pays = not shared_work.STORED_NS
+    assert (from_batches > 0, len(kept) > from_batches) == (pays, pays)
+
+
 def test_a_beginning_within_a_subtree_is_as_wide_as_the_subtree() -> None:
     patterns = cep.parse_patterns(
         """NAME narrow PATTERN AND(A a, B b, C c, A d, B e) WITHIN 15 us;
