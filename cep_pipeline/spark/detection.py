@@ -7,7 +7,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache, partial
@@ -146,7 +146,7 @@ def detect_slices(
     if behind is not None and any(map(can_pend, job.patterns)):
         tasks.append(_Part(len(slices), behind, behind=True))
     job = replace(job, code=compiled_kernels(job, slices) if tasks else {})
-    with task_steps(spark, len(tasks), len(job.patterns)) as steps:
+    with task_steps(spark, len(tasks), len(job.patterns)) if progress is not None else nullcontext() as steps:
         results = run_tasks(
             spark,
             partial(_detect, _packed(job), steps),
