@@ -6,7 +6,7 @@ join or step is one instruction, and the program of a plan has a few instruction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -14,23 +14,31 @@ import numpy as np
 from cep_pipeline.planning import set_sums_codes as codes
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, Side
-from cep_pipeline.planning.set_sums import MOST_BITS, ClauseShape, Program, SetSums, is_sum
+from cep_pipeline.planning.set_sums import ClauseShape, Program, SetSums
 from cep_pipeline.planning.trees import PositionTree
 
 
-def compiled(shape: ClauseShape, cost: CostModel, comparisons: Iterable[DecidingComparison]) -> SetSums | None:
+def compiled(shape: ClauseShape, cost: CostModel, comparisons: Sequence[DecidingComparison]) -> SetSums | None:
     """The sums that comparisons ask for, with their program; None where the cost is no sum of a clause's numbers."""
-    if shape.size > MOST_BITS or not is_sum(cost):
+    terms = shape.terms(cost)
+    if terms is None:
         return None
-    made = _Instructions(cost)
-    sides = [
-        (made.side(one.measure, one.chosen), made.side(one.measure, one.rejected), int(one.wins_ties))
-        for one in comparisons
-    ]
-    program = Program(
-        np.array(made.rows, np.int64).reshape(-1, codes.COLUMNS), np.array(sides, np.int64).reshape(-1, 3)
-    )
-    return SetSums(shape, cost, np.array(list(made.sets), np.int64), program)
+
+    def made() -> tuple[Program, dict[tuple[str, Side], int]]:
+        instructions = _Instructions(cost)
+        places = {side: instructions.side(*side) for one in comparisons for side in _sides(one)}
+        rows = np.array(instructions.rows, np.int64).reshape(-1, codes.COLUMNS)
+        return Program(terms, np.array(list(instructions.sets), np.int64), rows), places
+
+    # The comparisons of a plan come in the order of their margins, which is another one each time.
+    key = cost, frozenset((one.measure, one.chosen, one.rejected) for one in comparisons)
+    program, places = shape.known(key, made)
+    sides = [(*(places[side] for side in _sides(one)), one.wins_ties) for one in comparisons]
+    return SetSums(program, np.array(sides, np.int64).reshape(-1, 3))
+
+
+def _sides(comparison: DecidingComparison) -> tuple[tuple[str, Side], tuple[str, Side]]:
+    return (comparison.measure, comparison.chosen), (comparison.measure, comparison.rejected)
 
 
 class _Instructions:
@@ -59,11 +67,12 @@ class _Instructions:
 
     def _order(self, order: Sequence[int]) -> int:
         """The register of what an order costs; -1 of none."""
-        found, bound = -1, 0
-        for position in order:
-            found = self._join_step(bound, position, codes.CHARGES_NODE, found)
-            bound |= 1 << position
-        return found
+        if not order:
+            return -1
+        key = ("order", *order)
+        if key not in self._known:
+            self._known[key] = self._last_step(order, codes.CHARGES_NODE, self._order(order[:-1]))
+        return self._known[key]
 
     def _last_step(self, order: Sequence[int], node: int, before: int) -> int:
         bound = 0

@@ -12,10 +12,10 @@ from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import NOTHING
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
+from cep_pipeline.planning.ln_tables import ln_add, set_tables, tables_of_some
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.many_orders import ln_steps
 from cep_pipeline.planning.ordering import DecidingComparison, Side
-from cep_pipeline.planning.set_sums import ln_add, set_tables, tables_of_some
 from cep_pipeline.planning.trees import PositionTree
 
 

@@ -16,7 +16,7 @@ from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape
 
 if TYPE_CHECKING:
     from cep_pipeline.planning.costs.model import CostModel
-    from cep_pipeline.planning.set_sums import SetTables
+    from cep_pipeline.planning.ln_tables import SetTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class ClauseStatistics:
     shape
         What does not change with the numbers, where that is written down.
     tables
-        What cost models charge for its sets, as far as they were asked (`set_sums.set_tables`).
+        What cost models charge for its sets, as far as they were asked (`ln_tables.set_tables`).
     """
 
     names: tuple[str, ...]

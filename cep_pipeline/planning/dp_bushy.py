@@ -7,7 +7,7 @@ import math
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import ln_below, tree_comparisons
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.linearized import cheapest_known_tree, tree_note
+from cep_pipeline.planning.linearized import cheapest_known_tree, known_tree, tree_note
 from cep_pipeline.planning.ordering import TreeOrdering, left_deep
 from cep_pipeline.planning.set_tables import LN_UNPRUNED, SetTables
 from cep_pipeline.planning.tree_search import OutOfTime, TreeSearch
@@ -46,20 +46,24 @@ def dp_bushy_tree(
     size = statistics.size
     if size < 3:
         return TreeOrdering(left_deep(tuple(range(size))))
-    name, known = cheapest_known_tree(statistics, cost)
     if size > max_variables:
-        why = f"{size} variables exceed the exact search's budget of {max_variables}"
-        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+        return _instead(statistics, cost, f"{size} variables exceed the exact search's budget of {max_variables}")
     try:
-        search = search_trees(statistics, cost, known, max_seconds=max_seconds)
+        search = search_trees(statistics, cost, known_tree(statistics, cost), max_seconds=max_seconds)
     except OutOfTime:
         why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
-        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+        return _instead(statistics, cost, why)
     if not search.best[-1] < math.inf:
         why = f"the costs of {size} variables differ by more than the exact search's numbers can"
-        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+        return _instead(statistics, cost, why)
     tree = search.tree((1 << size) - 1)
     return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+
+
+def _instead(statistics: ClauseStatistics, cost: CostModel, why: str) -> TreeOrdering:
+    """The cheapest tree over a good order, and why it is taken."""
+    name, known = cheapest_known_tree(statistics, cost)
+    return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
 
 
 def search_trees(

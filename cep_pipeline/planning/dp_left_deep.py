@@ -7,7 +7,7 @@ import math
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import comparisons_of_block, ln_before
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.linearized import cheapest_known_order, order_note
+from cep_pipeline.planning.linearized import cheapest_known_order, known_order, order_note
 from cep_pipeline.planning.order_search import OrderSearch
 from cep_pipeline.planning.ordering import Ordering
 from cep_pipeline.planning.set_tables import LN_UNPRUNED, SetTables
@@ -33,16 +33,14 @@ def dp_left_deep_order(
     that it binds, too (latency, tests of candidates), adds that to best(S without j).
     """
     size = statistics.size
-    name, known = cheapest_known_order(statistics, cost)
     if size == 1:
-        return Ordering(known)
+        return Ordering((0,))
     if size > max_variables:
-        why = f"{size} variables exceed the exact search's budget of {max_variables}"
-        return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
-    search = search_orders(statistics, cost, known)
+        return _instead(statistics, cost, f"{size} variables exceed the exact search's budget of {max_variables}")
+    search = search_orders(statistics, cost, known_order(statistics, cost))
     if not search.best[-1] < math.inf:
         why = f"the costs of {size} variables differ by more than the exact search's numbers can"
-        return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
+        return _instead(statistics, cost, why)
     order = search.order((1 << size) - 1)
     comparisons = (
         comparison
@@ -52,6 +50,12 @@ def dp_left_deep_order(
         )
     )
     return Ordering(order, tuple(comparisons))
+
+
+def _instead(statistics: ClauseStatistics, cost: CostModel, why: str) -> Ordering:
+    """The cheapest order that takes polynomial time, and why it is taken."""
+    name, known = cheapest_known_order(statistics, cost)
+    return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
 
 
 def search_orders(statistics: ClauseStatistics, cost: CostModel, known: tuple[int, ...]) -> OrderSearch:

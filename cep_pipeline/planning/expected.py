@@ -14,8 +14,8 @@ from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanSte
 from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity, planned_events_in_window
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.ln_tables import Numbers, set_tables
 from cep_pipeline.planning.negation import compared_with, surrounding
-from cep_pipeline.planning.set_sums import Numbers, set_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.measured import Selectivity

@@ -7,9 +7,9 @@ import numpy as np
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.ln_tables import set_tables
 from cep_pipeline.planning.many_orders import ln_steps
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, grains
-from cep_pipeline.planning.set_sums import set_tables
 
 
 def greedy_order(statistics: ClauseStatistics, cost: CostModel) -> Ordering:

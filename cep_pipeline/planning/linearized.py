@@ -13,9 +13,26 @@ from cep_pipeline.planning.costs import CostModel, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.event_frequency import event_frequency_order
 from cep_pipeline.planning.greedy import greedy_order
 from cep_pipeline.planning.ikkbz import has_asi, ikkbz_order
+from cep_pipeline.planning.ln_tables import set_tables
 from cep_pipeline.planning.lower_bounds import ln_least_order, ln_least_tree
+from cep_pipeline.planning.ordering import left_deep
 from cep_pipeline.planning.range_search import RangeSearch
 from cep_pipeline.planning.trees import PositionTree
+
+
+def known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[int, ...]:
+    """An order that exact search can measure others against: where all sets are known at once, greedy's, which is made
+    at once too."""
+    if set_tables(cost, statistics) is not None:
+        return greedy_order(statistics, cost).order
+    return cheapest_known_order(statistics, cost)[1]
+
+
+def known_tree(statistics: ClauseStatistics, cost: CostModel) -> PositionTree:
+    """The same of trees."""
+    if set_tables(cost, statistics) is not None:
+        return left_deep(greedy_order(statistics, cost).order)
+    return cheapest_known_tree(statistics, cost)[1]
 
 
 def cheapest_known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[str, tuple[int, ...]]:

@@ -9,11 +9,11 @@ writes that down once; then the numbers of a snapshot give the costs of all sets
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,16 +23,16 @@ from cep_pipeline.planning import set_sums_codes as codes
 if TYPE_CHECKING:
     from cep_pipeline.planning.clause_statistics import ClauseStatistics, JointCondition
     from cep_pipeline.planning.costs.model import CostModel
-    from cep_pipeline.planning.trees import PositionTree
 
 Array = np.ndarray[Any, Any]
-Numbers: TypeAlias = "list[float] | dict[int, float]"
-"""Those of sets, by their bits."""
+Made = TypeVar("Made")
 
 MOST_VARIABLES = 8
 """The costs of all sets are known of clauses of up to so many variables: there are 2^n."""
 MOST_BITS = 62
 """Sets are int64s."""
+MOST_PROGRAMS = 64
+"""What is made of a clause is kept, up to so many."""
 _measure = NativeKernel(
     "cep_pipeline.planning.set_sums_kernel",
     "measure",
@@ -123,7 +123,9 @@ class ClauseShape:
     sequences: tuple[tuple[tuple[int, ...], ...], ...]
     kleene: frozenset[int]
     agreements: int
-    _all_sets: dict[CostModel, SetSums | None] = field(default_factory=dict, init=False, repr=False)
+    _terms: dict[CostModel, CostTerms | None] = field(default_factory=dict, init=False, repr=False)
+    _all_sets: dict[CostModel, SetSums] = field(default_factory=dict, init=False, repr=False)
+    _programs: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, statistics: ClauseStatistics) -> ClauseShape:
@@ -131,14 +133,38 @@ class ClauseShape:
         conditions = tuple((one.positions, one.equality) for one in statistics.conditions)
         return cls(statistics.size, conditions, statistics.sequences, statistics.kleene, len(statistics.agreements))
 
+    def terms(self, cost: CostModel) -> CostTerms | None:
+        """The terms of a cost model; None for a clause that is too large for the kernel, and for a cost that is no sum
+        of its numbers."""
+        if cost not in self._terms:
+            possible = self.size <= MOST_BITS and all(term is None or term.sum is not None for term in cost.terms)
+            self._terms[cost] = CostTerms.of(self, cost) if possible else None
+        return self._terms[cost]
+
     def all_sets(self, cost: CostModel) -> SetSums | None:
         """The sums of all sets, at the bits of each; None for a large clause, and for a cost that is no such sum."""
-        if self.size > MOST_VARIABLES:
+        terms = None if self.size > MOST_VARIABLES else self.terms(cost)
+        if terms is None:
             return None
         if cost not in self._all_sets:
-            found = SetSums(self, cost, np.arange(1 << self.size)) if is_sum(cost) else None
-            self._all_sets[cost] = found
+            self._all_sets[cost] = SetSums(Program(terms, np.arange(1 << self.size)))
         return self._all_sets[cost]
+
+    def known(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What was made of the clause under this key: the plans of a stream come back."""
+        if key not in self._programs:
+            if len(self._programs) >= MOST_PROGRAMS:
+                self._programs.clear()
+            self._programs[key] = make()
+        made: Made = self._programs[key]
+        return made
+
+    @cached_property
+    def factors(self) -> tuple[Array, Array]:
+        """Of each condition its positions as bits, and its kind, int64."""
+        masks = [mask(positions) for positions, _ in self.conditions]
+        kinds = [codes.EQUALITY if equal else codes.TESTED for _, equal in self.conditions]
+        return np.array(masks, np.int64), np.array(kinds, np.int64)
 
     def ln_order_shares(self, sets: Array) -> Array:
         """ln of the share of the orderings of sets that the clause's temporal order allows (float64)."""
@@ -184,63 +210,39 @@ def mask(positions: Sequence[int] | frozenset[int]) -> int:
     return found
 
 
-def is_sum(cost: CostModel) -> bool:
-    """Whether the terms of a cost model are sums of a clause's numbers."""
-    return all(term is None or term.sum is not None for term in cost.terms)
-
-
 @dataclass(frozen=True, eq=False)
-class Program:
-    """What is made of the sums: instructions, whose registers are the sides of comparisons.
+class CostTerms:
+    """The terms of a cost model of a clause, as the kernel reads them.
 
     Attributes
     ----------
-    instructions
-        int64, shape (instructions, COLUMNS): sets by their places in `sets`, and registers of earlier instructions.
-    sides
-        int64, shape (comparisons, 3): two registers, and whether the first of them wins ties.
+    terms
+        Those that the model has.
+    rows
+        Of each of `CostModel.terms` its place among them; -1 of one that the model has not.
+    asked, ends
+        What the kernel asks of each, with the rows behind it, and what it adds for the ends of sets.
+    constants
+        What of each term does not depend on the numbers, float64 of shape (terms, 2^n); None for a large clause.
     """
 
-    instructions: Array
-    sides: Array
+    shape: ClauseShape
+    terms: tuple[SetSum, ...]
+    rows: tuple[int, ...]
+    asked: Array
+    ends: Array
+    constants: Array | None
 
-
-NOTHING_MORE = Program(np.zeros((0, codes.COLUMNS), np.int64), np.zeros((0, 3), np.int64))
-
-
-class SetSums:
-    """What a cost model charges for some sets of a clause, and what comparisons make of that.
-
-    Parameters
-    ----------
-    shape, cost
-        The clause, and a cost that is a sum.
-    sets
-        int64, shape (m,): the sets by their bits.
-    program
-        What is compared.
-
-    Attributes
-    ----------
-    sums
-        float64, shape (terms, m), after a call.
-    registers
-        float64, by the instructions of the program, after a call.
-    sides
-        Those of the program.
-    """
-
-    def __init__(self, shape: ClauseShape, cost: CostModel, sets: Array, program: Program = NOTHING_MORE) -> None:
-        assert shape.size <= MOST_BITS
-        self.shape, self.cost = shape, cost
+    @classmethod
+    def of(cls, shape: ClauseShape, cost: CostModel) -> CostTerms:
+        """Those of a cost that is a sum."""
         terms = [term.sum() for term in cost.terms if term is not None and term.sum is not None]
         places = iter(range(len(terms)))
-        self.rows = [-1 if term is None else next(places) for term in cost.terms]
+        rows = tuple(-1 if term is None else next(places) for term in cost.terms)
         if cost.waits:
-            last = terms[self.rows[codes.DELAY]]
-            terms[self.rows[codes.DELAY]] = replace(last, factor=last.factor * cost.alpha)
-        size, everything = shape.size, (1 << shape.size) - 1
-        self._constants = np.stack([_constants(shape, term, sets) for term in terms])
+            last = terms[rows[codes.DELAY]]
+            terms[rows[codes.DELAY]] = replace(last, factor=last.factor * cost.alpha)
+        everything = (1 << shape.size) - 1
         asked = [
             (
                 (0 if not term.instances else everything & ~shape.kleene_mask if term.singles else everything),
@@ -252,56 +254,122 @@ class SetSums:
             )
             for term in terms
         ]
-        self._asked = np.concatenate((np.array(asked, np.int64).reshape(-1), np.array(self.rows, np.int64)))
-        self._ends = np.array([0.0 if term.ends is None else math.log(term.ends) for term in terms])
-        self._firsts, self._lasts = shape.edges(sets) if any(term.ends for term in terms) else (sets, sets)
-        self._sets, self._program = sets, program
-        self.sides = program.sides
-        self._numbers = np.zeros(2 * size + len(shape.conditions) + shape.agreements * size * size)
-        masks = [mask(positions) for positions, _ in shape.conditions]
-        self._masks = np.array(masks, np.int64)
-        self._kinds = np.array([codes.EQUALITY if equal else codes.TESTED for _, equal in shape.conditions], np.int64)
-        self.sums = np.zeros((len(terms), len(sets)))
-        self.registers = np.zeros(len(program.instructions))
-        self._ln_distances = np.zeros(len(program.sides))
-        self._words = np.zeros(codes.WORDS, np.int64)
+        sets = np.arange(1 << shape.size) if shape.size <= MOST_VARIABLES else None
+        return cls(
+            shape,
+            tuple(terms),
+            rows,
+            np.concatenate((np.array(asked, np.int64).reshape(-1), np.array(rows, np.int64))),
+            np.array([0.0 if term.ends is None else math.log(term.ends) for term in terms]),
+            None if sets is None else np.stack([_constants(shape, term, sets) for term in terms]),
+        )
+
+    def of_sets(self, sets: Array) -> Array:
+        """The constants of some sets, float64 of shape (terms, m)."""
+        if self.constants is not None:
+            return np.ascontiguousarray(self.constants[:, sets])
+        return np.stack([_constants(self.shape, term, sets) for term in self.terms])
+
+
+class Program:
+    """Sums over some sets of a clause, and instructions what to make of them; it holds no numbers.
+
+    Parameters
+    ----------
+    terms
+        Of the clause and the cost model.
+    sets
+        int64, shape (m,): the sets by their bits.
+    instructions
+        int64, shape (instructions, COLUMNS): sets by their places in `sets`, and registers of earlier instructions.
+    """
+
+    def __init__(self, terms: CostTerms, sets: Array, instructions: Array | None = None) -> None:
+        shape = terms.shape
+        assert shape.size <= MOST_BITS
+        self.terms, self.sets = terms, sets
+        self.instructions = np.zeros((0, codes.COLUMNS), np.int64) if instructions is None else instructions
+        self._constants = terms.of_sets(sets)
+        self._edges = shape.edges(sets) if any(term.ends for term in terms.terms) else (sets, sets)
+        self.words = np.zeros(codes.WORDS, np.int64)
         for word, number in (
             (codes.SETS, len(sets)),
-            (codes.TERMS, len(terms)),
-            (codes.VARIABLES, size),
+            (codes.TERMS, len(terms.terms)),
+            (codes.VARIABLES, shape.size),
+            (codes.FACTORS, len(shape.conditions)),
             (codes.AGREEMENTS, shape.agreements),
             (codes.KLEENE, shape.kleene_mask),
-            (codes.INSTRUCTIONS, len(program.instructions)),
-            (codes.COMPARISONS, len(program.sides)),
+            (codes.INSTRUCTIONS, len(self.instructions)),
         ):
-            self._words[word] = number
+            self.words[word] = number
+        masks, kinds = shape.factors
         for word, array in (
             (codes.SET_MASKS, sets),
             (codes.CONSTANTS, self._constants),
-            (codes.ASKED, self._asked),
-            (codes.ENDS, self._ends),
-            (codes.FIRSTS, self._firsts),
-            (codes.LASTS, self._lasts),
-            (codes.NUMBERS, self._numbers),
-            (codes.SUMS, self.sums),
-            (codes.PROGRAM, program.instructions),
-            (codes.REGISTERS, self.registers),
-            (codes.SIDES, program.sides),
-            (codes.LN_DISTANCES, self._ln_distances),
+            (codes.ASKED, terms.asked),
+            (codes.ENDS, terms.ends),
+            (codes.FIRSTS, self._edges[0]),
+            (codes.LASTS, self._edges[1]),
+            (codes.FACTOR_MASKS, masks),
+            (codes.FACTOR_KINDS, kinds),
+            (codes.PROGRAM, self.instructions),
         ):
-            self._words[word] = array.ctypes.data
-        self._take_factors(())
+            self.words[word] = array.ctypes.data
+
+
+NO_SIDES = np.zeros((0, 3), np.int64)
+
+
+class SetSums:
+    """What a program makes of a clause's numbers.
+
+    Parameters
+    ----------
+    sides
+        int64, shape (comparisons, 3): two registers of the program, and whether the first of them wins ties.
+
+    Attributes
+    ----------
+    sums
+        float64, shape (terms, sets), after a call.
+    registers
+        float64, by the instructions of the program, after a call.
+    """
+
+    def __init__(self, program: Program, sides: Array = NO_SIDES) -> None:
+        shape = program.terms.shape
+        self.program, self.sides = program, sides
+        # One array: an address takes longer to tell than most of what is done with it.
+        numbers = 2 * shape.size + shape.agreements * shape.size**2 + len(shape.conditions)
+        parts = (
+            (codes.NUMBERS, numbers),
+            (codes.SUMS, len(program.terms.terms) * len(program.sets)),
+            (codes.REGISTERS, len(program.instructions)),
+            (codes.LN_DISTANCES, len(sides)),
+        )
+        self._room = np.zeros(sum(length for _, length in parts))
+        self._words = program.words.copy()
+        start, address = 0, self._room.ctypes.data
+        found = []
+        for word, length in parts:
+            self._words[word] = address + 8 * start
+            found.append(self._room[start : start + length])
+            start += length
+        self._numbers, sums, self.registers, self._ln_distances = found
+        self.sums = sums.reshape(len(program.terms.terms), -1)
+        # The selectivities of the conditions are the last ones of the numbers.
+        self._words[codes.FACTOR_VALUES] = address + 8 * (numbers - len(shape.conditions))
+        self._words[codes.COMPARISONS] = len(sides)
+        self._words[codes.SIDES] = sides.ctypes.data
         self._address = self._words.ctypes.data
         self._function = _measure.function
+        self._joined: tuple[Array, ...] | None = None
 
     def __call__(self, numbers: ClauseNumbers) -> int:
         """Take the sums of these numbers; the place of the first comparison that is violated, or their number."""
         self._numbers[:] = numbers.flat
-        if numbers.joints or self._joints:
-            self._take_factors(numbers.joints)
-        conditions = len(self._masks)
-        if conditions:
-            self._values[:conditions] = self._numbers[-conditions:]
+        if numbers.joints or self._joined is not None:
+            self._join(numbers.joints)
         self._words[codes.LAST] = numbers.last
         return self._function(self._address)
 
@@ -309,17 +377,19 @@ class SetSums:
         """Take these ln(1 + d) of the comparisons from now on."""
         self._ln_distances[:] = ln_distances
 
-    def _take_factors(self, joints: Sequence[JointCondition]) -> None:
-        self._joints = len(joints)
-        masks = [mask(one.positions) for one in joints]
-        self._factor_masks = np.concatenate((self._masks, np.array(masks, np.int64)))
-        self._factor_kinds = np.concatenate((self._kinds, np.full(len(masks), codes.JOINT, np.int64)))
-        values = [one.ln_ratio for one in joints]
-        self._values = np.concatenate((np.zeros(len(self._masks)), np.array(values, np.float64)))
-        self._words[codes.FACTORS] = len(self._values)
-        self._words[codes.FACTOR_MASKS] = self._factor_masks.ctypes.data
-        self._words[codes.FACTOR_KINDS] = self._factor_kinds.ctypes.data
-        self._words[codes.FACTOR_VALUES] = self._values.ctypes.data
+    def _join(self, joints: Sequence[JointCondition]) -> None:
+        """Let joints count beside the conditions."""
+        masks, kinds = self.program.terms.shape.factors
+        values = self._numbers[len(self._numbers) - len(masks) :]
+        self._joined = (
+            np.concatenate((masks, np.array([mask(one.positions) for one in joints], np.int64))),
+            np.concatenate((kinds, np.full(len(joints), codes.JOINT, np.int64))),
+            np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
+        )
+        words = (codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES)
+        self._words[codes.FACTORS] = len(self._joined[0])
+        for word, array in zip(words, self._joined, strict=True):
+            self._words[word] = array.ctypes.data
 
 
 def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
@@ -332,122 +402,3 @@ def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
     whole = sets == (1 << shape.size) - 1
     factor = term.factor if term.whole is None else np.where(whole, term.whole, term.factor)
     return np.asarray(found + np.log(factor))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SetTables:
-    """What a cost model charges for the sets of a clause: `SetCosts` by its logarithms, at the bits of each set.
-
-    `delay` has the weight of latency in it; `last` is the variable after which that counts.
-    """
-
-    node: Numbers
-    pair: Numbers | None
-    product: Numbers | None
-    held: Numbers | None = None
-    delay: Numbers | None = None
-    last: int = 0
-
-    def ln_own(self, left: int, right: int, *, linear: bool) -> float:
-        """ln of what joining two sets as sides of a tree costs beside the node of both."""
-        found = self._ln_tests(left, right)
-        if self.held is not None and not linear:
-            found = ln_add(ln_add(found, self.held[left]), self.held[right])
-        if self.delay is not None:
-            if left >> self.last & 1:
-                return ln_add(found, self.delay[right])
-            if right >> self.last & 1:
-                return ln_add(found, self.delay[left])
-        return found
-
-    def ln_join(self, left: int, right: int, *, linear: bool) -> float:
-        """ln of what joining two sets as sides of a tree costs."""
-        return ln_add(self.node[left | right], self.ln_own(left, right, linear=linear))
-
-    def ln_own_step(self, bound: int, position: int) -> float:
-        """ln of what a step, that binds a variable after those of a set, costs beside the node of all of them."""
-        if not bound:
-            return -math.inf
-        found = self._ln_tests(bound, 1 << position)
-        if self.delay is not None and bound >> self.last & 1:
-            return ln_add(found, self.delay[1 << position])
-        return found
-
-    def ln_step(self, bound: int, position: int) -> float:
-        """ln of what such a step costs."""
-        return ln_add(self.node[bound | 1 << position], self.ln_own_step(bound, position))
-
-    def ln_nodes(self, tree: PositionTree) -> list[float]:
-        """ln of what each leaf and each join of a tree costs."""
-        found: list[float] = []
-        self._gather(tree, found)
-        return found
-
-    def _ln_tests(self, left: int, right: int) -> float:
-        if self.pair is None:
-            return -math.inf
-        both = 0.0 if self.product is None else self.product[left] + self.product[right]
-        return self.pair[left | right] + both
-
-    def _gather(self, tree: PositionTree, into: list[float]) -> tuple[int, bool]:
-        """The set of a tree, and whether it is linear."""
-        if isinstance(tree, int):
-            into.append(self.node[1 << tree])
-            return 1 << tree, True
-        (left, left_linear), (right, right_linear) = self._gather(tree[0], into), self._gather(tree[1], into)
-        alone = isinstance(tree[0], int) or isinstance(tree[1], int)
-        linear = alone and left_linear and right_linear
-        into.append(self.ln_join(left, right, linear=linear))
-        return left | right, linear
-
-
-def ln_add(one: float, other: float) -> float:
-    """ln of the sum of two numbers by their logarithms.
-
-    Examples
-    --------
-    >>> round(ln_add(math.log(2), math.log(3)), 12) == round(math.log(5), 12), ln_add(-math.inf, 1.0)
-    (True, 1.0)
-    """
-    if one < other:
-        one, other = other, one
-    return one + math.log1p(math.exp(other - one)) if other > -math.inf else one
-
-
-def set_arrays(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None] | None:
-    """The terms of a cost model for all sets of a clause, float64 of shape (2^n,) each, as `CostModel.terms` has them;
-    None where they are not known as sums."""
-    sums = None if statistics.shape is None else statistics.shape.all_sets(cost)
-    if sums is None:
-        return None
-    sums(statistics.numbers)
-    return [None if row < 0 else sums.sums[row].copy() for row in sums.rows]
-
-
-def set_tables(cost: CostModel, statistics: ClauseStatistics) -> SetTables | None:
-    """The costs of all sets of a clause; None where they are not known as sums."""
-    if statistics.shape is None:
-        return None
-    if cost not in statistics.tables:
-        arrays = set_arrays(cost, statistics)
-        tables = None
-        if arrays is not None:
-            node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
-            assert node is not None
-            tables = SetTables(node, pair, product, held, delay, statistics.last_variable)
-        statistics.tables[cost] = tables
-    return statistics.tables[cost]
-
-
-def tables_of_some(cost: CostModel, statistics: ClauseStatistics, sets: Iterable[int]) -> SetTables | None:
-    """The costs of some sets of a clause of any size, the empty one among them; None as `set_tables`."""
-    shape, asked = statistics.shape, sorted({0, *sets})
-    if shape is None or shape.size > MOST_BITS or not is_sum(cost):
-        return None
-    sums = SetSums(shape, cost, np.array(asked, np.int64))
-    sums(statistics.numbers)
-    node, pair, product, held, delay = (
-        None if row < 0 else dict(zip(asked, sums.sums[row].tolist(), strict=True)) for row in sums.rows
-    )
-    assert node is not None
-    return SetTables(node, pair, product, held, delay, statistics.last_variable)

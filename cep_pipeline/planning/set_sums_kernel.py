@@ -71,7 +71,7 @@ from cep_pipeline.planning.set_sums_codes import (
 
 @njit(error_model="numpy")
 def ln_add(one: float, other: float) -> float:
-    """As `set_sums.ln_add`, to the last bit."""
+    """As `ln_tables.ln_add`, to the last bit."""
     if one < other:
         one, other = other, one
     if other == -np.inf:

@@ -12,6 +12,7 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.ln_tables import set_arrays
 
 Array = np.ndarray[Any, Any]
 
@@ -54,15 +55,15 @@ class SetTables:
             np.clip(logarithms, -2 * LARGEST_LN, LARGEST_LN, out=logarithms)
             return np.asarray(np.exp(logarithms, out=logarithms))
 
-        pair = product = None
-        if cost.pair is not None:
-            pair = linear(cost.pair.all(statistics), ln_limit)
-            logarithms = np.zeros(1) if cost.product is None else cost.product.all(statistics)
-            product = np.exp(np.clip(logarithms, -LARGEST_LN / 2, LARGEST_LN / 2))
-            if cost.product is None:
+        node, pair, product, held, delay = set_arrays(cost, statistics) or _terms_of_all(cost, statistics)
+        assert node is not None
+        if pair is not None:
+            pair = linear(pair, ln_limit)
+            if product is None:
                 product = np.ones(1 << statistics.size)
-        waits = cost.delay is not None and cost.alpha > 0
-        node = linear(cost.node.all(statistics), ln_limit)
+            else:
+                product = np.exp(np.clip(product, -LARGEST_LN / 2, LARGEST_LN / 2))
+        node = linear(node, ln_limit)
         node[-1] = 0.0
         return cls(
             statistics,
@@ -70,12 +71,10 @@ class SetTables:
             ln_limit,
             node,
             pair,
-            product,
-            None if cost.held is None else linear(cost.held.all(statistics), ln_limit),
-            linear(cost.delay.all(statistics) + math.log(cost.alpha), ln_limit)  # type: ignore[union-attr]
-            if waits
-            else None,
-            statistics.last_variable if waits else -1,
+            None if pair is None else product,
+            None if held is None else linear(held, ln_limit),
+            None if delay is None else linear(delay, ln_limit),
+            statistics.last_variable if cost.waits else -1,
         )
 
     def exchanged(self, one: int, other: int) -> SetTables:
@@ -100,6 +99,14 @@ class SetTables:
     def size(self) -> int:
         """Number of variables."""
         return self.statistics.size
+
+
+def _terms_of_all(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None]:
+    """The terms of a cost model for all sets, as `CostModel.terms` has them; the delay weighed."""
+    found = [None if term is None else term.all(statistics) for term in cost.terms]
+    if found[-1] is not None:
+        found[-1] = found[-1] + math.log(cost.alpha)
+    return found
 
 
 def exchange(array: Array, one: int, other: int) -> Array:

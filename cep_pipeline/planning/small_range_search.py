@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.comparisons import Way
+from cep_pipeline.planning.ln_tables import SetTables, ln_add
 from cep_pipeline.planning.ordering import grains
-from cep_pipeline.planning.set_sums import SetTables, ln_add
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 

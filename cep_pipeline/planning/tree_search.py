@@ -7,6 +7,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -71,6 +72,7 @@ class TreeSearch:
     late: Array
     linear: Array
     _trees: dict[tuple[int, bool], PositionTree] = field(default_factory=dict)
+    _splits: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     @classmethod
     def run(cls, tables: SetTables, *, max_seconds: float = math.inf, threads: int = THREADS) -> TreeSearch:
@@ -195,15 +197,27 @@ class TreeSearch:
         return [(min(left, right, key=_rank), cost) for left, right, cost in sides]
 
     def _general_split(self, members: int) -> tuple[int, float]:
-        tables = self.tables
-        pair = self.best if tables.pair is None else tables.pair
-        product = self.best if tables.product is None else tables.product
-        ceiling = np.array([-1.0])
-        arguments = (tables.size, members, tables.last, int(tables.pair is not None))
-        _cheapest_split(*arguments, ceiling, pair, product, self.stored, self.late)
-        value = float(ceiling[0])
-        ceiling[0] = self._ceiling(value)
-        return _cheapest_split(*arguments, ceiling, pair, product, self.stored, self.late), value
+        if members not in self._splits:
+            tables, ceiling, arrays = self.tables, self._room, self._addresses
+            arguments = (tables.size, members, tables.last, int(tables.pair is not None))
+            ceiling[0] = -1.0
+            _cheapest_split.function(*arguments, *arrays)
+            value = float(ceiling[0])
+            ceiling[0] = self._ceiling(value)
+            self._splits[members] = _cheapest_split.function(*arguments, *arrays), value
+        return self._splits[members]
+
+    @cached_property
+    def _room(self) -> Array:
+        return np.zeros(1)
+
+    @cached_property
+    def _addresses(self) -> tuple[int, ...]:
+        """Where the arrays are that splits are looked up in: it takes longer to say that than to look one up."""
+        pair = self.best if self.tables.pair is None else self.tables.pair
+        product = self.best if self.tables.product is None else self.tables.product
+        arrays = (self._room, pair, product, self.stored, self.late)
+        return tuple(int(array.ctypes.data) for array in arrays)
 
     def _ceiling(self, value: float) -> float:
         """The largest cost that is equal to this one, by its grain."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import tree_comparisons
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.ln_tables import set_tables
 from cep_pipeline.planning.ordering import TreeOrdering
 from cep_pipeline.planning.range_search import RangeSearch
-from cep_pipeline.planning.set_sums import set_tables
 from cep_pipeline.planning.small_range_search import SmallRangeSearch
 
 
