@@ -48,6 +48,8 @@ class RecentStatistics:
     -----
     A window over a stream in one process needs no histogram: that of the daily statistics (`WindowedStatistics`) is
     for states that are stored, and costs more to carry on than it costs to count the events.
+
+    The orders of pairs are not counted: planners do not ask for them (`cardinality.ln_order_share`).
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class RecentStatistics:
         if max_pairs < 1:
             raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
         self._patterns, self._window, self._seed, self._max_pairs = patterns, window, seed, max_pairs
-        self._terms = Terms.of(patterns)
+        self._terms = Terms.of(patterns).without_orders
         self._reach_us = max((pattern.window.time_us or 0 for pattern in patterns), default=0)
         self._reach = max((pattern.window.events or 1 for pattern in patterns), default=1) - 1
         self._parts: deque[_Part] = deque()

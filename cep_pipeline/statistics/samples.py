@@ -70,6 +70,16 @@ class Terms:
         return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
 
 
+    @property
+    def without_orders(self) -> Terms:
+        """The same without the orders of pairs, by which nothing is planned."""
+        left = {
+            scope: tuple(one for one in asked if not isinstance(one, OrderCondition))
+            for scope, asked in self.scopes.items()
+        }
+        return Terms(self.leaves, {scope: asked for scope, asked in left.items() if asked})
+
+
 _MOST_KNOWN = 32
 _known: dict[tuple[int, ...], tuple[tuple[Pattern, ...], Terms]] = {}
 """Ids of patterns, which are held so that no others get these ids, -> the patterns and their terms."""

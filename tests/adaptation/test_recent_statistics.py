@@ -47,6 +47,16 @@ def test_the_window_holds_the_latest_events(window: Window, first: int) -> None:
         assert one.tested == one.pairs
 
 
+def test_orders_of_pairs_are_not_counted() -> None:
+    """Nobody plans by them; all else is as it is with them."""
+    patterns, table = patterns_of(ABC), drifting()
+    stream, statistics = EventStream(patterns, table), RecentStatistics(patterns, Window(events=400), max_pairs=10**9)
+    statistics.update(stream, *stream.advance_by(400))
+    found, whole = statistics.snapshot(), cep.estimate_statistics(patterns, table.slice(0, 400), max_pairs=10**9)
+    assert whole.orders and not found.orders
+    assert (found.rates, found.selectivities, found.joints) == (whole.rates, whole.selectivities, whole.joints)
+
+
 def test_the_same_seed_draws_the_same_pairs() -> None:
     def selectivities(seed: int) -> list[float]:
         patterns, table = patterns_of(ABC), drifting()
