@@ -69,7 +69,6 @@ class Terms:
             known.update(dict.fromkeys(leaves_of(scope)))
         return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
 
-
     @property
     def without_orders(self) -> Terms:
         """The same without the orders of pairs, by which nothing is planned."""
