@@ -222,25 +222,21 @@ def _print_plan(console: Console, name: str, record: object) -> None:
     plan = Plan.from_json(dict(record.plan))
     more = len(plan.patterns) - MOST_LISTED
     others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""
+    clauses = [(one.pattern, clause) for one in plan.patterns[:MOST_LISTED] for clause in one.clauses]
+    rivals = any(clause.runner_up is not None for _, clause in clauses)  # patterns planned together have none
     shown = Table(
         "pattern",
         "order or tree",
         "cost",
-        "runner-up",
-        "its cost",
+        *(("runner-up", "its cost") if rivals else ()),
         title=f"plan {record.version} of {name}: {plan.planner}, cost {plan.cost_model} ({plan.unit})",
         caption=f"because: {record.reason}; `cep explain --pattern-set {name}` says why each order won{others}",
     )
-    for pattern in plan.patterns[:MOST_LISTED]:
-        for clause in pattern.clauses:
-            runner_up = clause.runner_up
-            shown.add_row(
-                pattern.pattern,
-                written(clause.order_or_tree),
-                f"{from_ln(clause.ln_cost):.4g}",
-                f"{', '.join(runner_up.order)} ({runner_up.planner})" if runner_up else "",
-                f"{from_ln(runner_up.ln_cost):.4g}" if runner_up else "",
-            )
+    for pattern, clause in clauses:
+        cells = [pattern, written(clause.order_or_tree), f"{from_ln(clause.ln_cost):.4g}"]
+        if runner_up := clause.runner_up:
+            cells += [f"{', '.join(runner_up.order)} ({runner_up.planner})", f"{from_ln(runner_up.ln_cost):.4g}"]
+        shown.add_row(*cells)
     console.print(shown)
     if plan.workload is not None:
         console.print("\n".join(line.strip() for line in summary_lines(plan.sharing, plan.workload)), highlight=False)
