@@ -24,6 +24,7 @@ from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
+from cep_pipeline.planning.set_sums import load_kernel
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class AdaptiveRun:
             if adapting
             else None
         )
+        if adapting:
+            load_kernel()  # no decision is to take the time of compiling it
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(

@@ -41,6 +41,11 @@ _measure = NativeKernel(
 )
 
 
+def load_kernel() -> None:
+    """Load the compiled code, or compile it where that has not been done on this machine: it takes seconds."""
+    _ = _measure.function
+
+
 @dataclass(frozen=True, slots=True)
 class SetSum:
     """What a term of a cost model is the sum of, by logarithms.
