@@ -19,6 +19,9 @@ FIRST = 1e-2
 it nearly all neighbours are taken, until what is good in the plan that it starts from is lost."""
 REHEATED = 3e-3
 """Where there are many steps it goes on from the best plan, some times, from this share of c0 on."""
+FEW_MEMBERS = 10
+"""A search over fewer begins, and goes on, from c0: it finds again what it loses, and with so few neighbours the one
+that leads out of a local optimum may be as dear as any."""
 STEPS_PER_MEMBER = 1_000
 """There is one cooling for each so many steps times the number of members, but no more than `MAX_COOLINGS`."""
 MAX_COOLINGS = 8
@@ -31,7 +34,8 @@ def simulated_annealing(workload: Workload, options: SearchOptions) -> tuple[Pla
     -----
     A neighbour that is not dearer is always taken, a dearer one with probability exp(-difference / threshold). The
     patent begins at c0 and multiplies by alpha each step; here the threshold begins at a share of c0, and is
-    multiplied by alpha as often as lets it be frozen when the limit is reached, whether that is of steps or of time.
+    multiplied by alpha as often as lets it be frozen when the limit is reached, whether that is of steps or of time. Of
+    few members it begins at c0.
     """
     return search_components(workload, options, anneal)
 
@@ -46,7 +50,8 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     while steps := budget.take():
         if schedule is None:
             expected = search.steps / max(budget.used, 1e-9)
-            schedule = Cooling(int(expected / (STEPS_PER_MEMBER * len(search.problem.members))))
+            members = len(search.problem.members)
+            schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
             cooling = max(1, round(expected / schedule.thresholds))
         number, power = schedule.at(budget.used)
         if number > last:
@@ -63,6 +68,8 @@ class Cooling:
     ----------
     coolings
         How many times; at least once, at most `MAX_COOLINGS` times.
+    from_c0
+        Whether each time from c0, not from `FIRST` and `REHEATED`.
 
     Examples
     --------
@@ -71,10 +78,11 @@ class Cooling:
     ((0, 458), (1, 578), (1, 1604))
     """
 
-    def __init__(self, coolings: int) -> None:
+    def __init__(self, coolings: int, *, from_c0: bool = False) -> None:
         self._coolings = min(max(coolings, 1), MAX_COOLINGS)
         self._first, self._reheated, self._last = (
-            round(math.log(share) / math.log(ALPHA)) for share in (FIRST, REHEATED, FROZEN)
+            round(math.log(share) / math.log(ALPHA))
+            for share in ((1.0, 1.0, FROZEN) if from_c0 else (FIRST, REHEATED, FROZEN))
         )
 
     @property
