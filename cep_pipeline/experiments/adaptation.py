@@ -94,7 +94,7 @@ def _comparison_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Ce
     for stream, kind in product((STOCKS, TRAFFIC), SETS):
         contenders: tuple[Contender, ...] = CONTENDERS if kind in sizes.beside else OF_THE_PATENT
         if (stream, kind) == (TRAFFIC, KLEENE):
-            # Dozens of roads of a class report at one instant: a tree would hold all lists of them.
+            # All roads of a class report at one instant: a tree would hold all lists of them.
             contenders = (CHAIN,)
         for size, contender in product(sizes.sequences if kind == SEQUENCE else sizes.others, contenders):
             key = {**_key(COMPARISON, stream, sizes), "set": kind, "size": size, "contender": contender.name}

@@ -32,8 +32,7 @@ TREE_BY: By = ("zstream", "instances", "evaluation_tree")
 TRIED_PLACES, TRIED_INTERVALS = 4, 2
 """Where windows are tried, evenly spread, each time on so many intervals, by a plan of the first of all."""
 LESS_OF_KLEENE = 3
-"""With an event under KL, whose lists double with each event, the windows that are tried are from so many times shorter
-than the shortest of others up to that one."""
+"""With an event under KL, whose lists double with each event, the shortest window is so many times shorter."""
 LONGER, HALVINGS = 1.25, 2
 """Each window that is tried is so many times the one before; the step that is too far is halved so often."""
 MOST_INTERVALS = 4
@@ -88,7 +87,7 @@ def fitted_pattern(
     tried = partial(_tried, stream, kind, size, seed, every, checks, by)
     window_s, longest = stream.least_window_s, stream.longest_window_s
     if kind == KLEENE:
-        window_s, longest = window_s // LESS_OF_KLEENE, window_s
+        window_s //= LESS_OF_KLEENE
     found = tried(window_s)
     too_long = None
     while too_long is None and found < work and window_s < longest:

@@ -67,7 +67,7 @@ class Sizes:
 REACH = {STOCKS: 1, TRAFFIC: 1, PERMUTED: 1}
 SMALL = Sizes(
     {STOCKS: 32, TRAFFIC: 40, PERMUTED: 32},
-    {STOCKS: 5_000, TRAFFIC: 2_500, PERMUTED: 5_000},
+    {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 5_000},
     REACH,
     (4, 6, 8),
     (5,),
@@ -83,7 +83,7 @@ SMALL = Sizes(
 _THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
 FULL = Sizes(
     {STOCKS: 40, TRAFFIC: 48, PERMUTED: 40},
-    {STOCKS: 5_000, TRAFFIC: 2_500, PERMUTED: 5_000},
+    {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 5_000},
     REACH,
     (3, 4, 5, 6, 7, 8),
     (3, 4, 5, 6, 7, 8),

@@ -30,6 +30,8 @@ DRIFT_EVERY = 200
 """Events after which rates and numbers of the stocks change."""
 CLASSES = 10
 """Classes of the roads."""
+ONE_OF = 3
+"""Of roads in the order of how often they have vehicles, one of so many is read: all report at the same instants."""
 FIRST_MONDAY_US = 1_407_103_200_000_000
 """The first midnight of a Monday in the month."""
 ROADS = 120
@@ -38,8 +40,8 @@ _DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
 """Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
 ALIKE, SKEWED = (0.05, 0.05), (0.05, 0.5)
 """Selectivities of conditions: of the stocks, and of the traffic."""
-LEAST_S = {STOCKS: 12, TRAFFIC: 300, PERMUTED: 12}
-LONGEST_S = {STOCKS: 250, TRAFFIC: 1_800, PERMUTED: 250}
+LEAST_S = {STOCKS: 12, TRAFFIC: 240, PERMUTED: 12}
+LONGEST_S = {STOCKS: 250, TRAFFIC: 3_600, PERMUTED: 250}
 """Seconds of the windows that are tried."""
 SKEW = 2.0
 """Of the permuted stream each type has so many times the rate of the next one."""
@@ -114,11 +116,11 @@ def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStr
         from cep_pipeline.events.loading import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        source = "readings of roads in use, in {} classes, of Aarhus from Monday, 4 August 2014, on"
+        source = "readings of roads in use, one of three roads, in {} classes, of Aarhus from Monday, 4 August 2014, on"
         begin_us = FIRST_MONDAY_US
     else:
-        readings = _generated_readings(-(-events // (ROADS // 3)) + 2 * _DAY_LOOKS, seed)
-        source = "generated readings of roads in use, in {} classes (the real month was not there)"
+        readings = _generated_readings(-(-events * ONE_OF // (ROADS // 3)) + 2 * _DAY_LOOKS, seed)
+        source = "generated readings of roads in use, one of three roads, in {} classes (the real month was not there)"
         begin_us = 0
     rows, classes = _roads_in_use(readings, begin_us)
     taken = readings.take(pa.array(rows[:events]))
@@ -156,7 +158,8 @@ def _roads_in_use(readings: pa.Table, begin_us: int) -> tuple[Ints, Ints]:
     with_vehicles = readings.column("vehicle_count").to_numpy() > 0
     looks = np.bincount(road[with_vehicles], minlength=len(roads))
     place = np.argsort(np.argsort(looks, kind="stable"), kind="stable")
-    rows = np.flatnonzero(with_vehicles & (readings.column("timestamp").cast(pa.int64()).to_numpy() >= begin_us))
+    later = readings.column("timestamp").cast(pa.int64()).to_numpy() >= begin_us
+    rows = np.flatnonzero(with_vehicles & later & (place % ONE_OF == 0)[road])
     return rows, (place * CLASSES // len(roads))[road[rows]]
 
 
