@@ -156,11 +156,11 @@ class Change:
 def described_part(pattern_set: PatternSet, again: Collection[str]) -> str:
     """A sentence for people about the patterns of a set that are planned again."""
     names = [one.name for one in pattern_set.patterns if one.name in again]
-    return f"{_anew(len(names), len(pattern_set.patterns))} ({_listed(names)})"
+    return _anew(len(names), len(pattern_set.patterns), f" ({_listed(names)})")
 
 
-def _anew(number: int, patterns: int) -> str:
-    return f"planned anew: {number:,} of {patterns:,} patterns; {patterns - number:,} keep their plan"
+def _anew(number: int, patterns: int, which: str = "") -> str:
+    return f"planned anew: {number:,} of {patterns:,} patterns{which}; {patterns - number:,} keep their plan"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -87,7 +87,7 @@ def test_of_many_invariants_those_are_shown_that_are_closest_to_violation(
 def test_replan_answers_for_the_component_that_is_concerned(project: DriftingStream) -> None:
     project.publish([DRIFT_DAYS[2]])
     checked = cep("invariants", "--check", folder=project.folder)
-    part = "planned anew: 2 of 4 patterns; 2 keep their plan (rising, other)"
+    part = "planned anew: 2 of 4 patterns (rising, other); 2 keep their plan"
     assert part in checked.output
     replanned = cep("replan", folder=project.folder)
     assert replanned.code == 0, replanned.errors

@@ -178,7 +178,7 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     second = check(project, "two")
     assert second.decision.outcome == "replan" and second.violation is not None
     assert set(second.violation.patterns) <= FIRST
-    assert "planned anew: 2 of 4 patterns; 2 keep their plan (rising, other)" in second.decision.reason
+    assert "planned anew: 2 of 4 patterns (rising, other); 2 keep their plan" in second.decision.reason
     verdicts = second.decision.details["verdicts"]
     assert any(one["violated"] for one in verdicts) and second.decision.details["moved"], "both are checked"
 
