@@ -37,8 +37,8 @@ MOST_KLEENE_EVENTS = 4.0
 """In a window, of a type under KL: its lists double with each one."""
 DEAREST = 20_000.0
 """Partial matches in a window of 15 minutes that a pattern may be expected to have by its own order."""
-MOST_MATCHES = 30.0
-"""Matches in such a window that it may be expected to have: no plan saves those."""
+MOST_MATCHES = 3.0
+"""Matches in such a window that it may be expected to have: they cost the same by any plan."""
 MORE_MATCHES = 5.0
 """So many times as many it may really have; conditions that share a variable pass together more often than their
 selectivities say, and readings come at once."""

@@ -101,6 +101,7 @@ class NetworkRun:
         """Do all that is done before the first event is read; iteration does, unless somebody has."""
         if self._memory is not None or not self.members:
             return
+        _run_network.compile()
         compiled = {}
         for name, member in self.members.items():
             rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
