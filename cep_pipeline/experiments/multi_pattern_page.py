@@ -133,11 +133,11 @@ sensors differ as much.
 Workloads are drawn with seed {seed}: patterns of 5 events in the mean, over 12 types, sequences and conjunctions, \
 20 % of them with NOT or KL. Which two types are compared by their differences, and by how much (selectivities of \
 {low} to {high}), is drawn once a workload, and so is the order that its sequences follow, so that patterns with two \
-types agree on them. A pattern is drawn anew where its own order is expected to hold more than {dearest:,.0f} partial \
-matches in a window of 15 minutes, where more than {matches:g} matches are expected there, or where it has {more:g} \
-times as many: matches cost the same by any plan. Where nothing else is said a workload has {base} patterns and a local search {search}: with steps \
-instead of seconds plans are the same whatever else the machine does. There are {workloads}: what a workload gains is \
-ruled by its few dearest patterns, which small ones have by chance.
+types agree on them. A pattern is drawn anew where its own order is expected to hold more than {dearest:,.0f} \
+partial matches in a window of 15 minutes, where more than {matches:g} matches are expected there, or where it has \
+{more:g} times as many: matches cost the same by any plan. Where nothing else is said a workload has {base} patterns \
+and a local search {search}: with steps instead of seconds plans are the same whatever else the machine does. There \
+are {workloads}: what a workload gains is ruled by its few dearest patterns, which small ones have by chance.
 
 SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares beginnings, \
 all others subexpressions. SH shares as much as it can, RE reorders, SH-RR is SPASS (redundancy ratio) and SH-MDT is \
