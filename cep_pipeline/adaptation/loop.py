@@ -50,7 +50,8 @@ class AdaptiveDetection:
         `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events.
     budget
         The share of the time of detecting and deciding that may go into deciding and planning, above 0 and below 1: a
-        decision that comes too soon for that is put off to the next time that one is due. None: none is put off.
+        decision that comes too soon for that is put off to the next time that one is due; the first one, and the first
+        plan, are not. None: none is put off.
         Which decisions are taken then depends on how fast the machine is; the matches never do.
     window
         How far back the statistics reach: a length of time such as `"20 minutes"`, or a number of events; None: as far
