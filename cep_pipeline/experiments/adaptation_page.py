@@ -24,9 +24,15 @@ from cep_pipeline.experiments.adaptation_figures import (
     total,
 )
 from cep_pipeline.experiments.adaptation_findings import all_findings
-from cep_pipeline.experiments.adaptation_patterns import MADE_COUNTS, MOST_INTERVALS, SEQUENCE, SETS, WORK_A_MATCH
+from cep_pipeline.experiments.adaptation_patterns import (
+    MADE_COUNTS,
+    MOST_INTERVALS,
+    PAIRS_A_CHECK,
+    SEQUENCE,
+    SETS,
+    WORK_A_MATCH,
+)
 from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, predictions_table, predictions_text
-from cep_pipeline.experiments.adaptation_runs import PAIRS_A_CHECK
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CONTENDERS,

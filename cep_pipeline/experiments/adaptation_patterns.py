@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
@@ -35,14 +35,15 @@ LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the shortest window is so many times shorter."""
 LONGER, HALVINGS = 1.25, 2
 """Each window that is tried is so many times the one before; the step that is too far is halved so often."""
-MOST_INTERVALS = 4
-"""Interval of a light pattern, at most, as a multiple of that of others."""
+LONGER_INTERVALS, ENOUGH = (1, 2, 3, 4, 6), 0.5
+"""Intervals of light patterns, as multiples of that of others: the first with a window for this share of the work."""
+MOST_INTERVALS = max(LONGER_INTERVALS)
 MADE_COUNTS = 2
 """Making a partial match is so many tries."""
 WORK_A_MATCH = 10
 """And a match, which no plan saves: a pattern is not to spend its time there."""
-PAIRS = 1000
-"""Pairs that the statistics test a scope, where a window is tried."""
+PAIRS_A_CHECK = 4000
+"""Pairs that the statistics test a scope between two decisions."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,19 @@ def fitted_pattern(
     by
         Planner, cost model and mechanism.
     """
-    tried = partial(_tried, stream, kind, size, seed, every, checks, by)
-    window_s, longest = stream.least_window_s, stream.longest_window_s
-    if kind == KLEENE:
-        window_s //= LESS_OF_KLEENE
+    for times in LONGER_INTERVALS:
+        tried = partial(_tried, stream, kind, size, seed, times * every, checks, by)
+        least_s = stream.least_window_s // (LESS_OF_KLEENE if kind == KLEENE else 1)
+        window_s, found = _longest_window(tried, work, least_s, stream.longest_window_s)
+        if found >= ENOUGH * work:
+            break
+    text = pattern_text(stream, kind, size, seed, window_s)
+    (pattern,) = parse_patterns(text, stream.schema)
+    return Fitted(text, pattern, window_s, times * every)
+
+
+def _longest_window(tried: Callable[[int], float], work: float, window_s: int, longest: int) -> tuple[int, float]:
+    """The longest window that is tried under which there is no more work than wanted, and its work."""
     found = tried(window_s)
     too_long = None
     while too_long is None and found < work and window_s < longest:
@@ -104,10 +114,7 @@ def fitted_pattern(
             too_long = between
         else:
             window_s, found = between, of_between
-    times = min(max(round(work / max(found, 1.0)), 1), MOST_INTERVALS)
-    text = pattern_text(stream, kind, size, seed, window_s)
-    (pattern,) = parse_patterns(text, stream.schema)
-    return Fitted(text, pattern, window_s, times * every)
+    return window_s, found
 
 
 def _tried(
@@ -119,7 +126,13 @@ def _tried(
     first = range(0, min(every * checks, stream.events.num_rows), max(checks // TRIED_PLACES, TRIED_INTERVALS) * every)
     events = pa.concat_tables([stream.events.slice(row, TRIED_INTERVALS * every) for row in first])
     loop = AdaptiveDetection(
-        planner=planner, cost=cost, mechanism=mechanism, decision=Static(), every_events=every, max_pairs=PAIRS
+        planner=planner,
+        cost=cost,
+        mechanism=mechanism,
+        decision=Static(),
+        every_events=every,
+        seed=seed,
+        max_pairs=PAIRS_A_CHECK,
     )
     tables, report = loop.detect([pattern], events, output=output_of(pattern))
     tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)

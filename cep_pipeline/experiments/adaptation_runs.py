@@ -23,7 +23,7 @@ from cep_pipeline.adaptation.distance import Fixed, MetaAdaptive, average_relati
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
-from cep_pipeline.experiments.adaptation_patterns import Fitted, matches_in, output_of
+from cep_pipeline.experiments.adaptation_patterns import PAIRS_A_CHECK, Fitted, matches_in, output_of
 from cep_pipeline.experiments.adaptation_prediction import prediction
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
@@ -42,8 +42,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.ordering import tightest_of_blocks
 from cep_pipeline.planning.plans import Plan
 
-PAIRS_A_CHECK = 4000
-"""Pairs that the statistics test a scope between two decisions."""
 SWEPT_BYTES = 1 << 24
 """More than the caches of a core hold."""
 Asked = tuple[tuple[int, str], ...]
