@@ -22,6 +22,8 @@ REHEATED = 3e-3
 FEW_MEMBERS = 10
 """A search over fewer begins, and goes on, from c0: it finds again what it loses, and with so few neighbours the one
 that leads out of a local optimum may be as dear as any."""
+QUENCHED = 0.1
+"""In this last share of the limit nothing dearer is taken: even below the last threshold there are differences."""
 STEPS_PER_MEMBER = 1_000
 """There is one cooling for each so many steps times the number of members, but no more than `MAX_COOLINGS`."""
 MAX_COOLINGS = 8
@@ -35,7 +37,7 @@ def simulated_annealing(workload: Workload, options: SearchOptions) -> tuple[Pla
     A neighbour that is not dearer is always taken, a dearer one with probability exp(-difference / threshold). The
     patent begins at c0 and multiplies by alpha each step; here the threshold begins at a share of c0, and is
     multiplied by alpha as often as lets it be frozen when the limit is reached, whether that is of steps or of time. Of
-    few members it begins at c0.
+    few members it begins at c0. At last the search goes on from the best plan, and takes nothing that is dearer.
     """
     return search_components(workload, options, anneal)
 
@@ -48,12 +50,18 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
         probed += steps
     schedule, last = None, 0
     while steps := budget.take():
+        if budget.used > 1.0 - QUENCHED:
+            if search.threshold:
+                search.restart()
+            search.set_threshold(0.0, ALPHA, 1)
+            search.anneal(steps)
+            continue
         if schedule is None:
-            expected = search.steps / max(budget.used, 1e-9)
+            expected = (1.0 - QUENCHED) * search.steps / max(budget.used, 1e-9)
             members = len(search.problem.members)
             schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
             cooling = max(1, round(expected / schedule.thresholds))
-        number, power = schedule.at(budget.used)
+        number, power = schedule.at(budget.used / (1.0 - QUENCHED))
         if number > last:
             search.restart()
             last = number

@@ -50,11 +50,10 @@ def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: lis
     options = SearchOptions(Neighbourhood.of("edge"), None, steps, seed=1)
     for number in range(len(workload.components)):
         search = search_of(workload, options, number)
-        largest = search_of(workload, options, number).probe(PROBED)
         anneal(search, Budget(steps, None, 100, lambda: None))
         assert search.steps == steps
-        assert search.threshold <= largest * FROZEN * 2
-        assert search.ln_best <= search.ln_cost + 1e-9
+        assert search.threshold == 0.0
+        assert search.ln_cost == pytest.approx(search.ln_best, abs=1e-9)  # nothing dearer was taken since
 
 
 @given(alike())
