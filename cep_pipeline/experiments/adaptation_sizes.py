@@ -65,7 +65,7 @@ class Sizes:
 
 
 REACH = {STOCKS: 1, TRAFFIC: 8, PERMUTED: 1}
-"""Of the numbers of intervals that are tried the one whose mean misses the next interval by least, as the page tells."""
+"""Of the numbers of intervals that are tried the one whose mean misses the next interval by least: the page tells."""
 SMALL = Sizes(
     {STOCKS: 32, TRAFFIC: 40, PERMUTED: 32},
     {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 5_000},
