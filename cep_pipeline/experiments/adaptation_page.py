@@ -36,6 +36,7 @@ from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, 
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CONTENDERS,
+    INTERVALS_AT_ONCE,
     META,
     OTHER_K,
     STATIC,
@@ -288,8 +289,9 @@ def _per_try(rows: Sequence[Row]) -> str:
     )
     return (
         f"Gains are not those of tries alone: runs of the static plan take {static:.0f} ns a try in the mean, and runs "
-        f"that switch {others:.0f} ns. Where the plan stays, detection goes over many windows at once; where it is "
-        "switched, over shorter pieces, whose partial matches are nearer at hand, but each piece reads one window more."
+        f"that switch {others:.0f} ns. By another plan a try tests other conditions, and other things come of it; where plans "
+        f"are switched detection runs over shorter pieces, each of which reads one window more, where they stay over "
+        f"{INTERVALS_AT_ONCE} intervals at once."
     )
 
 

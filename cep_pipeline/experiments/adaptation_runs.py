@@ -27,6 +27,7 @@ from cep_pipeline.experiments.adaptation_patterns import PAIRS_A_CHECK, Fitted, 
 from cep_pipeline.experiments.adaptation_prediction import prediction
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
+    INTERVALS_AT_ONCE,
     META,
     OTHER_K,
     STATIC,
@@ -138,6 +139,7 @@ def measure(
             window=sizes.reach[stream.name] * every,
             seed=seed,
             max_pairs=PAIRS_A_CHECK,
+            detect_events=INTERVALS_AT_ONCE * every,
             clock=time.process_time,
         )
         for name, decision in decisions_of(contender, sizes, average).items()

@@ -14,6 +14,9 @@ COMPARISON, CHANGES = "comparison", "changes"
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
 OTHER_K = "other K"
 """Invariants of the K that a planner is not compared by, at d = 0."""
+INTERVALS_AT_ONCE = 8
+"""Where the plan stays detection runs over so many intervals at once. Over all of the stream there may be more matches
+than are held at once (`detection.parts`): what a run has found until then is found again, by that plan alone."""
 
 
 @dataclass(frozen=True)

@@ -195,12 +195,8 @@ def store_event(a: Automaton, fits: int, key: int) -> None:
 def store_instance(a: Automaton, place: int, state: int, first: int, last: int, since: int, until: int) -> None:
     """Store the instance at hand at the head of a list; the pool has room."""
     r = a.registers
-    entry = r[c.UNUSED]
-    if entry >= 0:
-        r[c.UNUSED] = a.entries[entry * c.ENTRY_WORDS + c.E_NEXT]
-    else:
-        entry = r[c.MADE]
-        r[c.MADE] = entry + 1
+    entry = r[c.MADE]
+    r[c.MADE] = entry + 1
     r[c.USED] += 1
     at = entry * c.ENTRY_WORDS
     a.entries[at + c.E_NEXT] = a.lists[place]
@@ -236,25 +232,45 @@ def drop_instance(a: Automaton, place: int, previous: int, entry: int) -> None:
     else:
         a.entries[previous * c.ENTRY_WORDS + c.E_NEXT] = following
     a.counts[a.entries[at + c.E_STATE] * c.COUNT_WORDS + c.C_HELD] -= 1
-    a.entries[at + c.E_NEXT] = r[c.UNUSED]
-    r[c.UNUSED] = entry
+    a.entries[at + c.E_STATE] = c.NO_STATE
     r[c.USED] -= 1
 
 
 @njit(error_model="numpy")
 def sweep(a: Automaton, row: int) -> None:
-    """Drop all instances whose scope has ended; between events, when twice as many are stored as were left before."""
+    """Drop all instances whose scope has ended; between events, when twice as many were made as were left before.
+
+    Those that are left move together, in the order in which they were made: that is the order of each list, too, so
+    that whoever reads a list reads the pool from its end to its beginning, and not here and there.
+    """
     r = a.registers
     for place in range(2 * r[c.VARIABLES] * r[c.KEYS]):
-        previous, entry = -1, a.lists[place]
+        entry = a.lists[place]
+        a.lists[place] = -1
         while entry >= 0:
-            following = a.entries[entry * c.ENTRY_WORDS + c.E_NEXT]
-            if a.entries[entry * c.ENTRY_WORDS + c.E_UNTIL] <= row:
-                drop_instance(a, place, previous, entry)
+            at = entry * c.ENTRY_WORDS
+            entry = a.entries[at + c.E_NEXT]
+            if a.entries[at + c.E_UNTIL] <= row:
+                a.counts[a.entries[at + c.E_STATE] * c.COUNT_WORDS + c.C_HELD] -= 1
+                a.entries[at + c.E_STATE] = c.NO_STATE
             else:
-                previous = entry
-            entry = following
-    r[c.SWEEP_AT] = max(1024, 2 * r[c.USED], r[c.VARIABLES] * r[c.KEYS])
+                a.entries[at + c.E_NEXT] = place  # lists are linked anew: until then, which one it is in
+    left = 0
+    for entry in range(r[c.MADE]):
+        at, to = entry * c.ENTRY_WORDS, left * c.ENTRY_WORDS
+        if a.entries[at + c.E_STATE] == c.NO_STATE:
+            continue
+        if to != at:
+            for word in range(c.ENTRY_WORDS):
+                a.entries[to + word] = a.entries[at + word]
+            for slot in range(r[c.VARIABLES]):
+                a.entry_slots[left * r[c.VARIABLES] + slot] = a.entry_slots[entry * r[c.VARIABLES] + slot]
+        place = a.entries[to + c.E_NEXT]
+        a.entries[to + c.E_NEXT] = a.lists[place]
+        a.lists[place] = left
+        left += 1
+    r[c.MADE], r[c.USED] = left, left
+    r[c.SWEEP_AT] = max(1024, 2 * left, r[c.VARIABLES] * r[c.KEYS])
 
 
 @njit(error_model="numpy")
@@ -269,4 +285,4 @@ def give_up(a: Automaton) -> None:
                 a.changes[until] += 1
                 a.changes[r[c.ROW]] -= 1
             drop_instance(a, place, -1, entry)
-    r[c.LIVE] = 0
+    r[c.LIVE], r[c.MADE] = 0, 0

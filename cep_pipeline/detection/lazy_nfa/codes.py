@@ -21,6 +21,8 @@ ENTRY_WORDS = 6
 E_NEXT, E_STATE, E_FIRST, E_LAST, E_SINCE, E_UNTIL = range(ENTRY_WORDS)
 """The instance behind it in its list, its state, the first and the last row of its events, and the rows from which
 and before which the event lies that it waits for."""
+NO_STATE = -1
+"""The state of an instance that is in no list any more; its place in the pool is free after the next sweep."""
 
 FRAME_WORDS = 8
 """int64 words of one search of the input buffer."""
@@ -51,7 +53,7 @@ NO_ROW = 2**31 - 1
 
 PRIOR = 8.0
 """So many tests with the share of all conjuncts are added to those of one, which may be few."""
-REGISTERS = 35
+REGISTERS = 34
 (
     VARIABLES,
     KEYS,
@@ -80,7 +82,6 @@ REGISTERS = 35
     REPLAY_KEY,
     KEPT,
     USED,
-    UNUSED,
     MADE,
     SWEEP_AT,
     LIVE,

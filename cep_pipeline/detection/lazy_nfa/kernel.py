@@ -45,7 +45,7 @@ def begin_event(a: Automaton, rules: Rules, cells: Cells) -> None:
     forget_events(a, rules, row, key)
     if r[c.KLEENE]:
         forget_cells(cells, row, rules.ceiling)
-    if r[c.USED] > r[c.SWEEP_AT]:
+    if r[c.MADE] > r[c.SWEEP_AT]:
         sweep(a, row)
     r[c.PHASE], r[c.TAKEN] = c.TAKING, 0
     if r[c.ADAPTIVE] and changes_root(a, a.fits[place]):
@@ -161,7 +161,7 @@ def advance(words: Any) -> int:
     cells = cells_at(words, at + RULES_WORDS + CODE_WORDS)
     r = a.registers
     for _ in range(c.STEPS_A_CALL):
-        if r[c.USED] + 2 > r[c.POOL_ROOM]:
+        if r[c.MADE] + 2 > r[c.POOL_ROOM]:
             return c.POOL_FULL
         if r[c.DEPTH] + 2 > r[c.STACK_ROOM]:
             return c.STACK_FULL

@@ -60,7 +60,7 @@ class Memory:
         r[c.KLEENE], r[c.ALL_BOUND] = sum(1 << slot for slot in kleene), (1 << width) - 1
         r[c.ADAPTIVE], r[c.ROOT] = root < 0, root
         r[c.EVEN_WINDOW], r[c.OUTPUT_FROM] = even_window, first_output_row
-        r[c.UNUSED], r[c.SWEEP_AT] = -1, INSTANCE_ROOM
+        r[c.SWEEP_AT] = INSTANCE_ROOM
 
     def words(self) -> Array:
         """int64: the addresses of all arrays as they are now, for the kernel."""
