@@ -289,9 +289,9 @@ def _per_try(rows: Sequence[Row]) -> str:
     )
     return (
         f"Gains are not those of tries alone: runs of the static plan take {static:.0f} ns a try in the mean, and runs "
-        f"that switch {others:.0f} ns. By another plan a try tests other conditions, and other things come of it; where plans "
-        f"are switched detection runs over shorter pieces, each of which reads one window more, where they stay over "
-        f"{INTERVALS_AT_ONCE} intervals at once."
+        f"that switch {others:.0f} ns. By another plan a try tests other conditions, and other things come of it. "
+        f"Where plans are switched detection runs over shorter pieces, each of which reads one window more; where they "
+        f"stay, over {INTERVALS_AT_ONCE} intervals at once."
     )
 
 
