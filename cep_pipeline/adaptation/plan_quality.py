@@ -20,6 +20,7 @@ from cep_pipeline.planning.costs import (
     with_latency,
 )
 from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
+from cep_pipeline.planning.ordering import GRAIN
 from cep_pipeline.planning.plans import PatternPlan, Plan, validate
 from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -43,13 +44,19 @@ def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnap
 
 
 def gain(ln_old: float, ln_new: float) -> float:
-    """The share of the old cost that the new one saves, negative where it costs more.
+    """The share of the old cost that the new one saves, negative where it costs more; 0 of a tie, as planners see it.
+
+    Two plans that cost the same by sums in another order are not to take each other's place for ever.
 
     Examples
     --------
     >>> round(gain(math.log(200.0), math.log(150.0)), 9)
     0.25
+    >>> gain(5.0, 5.0 - 1e-12)
+    0.0
     """
+    if ln_new == ln_old or abs(ln_new - ln_old) < GRAIN:
+        return 0.0
     return -math.expm1(min(ln_new - ln_old, 700.0))
 
 

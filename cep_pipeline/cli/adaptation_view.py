@@ -149,7 +149,7 @@ def _runs(plan: PatternPlan) -> str:
 
 def _share(ln_distance: float) -> str:
     """By which share the chosen side may grow beside the rejected one."""
-    if ln_distance > math.log(1000):
+    if ln_distance >= math.log(10):
         return "× " + format_ln(ln_distance)
     return f"{math.expm1(ln_distance):.1%}"
 

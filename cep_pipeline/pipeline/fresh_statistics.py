@@ -101,7 +101,7 @@ def fresh_statistics(
     Raises
     ------
     InputError
-        The moment or the window is none, or the statistics know nothing of the patterns.
+        The moment or the window is none, no events lie in it, or the statistics know nothing of the patterns.
     """
     asked = asked or AskedStatistics()
     window = parse_window(asked.window) if asked.window else None
@@ -109,8 +109,13 @@ def fresh_statistics(
     if asked.as_of is not None:
         moment = parse_moment(asked.as_of, stream.schema.timezone, day)
         snapshot = snapshot_at(tables, stream, patterns, moment, window=window, progress=progress)
-        length = asked.window or stream.statistics.window
-        return FreshStatistics(events, day, snapshot, f"the {length} up to {asked.as_of} (latest day: {day})")
+        label = f"the {asked.window or stream.statistics.window} up to {asked.as_of} (latest day: {day})"
+        if not snapshot.events:
+            raise InputError(
+                f"stream {stream.name!r} has no events in {label}, by the clocks of {stream.schema.timezone}: nothing "
+                f"tells how plans fit; give a time in the hours of its events, or none, for all of {day}"
+            )
+        return FreshStatistics(events, day, snapshot, label)
     note = ""
     if window is None:
         published, note = _published(tables, stream, pattern_set, events, day)

@@ -86,8 +86,10 @@ class Comparison:
 
 
 def _saved(gain: float, measure: str = "") -> str:
-    if gain > -0.0005:
-        return f"saves {max(gain, 0.0):.1%}" + (f" of the {measure}" if measure else "")
+    if abs(gain) < 0.0005:
+        return f"takes the same {measure}" if measure else "is as good"
+    if gain > 0:
+        return f"saves {gain:.1%}" + (f" of the {measure}" if measure else "")
     return f"takes {-gain:.1%} more {measure}".rstrip()
 
 

@@ -33,6 +33,7 @@ from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alik
 from cep_pipeline.pipeline.steps import PLAN_WAIT_S
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
+from cep_pipeline.planning.explain_nodes import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord
@@ -176,9 +177,12 @@ def _plan(
             return made, None, ""
         made, said = plan_of_changed(pattern_set, fresh.snapshot, tables.current_plan(pattern_set.name))
         return made, None, said
-    names = {one.name for one in pattern_set.patterns}
-    if unknown := set(asked.patterns) - names:
-        raise InputError(f"pattern set {pattern_set.name!r} has no pattern {', '.join(map(repr, sorted(unknown)))}")
+    names = [one.name for one in pattern_set.patterns]
+    if unknown := set(asked.patterns) - set(names):
+        raise InputError(
+            f"pattern set {pattern_set.name!r} has no pattern {', '.join(map(repr, sorted(unknown)))}; it has: "
+            f"{listed(names)}"
+        )
     if _goes_on(current.plan, pattern_set, asked):
         if asked.concerned:
             again = connected(pattern_set.patterns, current.plan.sharing, asked.concerned)

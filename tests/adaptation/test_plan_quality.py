@@ -32,3 +32,5 @@ def test_gain() -> None:
     assert gain(math.log(4), math.log(1)) == pytest.approx(0.75)
     assert gain(math.log(1), math.log(4)) == pytest.approx(-3.0)
     assert math.isfinite(gain(0.0, 1e6))
+    assert gain(-math.inf, -math.inf) == 0.0
+    assert gain(7.0, 7.0 - 2e-9) > 0 == gain(7.0, 7.0 - 1e-10) == gain(7.0, 7.0 + 1e-10)

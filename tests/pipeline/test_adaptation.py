@@ -305,6 +305,15 @@ def test_a_check_of_a_moment_counts_its_window(drifting: DriftingStream) -> None
         check(drifting, "three", AskedStatistics(as_of="noon"))
 
 
+def test_a_window_without_events_tells_nothing_about_plans(drifting: DriftingStream) -> None:
+    drifting.publish(DRIFT_DAYS[:1])
+    night = AskedStatistics(as_of="03:00", window="1 hour")
+    for ask in (lambda: check(drifting, "one", night), lambda: plan_again(drifting, statistics=night)):
+        with pytest.raises(InputError, match="no events in the 1 hour up to 03:00 .* by the clocks of "):
+            ask()
+    assert drifting.tables.decisions() == []
+
+
 def test_without_plan_or_events_nothing_is_checked(drifting: DriftingStream) -> None:
     none = check(drifting)
     assert (none.decision.outcome, none.decision.plan_version) == ("no new data", None)
@@ -383,9 +392,11 @@ def test_a_comparison_says_what_is_saved_or_lost() -> None:
         comparison(ln_current=math.log(200.0), ln_new=math.log(150.0)),
         comparison(ln_current=math.log(100.0), ln_new=math.log(150.0), by_clock=True),
         comparison(ln_current=0.0, ln_new=1e-12, trials=None),
+        comparison(ln_current=0.0, ln_new=-0.3, trials=(Trial(1.0, 7, {}), Trial(1.0, 7, {}))),
     ]
     assert [one.describe() for one in said] == [
         "by cost the new plan saves 25.0%, over a sample of the latest day it saves 50.0% of the work",
         "by cost the new plan takes 50.0% more, over a sample of the latest day it saves 50.0% of the time",
-        "by cost the new plan saves 0.0%",
+        "by cost the new plan is as good",
+        "by cost the new plan saves 25.9%, over a sample of the latest day it takes the same work",
     ]
