@@ -45,7 +45,7 @@ def adaptation_options(command: Command) -> Command:
             type=float,
             metavar="SHARE",
             help="Share of the time of deciding and detecting that decisions may take, such as 0.01: those that come "
-            "too soon are put off.  [default: none is]",
+            "too soon are put off, but for the first one of each plan, and the first plan.  [default: none is]",
         ),
         click.option(
             "--threshold",
@@ -217,7 +217,10 @@ def print_report(console: Console, report: AdaptationReport) -> None:
     elif report.decided and not report.checks:
         console.print("no decision was due: --every 'N events', or a length of time, asks for more of them")
     if report.put_off:
-        console.print(f"{counted(report.put_off, 'decision')} put off: the budget leaves no more time for them")
+        console.print(
+            f"{counted(report.put_off, 'decision')} put off: the budget leaves no more time for them (first plans, and "
+            "the first decision about each, are made whatever they take)"
+        )
     total = report.total
     console.print(
         f"statistics {report.seconds_estimating:.2f} s, decisions {total.deciding:.2f} s, plans {total.planning:.2f} s"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -34,14 +35,15 @@ FEATURES = (
 )
 
 
-@pytest.fixture(autouse=True, params=["whatever is shared", "what pays"])
-def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tier: str) -> None:
+@pytest.fixture(autouse=True)
+def _stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storing pays for nothing that is as small as the streams of tests."""
-    if request.param == "whatever is shared":
-        monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
-        monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
-    elif tier == "own code":
-        pytest.skip("what is refused runs as alone")
+    monkeypatch.setattr(shared_work, "RUN_NS", -1.0)
+    monkeypatch.setattr(shared_work, "STORED_NS", 0.0)
+
+
+WHAT_IT_COSTS = [{"STORED_NS": 0.0}, {"RUN_NS": 200.0}, {"STORED_NS": 3.0}, {"STORED_NS": 1e9}]
+"""By which all is stored; what few events begin is found by each; of what was found, what is many; nothing."""
 
 
 @st.composite
@@ -97,15 +99,22 @@ def plan_of_one(plan: Plan, name: str) -> Plan:
     return replace(plan, patterns=(plan.for_pattern(name),), sharing="none")
 
 
-@settings(max_examples=60, deadline=None)
-@given(workload=workloads(), stream_rows=rows(max_size=14), seed=st.integers(0, 5), trees=st.booleans())
+@settings(max_examples=80, deadline=None)
+@given(
+    workload=workloads(),
+    stream_rows=rows(max_size=14),
+    seed=st.integers(0, 5),
+    trees=st.booleans(),
+    costs=st.sampled_from(WHAT_IT_COSTS),
+)
 def test_each_pattern_has_the_matches_of_its_own(
-    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
+    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool, costs: dict[str, float]
 ) -> None:
     patterns, table = parse(workload), events_table(stream_rows)
     plan = plan_for(patterns, table, seed, trees)
     for output in ("verbose", "count", "compressed"):
-        together = cep.detect(patterns, table, plan=plan, mechanism="fused", output=output)
+        with mock.patch.multiple(shared_work, **costs):
+            together = cep.detect(patterns, table, plan=plan, mechanism="fused", output=output)
         for pattern in patterns:
             own = plan_of_one(plan, pattern.name)
             [alone] = cep.detect([pattern], table, plan=own, mechanism="fused", output=output).values()
@@ -114,10 +123,16 @@ def test_each_pattern_has_the_matches_of_its_own(
             assert found.select(compared).equals(alone.select(compared))
 
 
-@settings(max_examples=25, deadline=None)
-@given(workload=workloads(), stream_rows=rows(max_size=10), seed=st.integers(0, 5), trees=st.booleans())
+@settings(max_examples=30, deadline=None)
+@given(
+    workload=workloads(),
+    stream_rows=rows(max_size=10),
+    seed=st.integers(0, 5),
+    trees=st.booleans(),
+    costs=st.sampled_from(WHAT_IT_COSTS),
+)
 def test_slices_own_what_each_pattern_owns_alone(
-    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool
+    workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool, costs: dict[str, float]
 ) -> None:
     patterns = parse(workload)
     plan = plan_for(patterns, events_table(stream_rows), seed, trees)
@@ -143,7 +158,8 @@ def test_slices_own_what_each_pattern_owns_alone(
             detect_slice(chosen, plan, table, owned, sink, "fused")
             return found
 
-        together = ids(patterns, plan)
+        with mock.patch.multiple(shared_work, **costs):
+            together = ids(patterns, plan)
         for pattern in patterns:
             assert ids([pattern], plan_of_one(plan, pattern.name)) == {pattern.name: together[pattern.name]}
 
@@ -169,9 +185,6 @@ def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
     alone, apart = cep.detect(patterns, table, plan=made, mechanism="fused", metrics=True)
     assert all(tables[name].equals(alone[name]) and alone[name].num_rows for name in alone)
     nodes = {(node.pattern, node.node): node for node in metrics.nodes}
-    if shared_work.STORED_NS:
-        assert metrics.nodes == apart.nodes
-        return
     found = [name for name, *_ in zip(("near", "far", "rejected", "lists"), "abcd", strict=True)]
     counted = [node for (name, names), node in nodes.items() if name in found and len(names) == 2 and node.candidates]
     assert len(counted) == 1  # in one of the four orders that begin with the same two
@@ -181,7 +194,29 @@ def test_a_beginning_is_found_once_and_counted_once(trees: bool) -> None:
     assert sum(node.candidates for node in metrics.nodes) < sum(node.candidates for node in apart.nodes)
 
 
-def test_batches_and_what_is_listed_to_be_compressed_use_what_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("costs", [{"RUN_NS": 1e9}, {"STORED_NS": 1e9}], ids=["to find", "to store"])
+def test_what_does_not_pay_is_found_and_counted_by_each(costs: dict[str, float]) -> None:
+    patterns, table = cep.parse_patterns(TEXT, stream_schema()), events_table(ROWS)
+    made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
+    alone, apart = cep.detect(patterns, table, plan=made, mechanism="fused", metrics=True)
+    shared = replace(made, sharing="prefix")
+    with mock.patch.multiple(shared_work, **costs):
+        tables, metrics = cep.detect(patterns, table, plan=shared, mechanism="fused", metrics=True)
+    assert tables == alone
+    assert not any(node.shared_with for node in metrics.nodes)
+    counted = {(node.pattern, node.node): (node.candidates, node.passes) for node in metrics.nodes}
+    by_each = {(node.pattern, node.node): (node.candidates, node.passes) for node in apart.nodes}
+    if "STORED_NS" in costs:  # the first one has found it within the largest window, before it turned out not to pay
+        assert counted.pop(("near", ("a", "b"))) > by_each.pop(("near", ("a", "b")))
+    assert counted == by_each
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_batches_and_what_is_listed_to_be_compressed_use_what_is_shared(
+    pays: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not pays:
+        monkeypatch.setattr(shared_work, "STORED_NS", 1e9)
     text = TEXT + "; NAME sums PATTERN SEQ(A a, B b, B+ l[], C c) WHERE a.x < b.x AND sum(l[].x) > 9 WITHIN 30 us"
     patterns, table = cep.parse_patterns(text, stream_schema()), events_table(ROWS)
     made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
@@ -202,7 +237,6 @@ def test_batches_and_what_is_listed_to_be_compressed_use_what_is_shared(monkeypa
     from_batches = len(kept)
     tables = [cep.detect(patterns, table, plan=plan, mechanism="fused", output="compressed") for plan in (shared, made)]
     assert all(tables[0][name].equals(alone) and alone.num_rows for name, alone in tables[1].items())
-    pays = not shared_work.STORED_NS
     assert (from_batches > 0, len(kept) > from_batches) == (pays, pays)
 
 
