@@ -309,7 +309,7 @@ def test_a_window_without_events_tells_nothing_about_plans(drifting: DriftingStr
     drifting.publish(DRIFT_DAYS[:1])
     night = AskedStatistics(as_of="03:00", window="1 hour")
     for ask in (lambda: check(drifting, "one", night), lambda: plan_again(drifting, statistics=night)):
-        with pytest.raises(InputError, match="no events in the 1 hour up to 03:00 .* by the clocks of "):
+        with pytest.raises(InputError, match=r"no events in the 1 hour up to 03:00 .* by the clocks of "):
             ask()
     assert drifting.tables.decisions() == []
 
