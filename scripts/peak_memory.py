@@ -10,34 +10,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-EVERY_S = 0.5
-
-
-def descendants(pid: int) -> list[int]:
-    """A process and all that it started, directly or not, that are still there."""
-    children: dict[int, list[int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue  # it has ended in the meantime
-            children.setdefault(parent, []).append(int(folder.name))
-    found = [pid]
-    for one in found:
-        found += children.get(one, [])
-    return found
-
-
-def held_kb(pid: int) -> int:
-    """Its share of the memory that it holds, in kB; 0 where it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+from cep_pipeline.benchmarks.processes import Watched
 
 
 def main(command: list[str]) -> int:
@@ -45,16 +19,11 @@ def main(command: list[str]) -> int:
     if not command:
         sys.stderr.write(f"{__doc__}")
         return 2
-    began, peak_kb, processes = time.monotonic(), 0, 0
-    with subprocess.Popen(command) as running:
-        while running.poll() is None:
-            pids = descendants(running.pid)
-            now_kb = sum(map(held_kb, pids))
-            if now_kb > peak_kb:
-                peak_kb, processes = now_kb, len(pids)
-            time.sleep(EVERY_S)
+    began = time.monotonic()
+    with subprocess.Popen(command) as running, Watched(running.pid) as watched:
+        running.wait()
     seconds = time.monotonic() - began
-    sys.stderr.write(f"at most {peak_kb / 1e6:.2f} GB in {processes} processes, {seconds:.1f} s\n")
+    sys.stderr.write(f"at most {watched.peak_kb / 1e6:.2f} GB in {watched.processes} processes, {seconds:.1f} s\n")
     return running.returncode
 
 

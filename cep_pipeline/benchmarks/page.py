@@ -6,15 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S, machine_gain, peers_of
 from cep_pipeline.benchmarks.report import Comparison, count_per_s, machine, markdown_table, times_as_fast
 from cep_pipeline.benchmarks.streams import TWIN_LOOKS, Streams
 
+if TYPE_CHECKING:
+    from cep_pipeline.benchmarks.workload_projects import Request
+
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS = "kernel-costs"
+KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
 """What is measured only when it is asked for."""
 
 
@@ -25,7 +29,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, or `KERNEL_COSTS`.
+        Of `BENCHMARKS`, `KERNEL_COSTS` or `WORKLOAD`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -40,6 +44,8 @@ class Settings:
         Spark master of ingestion.
     constants
         File to which the constants of the kernel's costs are written.
+    workloads, projects
+        The workloads of many patterns that are run, and the folder of their projects.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -50,6 +56,8 @@ class Settings:
     looks: int = TWIN_LOOKS
     master: str = "local[4]"
     constants: Path | None = None
+    workloads: Sequence[Request] = ()
+    projects: Path = Path("var/workload")
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class _Run:
     settings: Settings
     progress: Progress
     streams: Streams
+    report: Callable[[str], None]
 
 
 def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
@@ -67,9 +76,9 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     CepError
         An engine found another number of matches than is known, or than the others found.
     """
-    run = _Run(settings, progress, Streams(settings.data, settings.looks))
+    run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS):
+    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -77,6 +86,8 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
 
 
 def _head(settings: Settings) -> str:
+    if tuple(settings.names) == (WORKLOAD,):
+        return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
     return (
         f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, after one that is not "
         f"counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; ratios "
@@ -207,6 +218,14 @@ def _kernel_costs(run: _Run) -> list[str]:
     ]
 
 
+def _workload(run: _Run) -> list[str]:
+    from cep_pipeline.benchmarks.workload_page import measure_workloads, workload_sections
+
+    settings = run.settings
+    measured = measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
+    return workload_sections(measured, settings.master)
+
+
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
@@ -214,4 +233,5 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "ingestion": _ingestion,
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
+    WORKLOAD: _workload,
 }

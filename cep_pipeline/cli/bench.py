@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -11,13 +12,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from cep_pipeline.cli.options import check_page_file
 from cep_pipeline.errors import InputError
 
+if TYPE_CHECKING:
+    from cep_pipeline.benchmarks.workload_projects import Request
+
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS = "kernel-costs"
+KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD)))
 @click.option(
     "--events",
     multiple=True,
@@ -42,11 +47,37 @@ KERNEL_COSTS = "kernel-costs"
     show_default=True,
     help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
 )
-@click.option("--master", default="local[4]", show_default=True, help="Spark master of the ingestion benchmark.")
+@click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
 @click.option(
     "--constants",
     type=click.Path(path_type=Path),
     help="Write what kernel-costs measured to this JSON file; plans use it where CEP_KERNEL_COSTS names it.",
+)
+@click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    type=click.Choice(WORKLOADS),
+    help="Of workload: a day of trades or a month of traffic.  [default: both]",
+)
+@click.option(
+    "--patterns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of workload: so many are drawn."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of workload: draws by it.")
+@click.option("--days", type=click.IntRange(min=1), help="Of workload: the first so many days.  [default: all]")
+@click.option(
+    "--search-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Of workload: the search for a plan ends after so many seconds.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("var/workload"),
+    show_default=True,
+    help="Of workload: its projects are made in this folder.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
 def bench(
@@ -57,6 +88,12 @@ def bench(
     data: Path,
     master: str,
     constants: Path | None,
+    streams: tuple[str, ...],
+    patterns: int,
+    seed: int,
+    days: int | None,
+    search_s: float,
+    folder: Path,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
@@ -70,6 +107,10 @@ def bench(
       statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
       kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
                   `kernel`), and how well cost models rank orders and trees by time
+      workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
+                  and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
+                  of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
+                  is a project in a folder, on which the other commands work with --config
 
     All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
 
@@ -78,6 +119,7 @@ def bench(
       cep bench
       cep bench --out docs/benchmarks.md
       cep bench detection --events 1000000 --events 5000000 --repetitions 7
+      cep bench workload --stream traffic --patterns 200 --days 3
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
@@ -96,6 +138,8 @@ def bench(
         data=data,
         master=master,
         constants=constants,
+        workloads=_workloads(names, streams, patterns, seed, days, search_s, data),
+        projects=folder,
     )
     console = Console(stderr=True)
     columns = (
@@ -109,10 +153,29 @@ def bench(
         task = shown.add_task("starting", total=None)
 
         def begin(what: str, steps: int) -> None:
-            shown.reset(task, total=steps, description=what)
+            shown.reset(task, total=max(steps, 1), description=what)
 
         progress = measure.Progress(begin, lambda: shown.advance(task))
         text = make_page(settings, progress, console.print)
     click.echo(text, nl=False)
     if out is not None:
         out.write_text(text, encoding="utf-8")
+
+
+def _workloads(
+    names: tuple[str, ...],
+    streams: tuple[str, ...],
+    patterns: int,
+    seed: int,
+    days: int | None,
+    search_s: float,
+    data: Path,
+) -> list[Request]:
+    """What is asked of the benchmark `workload`; nothing where it is not asked for."""
+    if WORKLOAD not in names:
+        if streams or days is not None:
+            raise InputError("--stream and --days are for workload: name it")
+        return []
+    from cep_pipeline.benchmarks.workload_projects import WORKLOADS, Request
+
+    return [Request(WORKLOADS[name], patterns, seed, days, search_s, data) for name in streams or WORKLOADS]

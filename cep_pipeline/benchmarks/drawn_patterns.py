@@ -1,0 +1,138 @@
+"""Pattern files of many patterns, drawn by a seed: as in MCEP [0128]-[0132], over the events of a stream at hand.
+
+A pattern is a SEQ or an AND of some events, compares about half of them by pairs, and asks each event to be one of the
+rare ones: so that over all of a stream it has few matches, which no plan saves. A fifth has NOT or KL. Where there are
+more types than a pattern has events, its first two types are one of a hundred pairs: that is what patterns share.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.errors import InputError
+
+SEQUENCES = 0.6
+"""Share of SEQ among the patterns; the others are AND."""
+SPECIAL = 0.2
+"""Share of patterns with NOT or KL."""
+PAIRS = 100
+"""Of types, that patterns begin with."""
+MOST_DRAWS = 100
+"""Draws for a pattern that is not there yet."""
+
+
+@dataclass(frozen=True)
+class Rare:
+    """A condition on one event that a share of all events fulfils.
+
+    Attributes
+    ----------
+    attribute
+        Numeric.
+    sign
+        `>` or `<`.
+    share
+        Of the events, at most; what it is compared with follows from the events.
+    """
+
+    attribute: str
+    sign: str
+    share: float
+
+    def of(self, events: pa.Table) -> str:
+        """The condition without its variable, such as `size > 4800`."""
+        values = events.column(self.attribute).drop_null().to_numpy()
+        limit = np.quantile(values, 1 - self.share if self.sign == ">" else self.share, method="nearest")
+        return f"{self.attribute} {self.sign} {limit:.10g}"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How patterns are drawn.
+
+    Attributes
+    ----------
+    compared
+        Attributes by which two events are compared.
+    rare
+        Of which each event has one.
+    sizes
+        Numbers of events of a pattern, all as often.
+    window
+        As patterns say it.
+    """
+
+    compared: tuple[str, ...]
+    rare: tuple[Rare, ...]
+    sizes: tuple[int, ...]
+    window: str
+
+
+def draw_statements(drawing: Drawing, type_attribute: str, events: pa.Table, number: int, seed: int) -> str:
+    """The text of a pattern file of so many patterns, no two of them alike, named p0000, p0001, ….
+
+    Parameters
+    ----------
+    type_attribute, events
+        The events, in which each type that occurs is as likely as every other.
+    number
+        The first patterns are the same however many there are.
+
+    Raises
+    ------
+    InputError
+        There are not as many patterns to be drawn.
+    """
+    names = pc.unique(events.column(type_attribute)).drop_null().cast(pa.string()).to_pylist()
+    types = sorted(names)
+    rare = [one.of(events) for one in drawing.rare]
+    draw = random.Random(seed)
+    pairs = [draw.sample(types, 2) for _ in range(PAIRS)] if len(types) > max(drawing.sizes) else []
+    drawn: dict[str, None] = {}
+    for _ in range(number):
+        for _ in range(MOST_DRAWS):
+            pattern = _draw(draw, drawing, types, pairs, rare)
+            if pattern not in drawn:
+                drawn[pattern] = None
+                break
+        else:
+            raise InputError(f"no {number:,} patterns can be drawn of {len(types)} event types: only {len(drawn):,}")
+    return ";\n".join(f"NAME p{place:04d} {pattern}" for place, pattern in enumerate(drawn)) + "\n"
+
+
+def _draw(
+    draw: random.Random, drawing: Drawing, types: Sequence[str], pairs: Sequence[Sequence[str]], rare: Sequence[str]
+) -> str:
+    size = draw.choice(drawing.sizes)
+    if pairs:
+        first = draw.choice(pairs)
+        chosen = [*first, *draw.sample([name for name in types if name not in first], size - 2)]
+    elif size <= len(types):
+        chosen = draw.sample(types, size)
+    else:
+        chosen = [draw.choice(types) for _ in range(size)]
+    operator = "SEQ" if draw.random() < SEQUENCES else "AND"
+    special = draw.choice(("NOT", "KL")) if draw.random() < SPECIAL and size > 2 else ""
+    place = draw.randrange(1, size - 1) if special else -1
+    if special == "NOT":
+        operator = "SEQ"
+    names = [f"v{number}" for number in range(size)]
+    operands = [f'"{name}" {variable}' for name, variable in zip(chosen, names, strict=True)]
+    if special:
+        operands[place] = f"{special}({operands[place]})"
+    single = [variable for number, variable in enumerate(names) if number != place]
+    candidates = [(one, other) for number, one in enumerate(single) for other in single[number + 1 :]]
+    conditions = []
+    for one, other in draw.sample(candidates, min(max(size // 2, 1), len(candidates))):
+        attribute = draw.choice(drawing.compared)
+        conditions.append(f"{one}.{attribute} {draw.choice('<>')} {other}.{attribute}")
+    for variable in names:
+        element = f"{variable}[i]" if special == "KL" and variable == names[place] else variable
+        conditions.append(f"{element}.{draw.choice(rare)}")
+    return f"PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN {drawing.window}"
