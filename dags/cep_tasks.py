@@ -75,7 +75,8 @@ def plan_again(stream: str) -> dict[str, Any]:
     given = context["params"]
     with failures_explained():
         task = _adaptation_task(AdaptationTask, stream, context)
-        return plan_again(task, given["reason"], given["planner"], given["cost"], given["violation"])
+        chosen = (given[name] for name in ("reason", "planner", "cost", "violation", "patterns"))
+        return plan_again(task, *chosen)
 
 
 def _adaptation_task(kind: type[AdaptationTask], stream: str, context: Mapping[str, Any]) -> AdaptationTask:

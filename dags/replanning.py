@@ -3,6 +3,9 @@
 Triggered by hand, with a form, or by `invariant_check` with the violated invariant as its reason. The new plan is
 compared with the current one by cost and over a sample of the latest day; plan, comparison and reason are recorded. The
 next day's `daily_detection` runs on the current plan.
+
+Where all patterns of a set are planned together, the search goes on from the current plan, and only for what is
+connected with the patterns that the violation, or the form, names; all others keep their plan.
 """
 
 from __future__ import annotations
@@ -39,6 +42,13 @@ def replanning(stream: str, pattern_sets: list[str]) -> DAG:
                 enum=[None, *COSTS],
                 title="cost model",
                 description="Empty: that of the pattern set.",
+            ),
+            "patterns": Param(
+                None,
+                type=["null", "array"],
+                items={"type": "string"},
+                description="Of patterns planned together: only these, a name a line, with those that they may share "
+                "work with. Empty: all, or those that the violation is about.",
             ),
             "reason": Param("by hand", type="string", minLength=1, description="Why, for the record."),
             **statistics_params(),

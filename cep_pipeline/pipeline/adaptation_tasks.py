@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,7 @@ def plan_again(
     planner: str | None = None,
     cost: str | None = None,
     violation: Mapping[str, Any] | None = None,
+    patterns: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Make the plan of a pattern set again; returns what came of it.
 
@@ -94,10 +95,12 @@ def plan_again(
     ----------
     violation
         As `check_plans` handed it on; None: a person wants the plan.
+    patterns
+        Of a plan of many patterns together: only these, with what is connected with them; None: as the violation says.
     """
     stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
-    asked = Asked(reason, planner or None, cost or None, answered, task.asked)
+    asked = Asked(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
     done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
     logger.info("%s: %s: %s", done.decision.pattern_set, done.decision.outcome, done.decision.reason)
     for note in done.notes:

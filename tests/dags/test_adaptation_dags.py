@@ -59,13 +59,14 @@ def test_the_form_of_a_replanning_has_lists(dags: dict[str, Any]) -> None:
     assert params["cost"].schema["enum"] == [None, *COSTS]
     assert params["reason"].value == "by hand"
     assert params["violation"].value is None
+    assert params["patterns"].value is None and params["patterns"].schema["items"] == {"type": "string"}
 
 
 def run_task(monkeypatch: pytest.MonkeyPatch, function: str, run_id: str, **params: Any) -> Any:
     """Call a task's function in the context of a run with these parameters."""
     import cep_tasks
 
-    given = {"pattern_set": None, "as_of": None, "window": None, **params}
+    given = {"pattern_set": None, "as_of": None, "window": None, "patterns": None, **params}
     monkeypatch.setattr(cep_tasks, "get_current_context", lambda: {"params": given, "run_id": run_id})
     return getattr(cep_tasks, function)("ticks")
 
@@ -73,6 +74,8 @@ def run_task(monkeypatch: pytest.MonkeyPatch, function: str, run_id: str, **para
 def test_a_check_hands_on_what_the_replanning_takes(
     airflow_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
     write_project(tmp_path)
     monkeypatch.setenv("CEP_CONFIG", str(tmp_path / "pipeline.yaml"))
     drifting = DriftingStream(tmp_path)
@@ -89,6 +92,8 @@ def test_a_check_hands_on_what_the_replanning_takes(
     by_hand = {"pattern_set": "all", "planner": "greedy", "cost": "throughput", "reason": "a try", "violation": None}
     kept = run_task(monkeypatch, "plan_again", "manual__1", **by_hand)
     assert kept["outcome"] == "kept" and kept["reason"].startswith("a try; ")
+    with pytest.raises(AirflowFailException, match="has no pattern 'near'; it has: rising"):
+        run_task(monkeypatch, "plan_again", "manual__2", **by_hand, patterns=["near"])
 
 
 def test_what_will_fail_again_is_not_retried(

@@ -206,6 +206,8 @@ def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: D
     assert done["outcome"] == "replaced" and "planned anew: 2 of 4 patterns" in done["reason"]
     assert all(patterns_in(current(project))[name] == patterns_in(before)[name] for name in SECOND)
     assert plan_again(task, conf["reason"], violation=conf["violation"]) == done, "a task that is repeated"
+    by_hand = plan_again(AdaptationTask(config, "ticks", "manual"), "a try", patterns=["far"])
+    assert "planned anew: 2 of 4 patterns (far, farther)" in by_hand["reason"]
 
 
 def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: DriftingStream) -> None:
