@@ -8,19 +8,17 @@ statistics that were last planned from, and the minimal distances after the last
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
-from cep_pipeline.adaptation.describe import describe, describe_deviation
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.compared import compared_json
 from cep_pipeline.pipeline.fresh_statistics import (
     AskedStatistics,
-    FreshStatistics,
     events_digest,
     fresh_statistics,
     latest_day,
@@ -46,7 +44,6 @@ from cep_pipeline.warehouse.fingerprints import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.steps import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
@@ -191,7 +188,14 @@ def _check(
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
-    details = {"basis": basis, **_details(current, state, fresh, verdict)}
+    details = {
+        "basis": basis,
+        "statistics": fresh.to_json(),
+        "settings": decision_settings(pattern_set),
+        "distances": state.distances.to_json(),
+        "replannings": current.replannings,
+        **compared_json(state, verdict, pattern_set.patterns, fresh.snapshot),
+    }
     notes = (*current.notes, *fresh.notes)
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
@@ -323,51 +327,3 @@ def _decision(
     kind = pattern_set.adaptation.decision
     now = datetime.now(UTC)
     return Decision(pattern_set.name, kind, outcome, reason, now, day, version, run_id, details or {})
-
-
-def _details(current: CurrentPlan, state: DecisionState, fresh: FreshStatistics, verdict: Verdict) -> dict[str, Any]:
-    """What a check records besides its verdict: all invariants with both sides, those behind a violated one too."""
-    patterns = current.pattern_set.patterns
-    distance = state.distances.of(state.invariants)
-    found = verify(state.invariants, patterns, fresh.snapshot, distance=distance)
-    tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
-    return {
-        "statistics": fresh.to_json(),
-        "settings": decision_settings(current.pattern_set),
-        "distances": state.distances.to_json(),
-        "replannings": current.replannings,
-        "tightest": None if tightest is None else verification_json(tightest, patterns),
-        "verdicts": [verification_json(one, patterns) for one in found],
-        "moved": [deviation_json(one) for one in verdict.checks if isinstance(one, Deviation)],
-    }
-
-
-def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
-    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
-    comparison = one.invariant.comparison
-    return {
-        "invariant": one.invariant.key,
-        "says": describe(one.invariant, patterns),
-        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
-        "now": [finite(one.left), finite(one.right)],
-        "distance": one.distance,
-        "distance_to_violation": finite(one.distance_to_violation),
-        "violated": one.violated,
-    }
-
-
-def deviation_json(one: Deviation) -> dict[str, Any]:
-    """How far a number has moved, as JSON values."""
-    return {
-        "pattern": one.pattern,
-        "what": one.what,
-        "before": one.before,
-        "now": one.now,
-        "moved": finite(one.relative),
-        "says": describe_deviation(one),
-    }
-
-
-def finite(number: float) -> float | None:
-    """A number as JSON can say it: None for an infinity."""
-    return number if math.isfinite(number) else None

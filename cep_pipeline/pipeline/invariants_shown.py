@@ -14,10 +14,8 @@ from cep_pipeline.pipeline.adaptation import (
     CurrentPlan,
     current_plan,
     decision_settings,
-    deviation_json,
-    finite,
-    verification_json,
 )
+from cep_pipeline.pipeline.compared import deviation_json, finite, verification_json
 from cep_pipeline.pipeline.fresh_statistics import (
     AskedStatistics,
     FreshStatistics,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import gain, ln_cost_on
 from cep_pipeline.adaptation.plan_quality import same_plans
-from cep_pipeline.pipeline.adaptation import finite
+from cep_pipeline.pipeline.compared import finite
 from cep_pipeline.pipeline.plan_trials import Trial, run_plans, sample_of_day
 from cep_pipeline.planning import Plan
 

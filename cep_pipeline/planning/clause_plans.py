@@ -282,12 +282,13 @@ def _expected_to_json(expected: PlanStep | PlanNode) -> dict[str, Any]:
             "text": condition.text,
             "agreement": condition.agreement,
             "correction": condition.correction,
-            **asdict(condition.selectivity),
+            **{name: getattr(condition.selectivity, name) for name in condition.selectivity.__dataclass_fields__},
+            "source": condition.selectivity.source.value,
         }
-        | {"source": condition.selectivity.source.value}
         for condition in expected.conditions
     ]
-    return _listed(asdict(expected)) | {"conditions": conditions}
+    own = {name: getattr(expected, name) for name in expected.__dataclass_fields__ if name != "conditions"}
+    return _listed(own) | {"conditions": conditions}
 
 
 def _expected_from_json(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape
 
 if TYPE_CHECKING:
+    from cep_pipeline.planning.comparisons import JoinCosts
     from cep_pipeline.planning.costs.model import CostModel
     from cep_pipeline.planning.ln_tables import SetTables
 
@@ -105,6 +106,8 @@ class ClauseStatistics:
         What does not change with the numbers, where that is written down.
     tables
         What cost models charge for its sets, as far as they were asked (`ln_tables.set_tables`).
+    joins
+        What they charge for joins of trees, as far as trees were compared (`comparisons.ln_below`).
     """
 
     names: tuple[str, ...]
@@ -118,6 +121,7 @@ class ClauseStatistics:
     ln_events: tuple[float, ...] = ()
     shape: ClauseShape | None = field(default=None, compare=False, repr=False)
     tables: dict[CostModel, SetTables | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    joins: list[JoinCosts] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         size = len(self.names)

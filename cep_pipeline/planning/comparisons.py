@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, cast
 
 import numpy as np
@@ -55,9 +55,39 @@ def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
     """ln of the cost of a tree without its leaves, and without what its root costs with any two sides."""
     if isinstance(tree, int):
         return -math.inf
-    *inner, root = joins_of(tree)
-    own = replace(cost, node=NOTHING).ln_join(statistics, *root)
-    return ln_sum((own, *(cost.ln_join(statistics, *join) for join in inner)))
+    costs = next((known for known in statistics.joins if known.cost is cost), None)
+    if costs is None:
+        costs = JoinCosts(cost, replace(cost, node=NOTHING))
+        statistics.joins.append(costs)
+    own = costs.without_node.ln_join(statistics, *tree)
+    return ln_sum((own, *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1])))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinCosts:
+    """What a cost model charges for the joins of trees that are compared: most of their subtrees are the same.
+
+    Attributes
+    ----------
+    cost, without_node
+        The model, and what it charges beside what the node of a join costs.
+    known
+        Tree -> ln of what each of its joins costs.
+    """
+
+    cost: CostModel
+    without_node: CostModel
+    known: dict[PositionTree, tuple[float, ...]] = field(default_factory=dict)
+
+    def below(self, statistics: ClauseStatistics, tree: PositionTree) -> tuple[float, ...]:
+        """ln of what each join of a tree costs."""
+        if isinstance(tree, int):
+            return ()
+        found = self.known.get(tree)
+        if found is None:
+            inner = self.below(statistics, tree[0]) + self.below(statistics, tree[1])
+            found = self.known[tree] = (*inner, self.cost.ln_join(statistics, *tree))
+        return found
 
 
 def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
@@ -179,8 +179,15 @@ def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
 
 def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
     """A comparison as JSON values; orders and trees as nested lists."""
-    sides = {"chosen": _lists(comparison.chosen), "rejected": _lists(comparison.rejected)}
-    return asdict(comparison) | sides
+    return {
+        "step": comparison.step,
+        "measure": comparison.measure,
+        "chosen": _lists(comparison.chosen),
+        "rejected": _lists(comparison.rejected),
+        "ln_chosen": comparison.ln_chosen,
+        "ln_rejected": comparison.ln_rejected,
+        "wins_ties": comparison.wins_ties,
+    }
 
 
 def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:

@@ -211,7 +211,10 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with its version and id."""
-        return {"version": VERSION, "plan_id": self.plan_id, **self._content()}
+        content = self._content()
+        # A plan of a thousand patterns is written once for both, unless its id is known already.
+        plan_id = self.__dict__.get("plan_id") or digest_of(content)
+        return {"version": VERSION, "plan_id": plan_id, **content}
 
     def _content(self) -> dict[str, Any]:
         return {

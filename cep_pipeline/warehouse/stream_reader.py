@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cache
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.warehouse import Warehouse
 
 
+MOST_PLANS = 8
+"""Recorded plans that are remembered; those not asked for longest go first."""
+
+
 class StreamReader:
     """Everything that can be asked of the tables of one stream.
 
@@ -55,6 +60,7 @@ class StreamReader:
         self.name = name
         self._layouts = dict(layouts)
         self._complete: set[str] = set()
+        self._plans: OrderedDict[tuple[str, str, int], PlanRecord] = OrderedDict()
 
     @property
     def events_schema(self) -> pa.Schema:
@@ -235,7 +241,24 @@ class StreamReader:
             version = connection.execute(query).scalar_one_or_none()
         if version is None:
             return None
-        return next(record for record in self.plans(pattern_set) if record.version == version)
+        return self._plan(pattern_set, version)
+
+    def _plan(self, pattern_set: str, version: int) -> PlanRecord:
+        """One recorded plan, read once: a day asks for it several times, and that of a thousand patterns is large."""
+        from cep_pipeline.warehouse import commits
+
+        wanted = (pc.field("pattern_set") == pattern_set) & (pc.field("version") == version)
+        paths = [file.file_path for file in commits.files_between(self._table("plans"), DAY, None, None)]
+        for path in paths:
+            known = self._plans.get((path, pattern_set, version))
+            if known is not None:
+                self._plans.move_to_end((path, pattern_set, version))
+                return known
+        path, row = next((path, row) for path in paths for row in self._read("plans", path, wanted).to_pylist())
+        record = self._plans[path, pattern_set, version] = history.plan_record(row)
+        while len(self._plans) > MOST_PLANS:
+            self._plans.popitem(last=False)
+        return record
 
     def plans(self, pattern_set: str | None = None) -> list[PlanRecord]:
         """Return all recorded plans, the latest first."""
