@@ -232,7 +232,7 @@ def _parse(statements: Mapping[str, Any], like: Pattern) -> list[Pattern]:
 
 
 def plan_of_changed(
-    pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None
+    pattern_set: PatternSet, snapshot: StatisticsSnapshot, before: PlanRecord | None, **search: Any
 ) -> tuple[Plan, str]:
     """Plan a pattern set that has no current plan for its patterns.
 
@@ -240,6 +240,8 @@ def plan_of_changed(
     ----------
     before
         The plan that was current; None: there was none.
+    search
+        As `plan_pattern_set` takes it.
 
     Returns
     -------
@@ -248,6 +250,6 @@ def plan_of_changed(
     """
     change = None if before is None else change_since(before, pattern_set)
     if before is None or change is None:
-        return plan_pattern_set(pattern_set, snapshot), ""
+        return plan_pattern_set(pattern_set, snapshot, **search), ""
     plan = plan_of(before)
-    return replan_components(pattern_set, snapshot, plan, change.again), change.describe()
+    return replan_components(pattern_set, snapshot, plan, change.again, **search), change.describe()

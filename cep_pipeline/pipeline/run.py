@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,6 +39,8 @@ STEPS = ("ingest", "statistics", "plan", "detect")
 """What can be asked for by `--steps`. Statistics and a plan that detection lacks are made whether asked for or not."""
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
+MANY_PATTERNS = 100
+"""From so many in a set on they and their plan are a large part of what the process holds."""
 
 
 def new_run_id() -> str:
@@ -306,6 +309,11 @@ class PipelineRun:
             for pattern_set in self.pattern_sets:
                 plan = self._plan(work, pattern_set)
                 if plan is not None:
+                    if len(pattern_set.patterns) >= MANY_PATTERNS and self.plans.get(pattern_set.name) is not plan:
+                        # They and their plan live as long as the run: to look through them for garbage again and again
+                        # is a quarter of the time of a day's statistics.
+                        gc.collect()
+                        gc.freeze()
                     self.plans[pattern_set.name] = plan
                 if "detect" in self.steps:
                     with self.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
@@ -318,9 +326,10 @@ class PipelineRun:
         )
 
     def _estimate(self, work: DayWork) -> None:
-        unplanned = any(current_plan(work, pattern_set) is None for pattern_set in self.pattern_sets)
-        missing = any(published_statistics(work, pattern_set) is None for pattern_set in self.pattern_sets)
-        if "statistics" in self.steps or (unplanned and missing):
+        if "statistics" in self.steps or (
+            any(current_plan(work, pattern_set) is None for pattern_set in self.pattern_sets)
+            and any(published_statistics(work, pattern_set) is None for pattern_set in self.pattern_sets)
+        ):
             with self.observer.step(f"{work.day}: statistics") as progress:
                 estimate_day(self.session(), work, self.pattern_sets, progress)
 
@@ -328,7 +337,10 @@ class PipelineRun:
         snapshot = published_statistics(work, pattern_set)
         if snapshot is None or not snapshot.events:  # nothing to plan by, and nothing to detect
             return current_plan(work, pattern_set)
-        return plan_day(work, pattern_set, snapshot)
+        if current_plan(work, pattern_set) is not None:
+            return plan_day(work, pattern_set, snapshot)
+        with self.observer.step(f"{work.day}: plan {pattern_set.name}") as progress:
+            return plan_day(work, pattern_set, snapshot, progress)
 
     def _record_failure(
         self, work: DayWork, started: datetime, outcome: DayOutcome | None, error: BaseException

@@ -23,6 +23,7 @@ from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed, statements_of
 from cep_pipeline.pipeline.recorded_plans import plan_of
+from cep_pipeline.planning.planners import LOCAL_SEARCHES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -205,11 +206,24 @@ def cut_day(
     )
 
 
-def plan_day(work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> PlanRecord:
-    """The current plan of a pattern set; one is made only where there is none, or for other patterns."""
+def plan_day(
+    work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, progress: Progress | None = None
+) -> PlanRecord:
+    """The current plan of a pattern set; one is made only where there is none, or for other patterns.
+
+    Parameters
+    ----------
+    progress
+        Told of hundredths of a search for a plan of many patterns together.
+    """
     with work.timed("plan"):
         return current_plan(work, pattern_set) or record_plan(
-            work.tables, pattern_set, snapshot, run_id=work.run_id, reason=_reason(work, pattern_set)
+            work.tables,
+            pattern_set,
+            snapshot,
+            run_id=work.run_id,
+            reason=_reason(work, pattern_set),
+            progress=progress,
         )
 
 
@@ -244,14 +258,23 @@ def _reason(work: DayWork, pattern_set: PatternSet) -> str:
 
 
 def record_plan(
-    tables: StreamTables, pattern_set: PatternSet, snapshot: StatisticsSnapshot, *, run_id: str, reason: str
+    tables: StreamTables,
+    pattern_set: PatternSet,
+    snapshot: StatisticsSnapshot,
+    *,
+    run_id: str,
+    reason: str,
+    progress: Progress | None = None,
 ) -> PlanRecord:
     """Make a plan as the pattern set is configured, and make it the current one.
 
     Where the current plan is one of all patterns together, only those are planned anew that a change of the pattern set
-    reaches (`plan_of_changed`); the reason says so.
+    reaches (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`.
     """
-    made, anew = plan_of_changed(pattern_set, snapshot, tables.current_plan(pattern_set.name))
+    search: dict[str, Any] = {}
+    if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
+        search = {"progress": lambda reached: progress(round(100 * reached.share), 100)}
+    made, anew = plan_of_changed(pattern_set, snapshot, tables.current_plan(pattern_set.name), **search)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,

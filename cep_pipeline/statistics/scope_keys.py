@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import starmap
 
-from cep_pipeline.statistics.samples import Terms
+from cep_pipeline.statistics.samples import Condition, Terms
 from cep_pipeline.statistics.terms import PairScope
 from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleScope
 
@@ -21,9 +22,8 @@ class ScopeKeys:
 def scope_keys(terms: Terms) -> tuple[ScopeKeys, ...]:
     """The keys of what is measured of pairs and tuples, in their order."""
 
-    def keys(scope: PairScope | TupleScope) -> ScopeKeys:
-        asked = terms.scopes[scope]
+    def keys(scope: PairScope | TupleScope, asked: tuple[Condition, ...]) -> ScopeKeys:
         orders = frozenset(condition.key for condition in asked if isinstance(condition, OrderCondition))
         return ScopeKeys(scope.key, tuple(condition.key for condition in asked), orders)
 
-    return tuple(sorted(map(keys, terms.scopes), key=lambda scope: scope.key))
+    return tuple(sorted(starmap(keys, terms.scopes.items()), key=lambda scope: scope.key))

@@ -97,6 +97,18 @@ def matches_alone(of: DriftingStream, days: Iterable[date], plan: Plan | None = 
     }
 
 
+@pytest.mark.parametrize("search", [SEARCH, "planner: greedy"])
+def test_a_day_that_searches_for_a_plan_tells_how_far_it_is(project: DriftingStream, search: str) -> None:
+    project.publish(DRIFT_DAYS[:1])
+    write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE), search)
+    snapshot = project.publish_statistics(DRIFT_DAYS[0])
+    told: list[tuple[int, int]] = []
+    made = project.pattern_set, snapshot
+    record_plan(project.tables, *made, run_id="next", reason="", progress=lambda done, of: told.append((done, of)))
+    assert told == sorted(told)
+    assert told[-1:] == ([(100, 100)] if search == SEARCH else [])
+
+
 def test_patterns_are_planned_together_and_the_plan_says_what_they_share(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:1])
     record = current(project)
