@@ -15,12 +15,11 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_questions import ClauseQuestions
-from cep_pipeline.planning.costs import THROUGHPUT, cost_named, with_latency
 from cep_pipeline.planning.make_plan import sharing_for
-from cep_pipeline.planning.multi_pattern.costs import Statistics, ln_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.local_plans import check_model
+from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.planners import UNSHARED
+from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.multi_pattern.workload import SearchOptions
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
@@ -151,7 +150,8 @@ class TogetherAnew:
             return plan
         shared = shared_plan_of(plan, self._patterns)
         search = WorkloadSearch(self._together.planner)
-        return replace(plan, workload=workload_plan(shared, self._statistics(snapshot), search))
+        model = cost_model_of(plan)
+        return replace(plan, workload=workload_plan(shared, self._statistics(snapshot), search, model))
 
     def first(self, snapshot: StatisticsSnapshot) -> Plan:
         return self._planned(snapshot)
@@ -162,7 +162,8 @@ class TogetherAnew:
         if same_plans(plan, found):
             return Again(None, lambda: found)
         statistics = self._statistics(snapshot)
-        old, new = (ln_cost(shared_plan_of(one, self._patterns), statistics) for one in (plan, found))
+        model = cost_model_of(found)
+        old, new = (ln_cost(shared_plan_of(one, self._patterns), statistics, model) for one in (plan, found))
         return Again(gain(old, new), lambda: found)
 
     def _planned(self, snapshot: StatisticsSnapshot, **options: Any) -> Plan:
@@ -218,7 +219,7 @@ def planned_together(
                 raise InputError(f"{', '.join(search)}: for planners of many patterns together, not for {planner}")
             return None
         planner = DEFAULT_TOGETHER if plan.workload is None else plan.workload.search.planner
-    check_model(with_latency(cost_named(cost or THROUGHPUT.name), alpha))
+    shared_cost(cost, alpha)
     options = _checked_search(search)
     if planner in UNSHARED:
         return Together(planner, "none", options, cost, alpha)

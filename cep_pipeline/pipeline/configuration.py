@@ -311,14 +311,14 @@ def _search(
         There is no such planner or cost model; options are given for a planner that has none; or patterns cannot be
         planned together by this cost model.
     """
-    from cep_pipeline.planning.costs import THROUGHPUT, cost_named, with_latency
-    from cep_pipeline.planning.multi_pattern.local_plans import check_model
+    from cep_pipeline.planning.costs import THROUGHPUT, cost_named
+    from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
     check_planner(planner)
-    model = cost_named(cost or THROUGHPUT.name)
+    cost_named(cost or THROUGHPUT.name)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
-        check_model(with_latency(model, alpha))
+        shared_cost(cost, alpha)
         return {**planning.search, **settings.search}
     if settings.search:
         raise InputError(

@@ -66,7 +66,7 @@ def plan(
         A key of `PLANNERS`; or one of `MULTI_PATTERN_PLANNER_NAMES`, which plans all patterns together.
     cost
         A key of `COSTS`; None takes for each pattern the one that `default_cost` says, and for all of them together
-        `throughput`, the only one that they are planned by.
+        the one that `plan_workload` does.
     alpha
         Weight of latency against `cost`: cost(plan) + alpha * latency(plan) (JQPG section 6.1), 0 or more. Each clause
         is planned by the sum of its own; the cost of a pattern counts the largest latency of its clauses.
@@ -91,11 +91,10 @@ def plan(
     """
     _check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
-        from cep_pipeline.planning.multi_pattern.local_plans import check_model
         from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+        from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 
-        check_model(with_latency(cost_named(cost or THROUGHPUT.name), alpha))
-        return plan_workload(patterns, snapshot, planner, **options)
+        return plan_workload(patterns, snapshot, planner, cost=shared_cost(cost, alpha).name, **options)
     planner_named(planner)
     _refuse_options(planner, options)
     models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}

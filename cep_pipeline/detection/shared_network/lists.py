@@ -150,6 +150,8 @@ def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row
     lists, variable, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES]
     touch(w, lists)
     at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
+    if m.ascents[at] == 0:  # it comes too late for all lists
+        return c.FINISHED
     view = view_of(w, m.nodes[n + c.N_RULES])
     mask = m.nodes[n + c.N_MASKS]
     rows = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])

@@ -194,6 +194,8 @@ class Memory:
             self._masks.append(mask.ravel())
         words[c.N_EDGES] = len(self._edges) // c.EDGE_WORDS
         for edge in node.edges:
+            if node.kind == c.EVENTS and not edge.advances:
+                continue
             ascents = len(self._ascent_starts)
             for ascent in edge.ascents:
                 self._ascent_starts.append(len(self._ascents))

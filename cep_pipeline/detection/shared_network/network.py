@@ -3,11 +3,15 @@
 Every node of the shared plan becomes one node, whoever uses it, written in the variables of its first user (the *model*
 of `SharedNode`): those of another user stand in the same slots. Beside these there are nodes of events, one for all
 that read the same, from which lists are made and orders go on. They are the input buffer of the automaton.
+
+Where one side of a tree's join is a Kleene variable, lists are made for the partial matches of the other side, as in an
+order that binds the variable next. All lists of a window, exponentially many, are made only where it takes them: for a
+root, the beginning of an order, and one of two such sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,6 +47,11 @@ class Edge:
     own: int
     other: int
     ascents: list[list[int]]
+
+    @property
+    def advances(self) -> bool:
+        """Whether what is new below can be joined with something that came before: it may come last."""
+        return self.sibling < 0 or any(words[0] for words in self.ascents)
 
 
 @dataclass(eq=False)
@@ -133,6 +142,7 @@ class Network:
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
         self._of: dict[int, Node] = {}
+        self._arranged: dict[int, tuple[int, ...]] = {}
         self._ascents: dict[MemberId, Ascents] = {}
         for node in shared:
             self._add(node)
@@ -145,25 +155,69 @@ class Network:
     # --- nodes ---------------------------------------------------------------------------------------------------
 
     def _add(self, shared: SharedNode) -> None:
-        member, slots = shared.model
-        last = member.clause.by_name[slots[-1]]
-        if shared.left is None and not last.kleene:
-            for user in self._users(shared):
-                self._root(self._event_node(user, shared.sharers[user.id][0][0]), shared, user)
+        if shared.left is None:
+            self._add_leaf(shared)
             return
-        node = self._new(c.JOIN if shared.right is not None or not last.kleene else c.LISTS, member, slots)
+        left, right, cut = shared.left, shared.right, shared.below[0]
+        before, behind = self._placed(left, range(cut)), self._placed(right, range(cut, shared.size))
+        if right is not None and self._is_kleene(left) and not self._is_kleene(right):
+            left, right, before, behind = right, left, behind, before
+        self._arranged[shared.index] = (*before, *behind)
+        member = shared.model[0]
+        slots = self._slots(shared, shared.model[1])
+        lists = len(behind) == 1 and member.clause.by_name[slots[-1]].kleene
+        node = self._new(c.LISTS if lists else c.JOIN, member, slots)
         self._of[shared.index] = node
         self._note(node, shared, self._users(shared))
-        if shared.left is None:
-            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
-            return
-        left = self._below(shared.left, member, slots)
-        node.sides = len(left.slots)
-        if shared.right is None:
-            right = self._event_node(member, slots[-1])
+        node.sides = len(before)
+        if right is None or lists:
+            other = self._event_node(member, slots[-1])
         else:
-            right = self._below(shared.right, member, slots[node.sides :])
-        self._connect(node, left, right, in_tree=shared.right is not None)
+            other = self._below(right, member, slots[node.sides :])
+        self._connect(node, self._below(left, member, slots), other, in_tree=right is not None and not lists)
+
+    def _add_leaf(self, shared: SharedNode) -> None:
+        """A leaf, or the first state of an order: events, and lists of them for those who need lists by themselves."""
+        member, slots = shared.model
+        of_lists = self._listed.get(shared.index, ())
+        if of_lists:
+            node = self._of[shared.index] = self._new(c.LISTS, member, slots)
+            self._note(node, shared, [user for user in self._users(shared) if user.id in of_lists])
+            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
+        for user in self._users(shared):
+            if user.id not in of_lists:
+                self._root(self._event_node(user, shared.sharers[user.id][0][0]), shared, user)
+
+    @cached_property
+    def _listed(self) -> dict[int, set[MemberId]]:
+        """The Kleene variables of the plan of which all lists are made, and for whom."""
+        found: dict[int, set[MemberId]] = {}
+        for name, root in self.shared.roots.items():
+            before = [
+                node.left
+                for node in self.shared.nodes_of(name)
+                if node.left is not None and (node.right is None or self._is_kleene(node.right))
+            ]
+            for index in (root, *before):
+                if self._is_kleene(index):
+                    found.setdefault(index, set()).add(name)
+        return found
+
+    def _is_kleene(self, index: int) -> bool:
+        """Whether a node of the plan is a Kleene variable by itself."""
+        node = self.shared[index]
+        member, slots = node.model
+        return node.left is None and member.clause.by_name[slots[-1]].kleene
+
+    def _placed(self, index: int | None, places: Sequence[int]) -> tuple[int, ...]:
+        """These slots of a node of the plan, where the node below them stands, in the order that it has them here."""
+        arranged = None if index is None else self._arranged.get(index)
+        return tuple(places) if arranged is None else tuple(places[place] for place in arranged)
+
+    def _slots(self, shared: SharedNode, slots: tuple[str, ...]) -> tuple[str, ...]:
+        """The variables in the slots of a node of the plan as the node here has them."""
+        arranged = self._arranged.get(shared.index)
+        return slots if arranged is None else tuple(slots[place] for place in arranged)
 
     def _new(self, kind: int, member: Member, slots: tuple[str, ...]) -> Node:
         node = Node(len(self.nodes), kind, member, slots)
@@ -180,7 +234,7 @@ class Network:
                 node.places.append((*user.id, self._spelled(user, slots)))
             if user.id in shared.members:
                 [root] = shared.sharers[user.id]
-                node.members.append((user.id, root))
+                node.members.append((user.id, self._slots(shared, root)))
 
     def _root(self, node: Node, shared: SharedNode, user: Member) -> None:
         self._note(node, shared, [user])

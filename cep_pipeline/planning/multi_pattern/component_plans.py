@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
+from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, workload_plan
 from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
@@ -101,4 +101,5 @@ def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapsh
     whole = replace(of, statistics=summary, patterns=of_each, workload=None)
     shared = shared_plan_of(whole, patterns)
     search = kept.workload.search if of.workload is None else of.workload.search
-    return replace(whole, workload=workload_plan(shared, member_statistics(shared.members, snapshot), search))
+    statistics = member_statistics(shared.members, snapshot)
+    return replace(whole, workload=workload_plan(shared, statistics, search, cost_model_of(of)))

@@ -72,8 +72,12 @@ def ln_cost_on(plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnap
     shared = shared_plan_of(plan, patterns)
     if not patterns:
         return -math.inf
-    model = with_latency(cost_named(plan.for_pattern(patterns[0].name).cost_model), plan.alpha)
-    return ln_cost(shared, member_statistics(shared.members, snapshot), model)
+    return ln_cost(shared, member_statistics(shared.members, snapshot), cost_model_of(plan))
+
+
+def cost_model_of(plan: Plan) -> CostModel:
+    """The cost model by which the nodes of a plan are counted: that of its first pattern."""
+    return with_latency(cost_named(plan.patterns[0].cost_model), plan.alpha) if plan.patterns else THROUGHPUT
 
 
 def ln_cost_apart(plan: SharedPlan, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:

@@ -1,25 +1,27 @@
 """The local planner of the search (A of MCEP [0108]-[0109], [0123]-[0124]): the cheapest plan with given parts.
 
-Costs are those of a cost model whose steps and joins cost what the set of variables does that they complete, as the
-patent's does; so the cheapest way on from the beginning of an order does not depend on that order, and a tree that
-contains given subtrees is one over these and the other variables.
+What a step or join costs depends on the set of variables that it completes, and, where candidates are counted, on the
+two sides that it is joined of. So the cheapest way on from the beginning of an order does not depend on the order of
+that, and a tree that contains given subtrees is one over these and the other variables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.errors import InputError, PlanError
+from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
+from cep_pipeline.planning.multi_pattern.shared_costs import check_model
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 MAX_VARIABLES = 16
@@ -34,14 +36,12 @@ KERNEL_SOURCES = (
     "cep_pipeline.planning.multi_pattern.search_codes",
     "cep_pipeline.planning.multi_pattern.search_state_kernel",
 )
-_fill_trees = NativeKernel(_KERNEL, "fill_trees", ("int64", "float64*", "float64*", "int64*"), KERNEL_SOURCES)
-_fill_orders = NativeKernel(
-    _KERNEL, "fill_orders", ("int64", "float64*", "float64*", "int64*", "int64*"), KERNEL_SOURCES
-)
+_fill_trees = NativeKernel(_KERNEL, "fill_trees", ("int64", *["float64*"] * 4, "int64*"), KERNEL_SOURCES)
+_fill_orders = NativeKernel(_KERNEL, "fill_orders", ("int64", *["float64*"] * 4, "int64*", "int64*"), KERNEL_SOURCES)
 _join = NativeKernel(
     _KERNEL,
     "join",
-    ("int64", "int64*", "float64*", "float64*", "int64*", "int64*", "int64*", "int64*"),
+    ("int64", "int64*", *["float64*"] * 4, "int64*", "int64*", "int64*", "int64*"),
     KERNEL_SOURCES,
 )
 
@@ -49,19 +49,40 @@ _join = NativeKernel(
 LOCAL_KERNELS = (_fill_trees, _fill_orders, _join)
 
 
-def check_model(model: CostModel) -> None:
-    """Refuse a cost model whose costs of sets are not all that plans cost.
+class JoinCosts(NamedTuple):
+    """What sets of variables cost, by their bits, as `costs.SetCosts` says: float64, shapes (2^n,).
 
-    Raises
-    ------
-    InputError
-        It is another one than `throughput`.
+    Attributes
+    ----------
+    nodes
+        The cost of a set's partial matches.
+    pairs, products
+        Of the candidates of a join of L and R in S: `pairs[S] products[L] products[R]`. The empty set's product is 0.
+
+    Examples
+    --------
+    >>> tables = [0.0, 2.0, 3.0, 1.0], [0.0, 0.0, 0.0, 8.0], [0.0, 1.0, 0.5, 0.25]
+    >>> costs = JoinCosts(*map(np.array, tables))
+    >>> costs.joined(0b11, 0b01), costs.joined(0b01, 0b01)
+    (5.0, 2.0)
     """
-    if model != THROUGHPUT:
-        raise InputError(
-            f"many patterns are planned together by the cost {THROUGHPUT.name!r} with alpha 0, not by {model.name!r} "
-            f"with alpha {model.alpha:g}: what else a shared node costs depends on whose it is"
-        )
+
+    nodes: Array
+    pairs: Array
+    products: Array
+
+    @classmethod
+    def behind_one_another(cls, of_each: Iterable[JoinCosts]) -> JoinCosts:
+        """Those of several members in one table."""
+        return cls(*(np.concatenate(arrays) for arrays in zip(*of_each, strict=True)))
+
+    def joined(self, inside: int, side: int) -> float:
+        """What a set costs that is joined of one side and the rest, without what these cost themselves.
+
+        A set that is its own side is joined of nothing.
+        """
+        candidates = self.pairs[inside] * self.products[side] * self.products[inside ^ side]
+        return float(self.nodes[inside] + candidates)
 
 
 @dataclass(eq=False)
@@ -73,7 +94,7 @@ class LocalPlans:
     statistics
         The numbers of its clause: at most `MAX_VARIABLES` variables.
     model
-        A cost model that depends on sets alone.
+        One of `SHARED_COSTS`.
 
     Raises
     ------
@@ -112,23 +133,30 @@ class LocalPlans:
         """ln of what is in every plan: the dearest of its single variables and of all together."""
         return float(max(self.ln_costs[[1 << place for place in range(self.size)]].max(), self.ln_costs[-1]))
 
-    def costs(self, ln_scale: float) -> Array:
-        """What each set costs, divided by e^ln_scale; what is too large for sums of floats is the largest number."""
+    def costs(self, ln_scale: float) -> JoinCosts:
+        """What sets cost, divided by e^ln_scale; what is too large for sums of floats is the largest number."""
         largest = np.log(LARGEST_COST)
-        return np.exp(np.clip(self.ln_costs - ln_scale, -2 * largest, largest))
+        nodes = np.exp(np.clip(self.ln_costs - ln_scale, -2 * largest, largest))
+        pairs, products = np.zeros_like(nodes), np.ones_like(nodes)
+        if self.model.pair is not None:
+            pairs = np.exp(np.clip(self.model.pair.all(self.statistics) - ln_scale, -2 * largest, largest))
+        if self.model.product is not None:
+            products = np.exp(np.clip(self.model.product.all(self.statistics), -largest / 2, largest / 2))
+        products[0] = 0.0
+        return JoinCosts(nodes, pairs, products)
 
     @cached_property
     def sides(self) -> Array:
         """Of each set one side of its cheapest tree, as a set: int64, shape (2^n,)."""
         sides = np.zeros(1 << self.size, np.int64)
-        _fill_trees(self.size, self._costs, np.empty(1 << self.size), sides)
+        _fill_trees(self.size, *self._costs, np.empty(1 << self.size), sides)
         return sides
 
     @cached_property
     def last_and_next(self) -> tuple[Array, Array]:
         """Of each set the variable that its cheapest order binds last, and the next one of the cheapest way on."""
         lasts, nexts = np.zeros(1 << self.size, np.int64), np.zeros(1 << self.size, np.int64)
-        _fill_orders(self.size, self._costs, np.empty(1 << self.size), lasts, nexts)
+        _fill_orders(self.size, *self._costs, np.empty(1 << self.size), lasts, nexts)
         return lasts, nexts
 
     def cheapest_order(self, prefix: Sequence[int] = ()) -> tuple[int, ...]:
@@ -184,11 +212,11 @@ class LocalPlans:
         items[: len(parts)] = sorted(parts, key=lambda members: members & -members)
         sets, sides = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
         room = np.zeros((2, 1 << self.size), np.int64)
-        count = _join(len(parts), items, self._costs, np.empty(1 << self.size), room[0], room[1], sets, sides)
+        count = _join(len(parts), items, *self._costs, np.empty(1 << self.size), room[0], room[1], sets, sides)
         for members, side in zip(sets[:count].tolist(), sides[:count].tolist(), strict=True):
             parts[members] = (parts[members ^ side], parts[side])
         return parts[(1 << self.size) - 1]
 
     @cached_property
-    def _costs(self) -> Array:
+    def _costs(self) -> JoinCosts:
         return self.costs(self.ln_least)

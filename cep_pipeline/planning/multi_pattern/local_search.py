@@ -96,7 +96,7 @@ class LocalSearch:
             problem.sizes,
             problem.window_ranks,
             problem.tables_at,
-            problem.costs,
+            *problem.costs,
             problem.first,
             problem.second,
             problem.leaves.reshape(-1),

@@ -15,7 +15,7 @@ from itertools import combinations
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import Way, ln_measure
-from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
 from cep_pipeline.planning.ordering import positions_of
@@ -80,6 +80,7 @@ class CheapestTrees:
 
     parts: Sequence[PositionTree]
     statistics: ClauseStatistics
+    model: CostModel
     _known: dict[int, PositionTree] = field(default_factory=dict)
 
     @property
@@ -107,7 +108,7 @@ class CheapestTrees:
         return self._known[members]
 
     def _measured(self, tree: PositionTree) -> float:
-        return ln_measure("tree", tree, self.statistics, THROUGHPUT)
+        return ln_measure("tree", tree, self.statistics, self.model)
 
 
 def _splits(members: int) -> Iterator[tuple[int, int]]:
@@ -126,6 +127,7 @@ class CheapestOrders:
 
     given: tuple[int, ...]
     statistics: ClauseStatistics
+    model: CostModel
     _known: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def ways(self, chosen: tuple[int, ...]) -> list[Way]:
@@ -151,4 +153,4 @@ class CheapestOrders:
         return [bit for bit in range(free.bit_length()) if free >> bit & 1]
 
     def _measured(self, order: tuple[int, ...]) -> float:
-        return ln_measure("cost", order, self.statistics, THROUGHPUT)
+        return ln_measure("cost", order, self.statistics, self.model)

@@ -15,6 +15,23 @@ from numba import njit
 from cep_pipeline.planning.multi_pattern.search_codes import MAX_SWAPS
 
 
+class Terms(NamedTuple):
+    """What nodes cost, by sets of a member's variables (`costs.SetCosts`); each member's sets begin at a base.
+
+    Attributes
+    ----------
+    nodes
+        The cost of a set's partial matches.
+    pairs, products
+        Of the candidates of a join of L and R in S: `pairs[S] products[L] products[R]`. The product of the empty set is
+        0: what stands alone, as the first variable of an order, is joined with nothing.
+    """
+
+    nodes: Any
+    pairs: Any
+    products: Any
+
+
 class Members(NamedTuple):
     """The members of a component; rows of two-dimensional arrays are members.
 
@@ -24,10 +41,10 @@ class Members(NamedTuple):
         Most variables of a member; number of different windows.
     sizes, window
         Variables of each member; the rank of its window among all, ascending.
-    tables_at, costs, first, second
-        Of member i, the set of variables s (by its bits) stands at `tables_at[i] + s`: the cost of its partial matches
-        in the member's own window; then, of trees: one side of the cheapest tree of s; of orders: the variable that the
-        cheapest order of s binds last, and the one that the cheapest way on from s binds next.
+    tables_at, terms, first, second
+        Of member i, the set of variables s (by its bits) stands at `tables_at[i] + s`: what it costs in the member's
+        own window; then, of trees: one side of the cheapest tree of s; of orders: the variable that the cheapest order
+        of s binds last, and the one that the cheapest way on from s binds next.
     leaves, agreement
         By member and variable the leaf's hash; by member that of what all events of a node agree on.
     relations_at
@@ -42,7 +59,7 @@ class Members(NamedTuple):
     sizes: Any
     window: Any
     tables_at: Any
-    costs: Any
+    terms: Terms
     first: Any
     second: Any
     leaves: Any
@@ -126,6 +143,19 @@ def place_of(single: int) -> int:
         single >>= 1
         place += 1
     return place
+
+
+@njit(error_model="numpy")
+def joined_cost(terms: Terms, base: int, inside: int, side: int) -> float:
+    """What a set costs that is joined of one side and the rest, without what these cost themselves."""
+    return terms.nodes[base + inside] + candidates_cost(terms, base, inside, side)
+
+
+@njit(error_model="numpy")
+def candidates_cost(terms: Terms, base: int, inside: int, side: int) -> float:
+    """What it costs to test the candidates of such a join."""
+    pair = terms.pairs[base + inside]
+    return pair * terms.products[base + side] * terms.products[base + (inside ^ side)] if pair > 0.0 else 0.0
 
 
 @njit(error_model="numpy")
@@ -299,13 +329,13 @@ def node_of(t: Nodes, signature: int) -> int:
 
 
 @njit(error_model="numpy")
-def use(m: Members, t: Nodes, node: int, member: int, inside: int) -> None:
-    """A member's plan uses a node for a set of its variables."""
+def use(m: Members, t: Nodes, node: int, member: int, inside: int, side: int) -> None:
+    """A member's plan uses a node for a set of its variables, which is joined of one side and the rest."""
     _touch(t, node)
     window = m.window[member]
     place = node * m.windows + window
     if t.windows[place] == 0:
-        t.costs[place] = m.costs[m.tables_at[member] + inside]
+        t.costs[place] = joined_cost(m.terms, m.tables_at[member], inside, side)
     t.windows[place] += 1
     t.uses[node] += 1
     if window > t.top[node]:

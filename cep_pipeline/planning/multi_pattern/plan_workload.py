@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.expected import Expectations
 from cep_pipeline.planning.make_plan import clause_plan
 from cep_pipeline.planning.multi_pattern.costs import workload_plan
@@ -17,6 +17,7 @@ from cep_pipeline.planning.multi_pattern.members import Member, MemberId, member
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.planners import MULTI_PATTERN_PLANNERS, UNSHARED
 from cep_pipeline.planning.multi_pattern.restart import zones_anew
+from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
@@ -36,6 +37,7 @@ def plan_workload(
     snapshot: StatisticsSnapshot,
     planner: str = "simulated_annealing",
     *,
+    cost: str | None = None,
     neighbourhood: str = "edge",
     sharing: Sharing = "subexpression",
     time_limit_s: float | None = None,
@@ -57,6 +59,8 @@ def plan_workload(
         Must know the leaves of all the patterns; conditions that it does not know are planned with priors.
     planner
         A key of `MULTI_PATTERN_PLANNERS`.
+    cost
+        A key of `SHARED_COSTS`; None: `DEFAULT_SHARED_COST`.
     neighbourhood
         Of a local search: `edge`, or `vertex:k`.
     sharing
@@ -89,11 +93,13 @@ def plan_workload(
 
     Notes
     -----
-    Plans are made by the cost `throughput`, partial matches alive in a window, those of shared nodes counted once
-    within their largest window. Patterns of other strategies than skip_till_any_match keep their order and share
-    nothing.
+    What plans cost is the sum over their nodes, shared ones counted once within their largest window: by `instances`
+    the candidates that they test and the partial matches that they make, by `throughput` the partial matches alive in a
+    window alone, which is the patent's (MCEP [0079], [0169]). Patterns of other strategies than skip_till_any_match
+    keep their order and share nothing.
     """
     found = _named(planner, sharing)
+    model = shared_cost(cost)
     if planner in LOCAL_SEARCHES:
         compile_kernels()
     options = SearchOptions(
@@ -111,7 +117,7 @@ def plan_workload(
     given = {} if start is None else _given(members, start, rule)
     if only is None:
         known = [member for member in members if member.id in given]
-        given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics)
+        given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
     workload = Workload(
         members,
         statistics,
@@ -119,12 +125,13 @@ def plan_workload(
         given,
         _again(members, start, only),
         in_pattern_order,
+        model,
     )
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
     decided = {
-        member.id: local_comparisons(shared, member.id, workload.statistics[member.id])
+        member.id: local_comparisons(shared, member.id, workload.statistics[member.id], model)
         for member in members
         if searched and member.id in workload.local
     }
@@ -138,11 +145,11 @@ def plan_workload(
             snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
         ),
         patterns=tuple(
-            _pattern_plan(pattern, expected, plans, decided, planner if pattern.name in planned else "trivial")
+            _pattern_plan(pattern, expected, plans, decided, planner if pattern.name in planned else "trivial", model)
             for pattern in patterns
         ),
         sharing=rule,
-        workload=workload_plan(shared, workload.statistics, search),
+        workload=workload_plan(shared, workload.statistics, search, model),
     )
 
 
@@ -188,6 +195,7 @@ def _pattern_plan(
     plans: Plans,
     decided: Mapping[MemberId, tuple[DecidingComparison, ...]],
     planner: str,
+    model: CostModel,
 ) -> PatternPlan:
     first = expected[pattern.name, 0]
     return PatternPlan(
@@ -195,21 +203,21 @@ def _pattern_plan(
         format_window(pattern.window),
         pattern.strategy.value,
         tuple(
-            _clause_plan(expected[member], plans[member], decided.get(member, ()))
+            _clause_plan(expected[member], plans[member], decided.get(member, ()), model)
             for member in ((pattern.name, clause.index) for clause in pattern.clauses)
         ),
         planner,
-        THROUGHPUT.name,
-        THROUGHPUT.unit,
+        model.name,
+        model.unit,
         first.events_in_window,
     )
 
 
 def _clause_plan(
-    expected: Expectations, planned: OrderOrTree | str, decided: tuple[DecidingComparison, ...]
+    expected: Expectations, planned: OrderOrTree | str, decided: tuple[DecidingComparison, ...], model: CostModel
 ) -> ClausePlan:
     names = expected.statistics.names
     if isinstance(planned, Join):
-        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names), decided), THROUGHPUT)
+        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names), decided), model)
     order = (planned,) if isinstance(planned, str) else planned
-    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order), decided), THROUGHPUT)
+    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order), decided), model)

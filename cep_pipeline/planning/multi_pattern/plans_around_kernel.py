@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.planning.multi_pattern.node_table_kernel import Members, Nodes, place_of
+from cep_pipeline.planning.multi_pattern.node_table_kernel import (
+    Members,
+    Nodes,
+    Terms,
+    candidates_cost,
+    joined_cost,
+    place_of,
+)
 from cep_pipeline.planning.multi_pattern.search_codes import MAX_ITEMS
 
 
@@ -74,10 +81,10 @@ def put_join(count: int, sets: Any, sides: Any, inside: int, side: int) -> int:
 
 
 @njit(error_model="numpy")
-def join_items(costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
+def join_items(terms: Terms, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
     """Join items, sets of a member's variables, by the cheapest tree; returns the number of joins."""
     if items > MAX_ITEMS:
-        return _join_greedily(costs, base, items, room, count, sets, sides)
+        return _join_greedily(terms, base, items, room, count, sets, sides)
     for some in range(1, 1 << items):
         low = some & -some
         rest = some ^ low
@@ -90,11 +97,11 @@ def join_items(costs: Any, base: int, items: int, room: Room, count: int, sets: 
         best, choice = math.inf, 0
         side = rest
         while side:
-            cost = room.best[side] + room.best[some ^ side]
+            cost = room.best[side] + room.best[some ^ side] + candidates_cost(terms, base, union, room.unions[side])
             if cost < best:
                 best, choice = cost, side
             side = (side - 1) & rest
-        room.best[some] = best + costs[base + union]
+        room.best[some] = best + terms.nodes[base + union]
         room.choice[some] = choice
     # The joins from the root on; `items` is room for those that wait.
     depth = 1
@@ -112,12 +119,13 @@ def join_items(costs: Any, base: int, items: int, room: Room, count: int, sets: 
 
 
 @njit(error_model="numpy")
-def _join_greedily(costs: Any, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
+def _join_greedily(terms: Terms, base: int, items: int, room: Room, count: int, sets: Any, sides: Any) -> int:
     while items > 1:
         least, one, other = math.inf, 0, 1
         for left in range(items):
             for right in range(left + 1, items):
-                cost = costs[base + (room.items[left] | room.items[right])]
+                joined = room.items[left] | room.items[right]
+                cost = joined_cost(terms, base, joined, room.items[left])
                 if cost < least:
                     least, one, other = cost, left, right
         joined = room.items[one] | room.items[other]
@@ -210,7 +218,7 @@ def tree_around(
         if covered >> place & 1 == 0:
             room.items[items] = 1 << place
             items += 1
-    return join_items(m.costs, m.tables_at[member], items, room, count, sets, sides)
+    return join_items(m.terms, m.tables_at[member], items, room, count, sets, sides)
 
 
 @njit(error_model="numpy")
@@ -227,7 +235,7 @@ def draft_tree(
         if (inside & ~covered) >> place & 1:
             room.items[items] = 1 << place
             items += 1
-    return join_items(m.costs, m.tables_at[member], items, room, count, sets, sides)
+    return join_items(m.terms, m.tables_at[member], items, room, count, sets, sides)
 
 
 @njit(error_model="numpy")
@@ -256,7 +264,8 @@ def _order_between(m: Members, member: int, inside: int, bound: int, room: Room,
         best, choice = math.inf, 0
         for item in range(free):
             if missing >> item & 1:
-                cost = room.best[missing ^ (1 << item)] + m.costs[base + (reached | 1 << room.items[item])]
+                added = 1 << room.items[item]
+                cost = room.best[missing ^ (1 << item)] + joined_cost(m.terms, base, reached | added, added)
                 if cost < best:
                     best, choice = cost, item
         room.best[missing], room.choice[missing] = best, choice

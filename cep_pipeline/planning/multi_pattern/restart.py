@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache
 
 from cep_pipeline.planning.cardinality import mask_of
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.make_plan import named_join
 from cep_pipeline.planning.multi_pattern.costs import Statistics
 from cep_pipeline.planning.multi_pattern.local_zones import (
@@ -26,19 +27,21 @@ from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPl
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree
 
 
-def zones_anew(plan: SharedPlan, statistics: Statistics) -> dict[MemberId, OrderOrTree | str]:
+def zones_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> dict[MemberId, OrderOrTree | str]:
     """The orders or trees of the members of a plan with each zone put together most cheaply.
 
     Parameters
     ----------
     statistics
         Of each member its clause's numbers.
+    model
+        What is cheap is so by this cost model.
     """
-    anew = _orders_anew(plan, statistics) if plan.sharing == "prefix" else _trees_anew(plan, statistics)
+    anew = _orders_anew(plan, statistics, model) if plan.sharing == "prefix" else _trees_anew(plan, statistics, model)
     return {member: anew(member) for member in plan.members}
 
 
-def _trees_anew(plan: SharedPlan, statistics: Statistics) -> Callable[[MemberId], OrderOrTree | str]:
+def _trees_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
     @cache
     def over_slots(index: int) -> PositionTree:
         """The tree of a node over the numbers of its slots."""
@@ -52,7 +55,7 @@ def _trees_anew(plan: SharedPlan, statistics: Statistics) -> Callable[[MemberId]
         name = widest(plan, node)
         numbers = statistics[name]
         places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
-        cheapest = CheapestTrees([_placed(own[slots], places) for _, slots in parts], numbers)
+        cheapest = CheapestTrees([_placed(own[slots], places) for _, slots in parts], numbers, model)
         slot = {place: number for number, place in enumerate(places)}
         return _placed(cheapest.tree(cheapest.everything), slot)
 
@@ -98,7 +101,7 @@ def _placed(tree: PositionTree, places: Slots | tuple[int, ...] | list[int] | di
     return _placed(tree[0], places), _placed(tree[1], places)
 
 
-def _orders_anew(plan: SharedPlan, statistics: Statistics) -> Callable[[MemberId], OrderOrTree | str]:
+def _orders_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
     @cache
     def over_slots(index: int) -> tuple[int, ...]:
         """The order of a state's slots, by their numbers."""
@@ -112,7 +115,7 @@ def _orders_anew(plan: SharedPlan, statistics: Statistics) -> Callable[[MemberId
         name = widest(plan, node)
         numbers = statistics[name]
         places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
-        cheapest = CheapestOrders(tuple(places[slot] for slot in given), numbers)
+        cheapest = CheapestOrders(tuple(places[slot] for slot in given), numbers, model)
         slot = {place: number for number, place in enumerate(places)}
         return tuple(slot[place] for place in cheapest.order(mask_of(places)))
 

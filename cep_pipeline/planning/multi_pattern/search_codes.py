@@ -15,7 +15,7 @@ EMPTY_SHARE = 16
 MAX_REDRAWS = 8
 """So often a neighbour is drawn again where its members share that subpattern already."""
 
-ADDRESSES = 33
+ADDRESSES = 35
 """Arrays that the search kernel gets."""
 # What the kernel does.
 START, PROBE, ANNEAL, TABU = range(4)

@@ -13,7 +13,7 @@ from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, further, int64_at
 from cep_pipeline.planning.multi_pattern.neighbours_kernel import Groups, draw_share
-from cep_pipeline.planning.multi_pattern.node_table_kernel import Canon, Members, cost_of_all
+from cep_pipeline.planning.multi_pattern.node_table_kernel import Canon, Members, Terms, cost_of_all
 from cep_pipeline.planning.multi_pattern.plans_around_kernel import Room
 from cep_pipeline.planning.multi_pattern.search_codes import (
     ADDRESSES,
@@ -155,9 +155,7 @@ def search(words_at: Any) -> int:
         int64_at(words[3]),
         int64_at(words[4]),
         int64_at(words[5]),
-        float64_at(words[6]),
-        int64_at(words[7]),
-        int64_at(words[8]),
+        Terms(float64_at(words[6]), float64_at(words[7]), float64_at(words[8])),
         int64_at(words[9]),
         int64_at(words[10]),
         int64_at(words[11]),
@@ -166,17 +164,19 @@ def search(words_at: Any) -> int:
         int64_at(words[14]),
         int64_at(words[15]),
         int64_at(words[16]),
+        int64_at(words[17]),
+        int64_at(words[18]),
     )
     g = Groups(
         together,
         n[GROUPS],
-        float64_at(words[17]),
-        int64_at(words[18]),
-        int64_at(words[19]),
+        float64_at(words[19]),
         int64_at(words[20]),
         int64_at(words[21]),
+        int64_at(words[22]),
+        int64_at(words[23]),
     )
-    drawn, canon, tabu = int64_at(words[29]), int64_at(words[31]), int64_at(words[32])
+    drawn, canon, tabu = int64_at(words[31]), int64_at(words[33]), int64_at(words[34])
     items = further(drawn, 2 * together)
     s = Search(
         n,
@@ -184,17 +184,17 @@ def search(words_at: Any) -> int:
         float64_at(words[2]),
         m,
         g,
-        nodes_at(int64_at(words[22]), float64_at(words[23]), capacity, chains, windows),
         nodes_at(int64_at(words[24]), float64_at(words[25]), capacity, chains, windows),
-        plans_at(int64_at(words[26]), count, width),
-        plans_at(int64_at(words[27]), count, width),
-        plans_at(int64_at(words[28]), together + 1, width),
+        nodes_at(int64_at(words[26]), float64_at(words[27]), capacity, chains, windows),
+        plans_at(int64_at(words[28]), count, width),
+        plans_at(int64_at(words[29]), count, width),
+        plans_at(int64_at(words[30]), together + 1, width),
         Room(
             drawn,
             further(drawn, together),
             items,
             further(items, width),
-            float64_at(words[30]),
+            float64_at(words[32]),
             further(items, width + n[ROOM]),
         ),
         Canon(canon, further(canon, width), further(canon, 2 * width)),

@@ -12,7 +12,7 @@ import numpy as np
 
 from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.multi_pattern.local_plans import LocalPlans
+from cep_pipeline.planning.multi_pattern.local_plans import JoinCosts, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.subset_keys import bits_of
@@ -138,9 +138,9 @@ class SearchProblem:
         return np.cumsum([0, *(1 << plans.size for plans in self.local[:-1])]).astype(np.int64)
 
     @cached_property
-    def costs(self) -> Array:
-        """Of each member and set what its partial matches cost in the member's window: float64."""
-        return np.concatenate([plans.costs(self.ln_scale) for plans in self.local])
+    def costs(self) -> JoinCosts:
+        """What each member's sets cost in the member's window, one member behind the other."""
+        return JoinCosts.behind_one_another(plans.costs(self.ln_scale) for plans in self.local)
 
     @cached_property
     def first(self) -> Array:

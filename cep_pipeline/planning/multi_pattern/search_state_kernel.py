@@ -141,6 +141,13 @@ def copy_plans(s: Search, source: Plans, target: Plans) -> None:
 
 
 @njit(error_model="numpy")
+def _use(s: Search, t: Nodes, node: int, member: int, plans: Plans, at: int) -> None:
+    """A member's plan uses a node for what its row says at a place: of an order the side is the step's variable."""
+    side = plans.sides[at] if s.numbers[TREES] else 1 << plans.sides[at]
+    use(s.m, t, node, member, plans.sets[at], side)
+
+
+@njit(error_model="numpy")
 def start_table(s: Search) -> None:
     """The table, the cost and the hash of the plans that are there."""
     clear(s.m, s.t)
@@ -151,7 +158,7 @@ def start_table(s: Search) -> None:
         _signatures(s, member, s.plans, base, count)
         for at in range(base, base + count):
             node = node_of(s.t, s.plans.signatures[at])
-            use(s.m, s.t, node, member, s.plans.sets[at])
+            _use(s, s.t, node, member, s.plans, at)
             s.plans.nodes[at] = node
         total ^= _plan_hash(s, member, s.plans, member)
     settle(s.t)
@@ -168,7 +175,7 @@ def apply_neighbour(s: Search, count: int) -> float:
         member = s.room.chosen[at]
         for node in range(at * width, at * width + s.new.count[at]):
             s.new.nodes[node] = node_of(s.t, s.new.signatures[node])
-            use(s.m, s.t, s.new.nodes[node], member, s.new.sets[node])
+            _use(s, s.t, s.new.nodes[node], member, s.new, node)
         for node in range(member * width, member * width + s.plans.count[member]):
             drop(s.m, s.t, s.plans.nodes[node], member)
     if s.numbers[FULL]:
@@ -190,7 +197,7 @@ def _cost_again(s: Search, changed: int) -> float:
         base, count = row * width, plans.count[row]
         _signatures(s, member, plans, base, count)
         for at in range(base, base + count):
-            use(s.m, s.again, node_of(s.again, plans.signatures[at]), member, plans.sets[at])
+            _use(s, s.again, node_of(s.again, plans.signatures[at]), member, plans, at)
     return cost_of_all(s.again)
 
 
@@ -200,7 +207,7 @@ def undo_neighbour(s: Search, count: int) -> None:
     for at in range(count):
         member = s.room.chosen[at]
         for node in range(member * width, member * width + s.plans.count[member]):
-            use(s.m, s.t, s.plans.nodes[node], member, s.plans.sets[node])
+            _use(s, s.t, s.plans.nodes[node], member, s.plans, node)
         for node in range(at * width, at * width + s.new.count[at]):
             drop(s.m, s.t, s.new.nodes[node], member)
     settle(s.t)

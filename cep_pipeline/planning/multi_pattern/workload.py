@@ -12,7 +12,7 @@ from typing import TypeAlias
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import THROUGHPUT
+from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.dp_bushy import dp_bushy_tree
 from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.logarithms import ln_sum
@@ -105,6 +105,8 @@ class Workload:
         The members whose components are searched; None: all. The others keep what is given.
     in_pattern_order
         Names of patterns that keep their order.
+    model
+        What plans cost by: one of `SHARED_COSTS`.
     """
 
     members: tuple[Member, ...]
@@ -113,6 +115,7 @@ class Workload:
     given: Mapping[MemberId, OrderOrTree | str] = field(default_factory=dict)
     again: Collection[MemberId] | None = None
     in_pattern_order: Collection[str] = ()
+    model: CostModel = THROUGHPUT
 
     def keeps_order(self, member: Member) -> bool:
         """Whether a member runs in the pattern's order only: it is asked to, or its strategy does."""
@@ -141,7 +144,7 @@ class Workload:
         Others keep the pattern's order, or are planned alone as they have more than `MAX_VARIABLES` variables.
         """
         return {
-            member.id: LocalPlans(self.statistics[member.id])
+            member.id: LocalPlans(self.statistics[member.id], self.model)
             for member in self.members
             if not self.keeps_order(member) and len(member.names) <= MAX_VARIABLES
         }
@@ -171,8 +174,8 @@ class Workload:
             return named_order(local.cheapest_order(), member.names)
         statistics = self.statistics[member.id]
         if self.trees:
-            return named_tree(dp_bushy_tree(statistics, THROUGHPUT).tree, member.names)
-        return named_order(dp_left_deep_order(statistics, THROUGHPUT).order, member.names)
+            return named_tree(dp_bushy_tree(statistics, self.model).tree, member.names)
+        return named_order(dp_left_deep_order(statistics, self.model).order, member.names)
 
     @cached_property
     def _components(self) -> list[tuple[MemberId, ...]]:
@@ -197,13 +200,13 @@ class Workload:
 
     def ln_cost(self, plans: Plans) -> float:
         """ln of what the plan of all members costs."""
-        return ln_cost(self.shared(plans), self.statistics)
+        return ln_cost(self.shared(plans), self.statistics, self.model)
 
     def ln_cost_apart_from(self, searched: Collection[MemberId]) -> float:
         """ln of what nodes cost that a search does not change: leaves of trees, and those of other members."""
         plan = self.shared(self.start)
         return ln_sum(
-            ln_node_cost(plan, node, self.statistics)
+            ln_node_cost(plan, node, self.statistics, self.model)
             for node in plan
             if (self.trees and node.left is None) or not any(name in searched for name in node.sharers)
         )

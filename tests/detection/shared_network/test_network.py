@@ -86,6 +86,25 @@ def test_a_multitree_shares_two_subtrees_of_one_pattern() -> None:
     assert len(joins) == 7
 
 
+def test_lists_of_a_tree_are_made_for_the_other_side_of_their_join() -> None:
+    """All lists of a window are made for the pattern that is nothing else, and for one of two such sides."""
+    text = """NAME p PATTERN SEQ(A a, B+ b[], C c) WITHIN 9 seconds; NAME q PATTERN SEQ(A x, B+ y[]) WITHIN 5 seconds;
+              NAME r PATTERN AND(D+ d[], E+ e[]) WITHIN 5 seconds"""
+    network = network_of(text, [Join("b", Join("c", "a")), Join("y", "x"), Join("d", "e")], "subexpression")
+    lists = {node.places[0][2]: node for node in network.nodes if node.kind == codes.LISTS and node.places}
+    assert {frozenset(names) for names in lists} == {
+        frozenset("abc"),
+        frozenset("xy"),
+        frozenset("de"),
+        frozenset(["d"]) if ("d",) in lists else frozenset(["e"]),
+    }
+    for node in lists.values():
+        assert node.last.kleene and node.sides == len(node.slots) - 1
+    [leaf] = [node for node in network.event_nodes if node.events is not None and node.events.event_type == "B"]
+    assert [place[2] for place in leaf.places] == [("b",), ("y",)]
+    assert {name: slots for node in network.nodes for name, slots in node.members}["p", 0][-1] == "b"
+
+
 def test_two_variables_that_are_alike_are_one_node_joined_with_itself() -> None:
     network = network_of("PATTERN AND(A a, A b) WHERE a.x < b.x WITHIN 9 seconds", [Join("a", "b")], "subexpression")
     leaf, join = network.nodes

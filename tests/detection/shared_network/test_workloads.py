@@ -15,6 +15,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.extent import counts_in_partitions, look_back
 from cep_pipeline.detection.mechanism import Metrics, NodeCounts
 from cep_pipeline.patterns import Pattern
+from cep_pipeline.planning.trees import as_tree
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import bindings
 from tests.detection.shared_network.workloads import alone, patterns_of, random_plan, workloads
@@ -39,8 +40,10 @@ def test_each_pattern_has_the_matches_that_it_has_alone(
     tables = cep.detect(patterns, table, plan=plan, mechanism=mechanism)
     assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
     for pattern in patterns[:2]:
-        [own] = cep.detect([pattern], table, plan=alone(plan, pattern), mechanism=mechanism).values()
-        assert tables[pattern.name].equals(own)
+        own = cep.detect([pattern], table, plan=alone(plan, pattern), mechanism=mechanism)
+        shared = {pattern.name: tables[pattern.name]}
+        assert comparable(from_tables([pattern], shared)) == comparable(from_tables([pattern], own))
+        assert shared[pattern.name].column("match_id").equals(own[pattern.name].column("match_id"))
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -111,6 +114,37 @@ def test_what_is_shared_is_made_once(mechanism: str, text: str, stream_rows: lis
         node.created for metrics in own.values() for node in metrics.nodes
     )
     assert shared.condition_evaluations <= sum(metrics.condition_evaluations for metrics in own.values())
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=workloads(3, replace(ALL_MATCHES, nested=False)), stream_rows=rows(min_size=4), seed=st.integers(0, 999))
+def test_a_tree_that_is_an_order_does_what_the_order_does(text: str, stream_rows: list[Row], seed: int) -> None:
+    """Lists, too, are made for the partial matches of the other side only, unless they come first."""
+    patterns, table = patterns_of(text), events_table(stream_rows)
+    orders = random_plan(patterns, table, "multi_pattern_nfa", seed)
+    kleene = {
+        (pattern.name, clause.index): [variable.name for variable in clause.positive if variable.kleene]
+        for pattern in patterns
+        for clause in pattern.clauses
+    }
+    for pattern in patterns:
+        order = alone(orders, pattern)
+        [own] = order.patterns
+        if any(clause.order[0] in kleene[pattern.name, clause.clause] for clause in own.clauses):
+            continue
+        trees = [
+            replace(clause, tree=as_tree(clause.order)) if len(clause.order) > 1 else clause for clause in own.clauses
+        ]
+        tree = replace(order, patterns=(replace(own, clauses=tuple(trees)),))
+        done = [
+            {
+                (node.clause, frozenset(node.node)): (node.candidates, node.passes, node.created)
+                for node in cep.detect([pattern], table, plan=plan, mechanism=mechanism, metrics=True)[1].nodes
+                if len(node.node) > 1
+            }
+            for mechanism, plan in (("multi_pattern_nfa", order), ("multitree", tree))
+        ]
+        assert done[0] == done[1]
 
 
 def _node_of(metrics: Metrics, place: tuple[str, int, tuple[str, ...]]) -> NodeCounts:

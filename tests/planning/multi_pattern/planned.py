@@ -8,18 +8,25 @@ from itertools import combinations
 from random import Random
 
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
+from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from tests.planning.multi_pattern.workloads import SCHEMA
 
 TYPES = "AAABBBBCCDXX"
+
+
+MODELS = pytest.mark.parametrize("model", SHARED_COSTS.values(), ids=SHARED_COSTS)
+"""All cost models by which many patterns are planned together."""
 
 
 @cache
@@ -49,10 +56,10 @@ def snapshot_of(members: Sequence[Member]) -> StatisticsSnapshot:
     return estimate_statistics(patterns_of(members), events())
 
 
-def workload_of(members: Sequence[Member], sharing: Sharing) -> Workload:
+def workload_of(members: Sequence[Member], sharing: Sharing, model: CostModel = THROUGHPUT) -> Workload:
     """Members with the statistics of the events."""
     statistics = member_statistics({member.id: member for member in members}, snapshot_of(members))
-    return Workload(tuple(members), statistics, sharing)
+    return Workload(tuple(members), statistics, sharing, model=model)
 
 
 def ln_cost_of_joins(workload: Workload, plans: Plans, component: Collection[MemberId]) -> float:
@@ -60,7 +67,7 @@ def ln_cost_of_joins(workload: Workload, plans: Plans, component: Collection[Mem
     members = [member for member in workload.members if member.id in component]
     plan = share(members, [plans[member.id] for member in members], workload.sharing)
     nodes = (node for node in plan if node.left is not None or not workload.trees)
-    return ln_sum(ln_node_cost(plan, node, workload.statistics) for node in nodes)
+    return ln_sum(ln_node_cost(plan, node, workload.statistics, workload.model) for node in nodes)
 
 
 @st.composite

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.planning import Join, plan
-from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs import INSTANCES, KERNEL, THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.multi_pattern import Member, SharedPlan, Sharing, members_of, share
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_cost_apart, member_statistics, workload_plan
 from cep_pipeline.planning.trees import tree_of_positions
@@ -61,7 +61,12 @@ def test_shared_nodes_cost_once_what_they_cost_in_their_largest_window(sharing: 
 
 
 @settings(max_examples=40)
-@given(workloads(), st.sampled_from(["prefix", "subexpression"]), st.sampled_from([THROUGHPUT, KERNEL]), st.randoms())
+@given(
+    workloads(),
+    st.sampled_from(["prefix", "subexpression"]),
+    st.sampled_from([THROUGHPUT, INSTANCES, KERNEL]),
+    st.randoms(),
+)
 def test_what_plans_cost_apart_is_what_single_plans_cost(
     workload: list[Member], sharing: Sharing, model: CostModel, random: Random
 ) -> None:

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import COSTS, THROUGHPUT, ln_order_cost, ln_tree_cost, with_latency
+from cep_pipeline.planning.costs import COSTS, THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost, with_latency
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
+from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
 from cep_pipeline.planning.trees import PositionTree, positions_below, tree_of_positions
 from tests.planning.clauses import clause_statistics
 from tests.planning.multi_pattern.literal import all_trees, any_tree
+from tests.planning.multi_pattern.planned import MODELS
 
 
 def trees_of(size: int) -> list[PositionTree]:
@@ -32,23 +34,29 @@ def _shape(tree: PositionTree) -> object:
     return tree if isinstance(tree, int) else frozenset(map(_shape, tree))
 
 
-@settings(max_examples=60)
+@MODELS
+@settings(max_examples=40)
 @given(clause_statistics(max_size=5), st.randoms(use_true_random=False))
-def test_orders_are_the_cheapest_that_begin_as_they_shall(statistics: ClauseStatistics, random: Random) -> None:
-    plans = LocalPlans(statistics)
+def test_orders_are_the_cheapest_that_begin_as_they_shall(
+    model: CostModel, statistics: ClauseStatistics, random: Random
+) -> None:
+    plans = LocalPlans(statistics, model)
     prefix = tuple(random.sample(range(statistics.size), random.randint(0, statistics.size)))
     found = plans.cheapest_order(prefix)
     assert found[: len(prefix)] == prefix and sorted(found) == list(range(statistics.size))
     all_ways = (order for order in permutations(range(statistics.size)) if order[: len(prefix)] == prefix)
-    least = min(ln_order_cost(THROUGHPUT, statistics, order) for order in all_ways)
-    assert ln_order_cost(THROUGHPUT, statistics, found) == pytest.approx(least, abs=1e-9)
+    least = min(ln_order_cost(model, statistics, order) for order in all_ways)
+    assert ln_order_cost(model, statistics, found) == pytest.approx(least, abs=1e-9)
     assert plans.cheapest_order(prefix) is found
 
 
-@settings(max_examples=60)
+@MODELS
+@settings(max_examples=40)
 @given(clause_statistics(max_size=5), st.randoms(use_true_random=False))
-def test_trees_are_the_cheapest_that_contain_what_they_shall(statistics: ClauseStatistics, random: Random) -> None:
-    plans = LocalPlans(statistics)
+def test_trees_are_the_cheapest_that_contain_what_they_shall(
+    model: CostModel, statistics: ClauseStatistics, random: Random
+) -> None:
+    plans = LocalPlans(statistics, model)
     shuffled = random.sample(range(statistics.size), statistics.size)
     given_trees = []
     while len(shuffled) > 1 and random.random() < 0.6:
@@ -62,8 +70,8 @@ def test_trees_are_the_cheapest_that_contain_what_they_shall(statistics: ClauseS
     allowed = [
         tree for tree in trees_of(statistics.size) if all(_shape(part) in subtrees(tree) for part in given_trees)
     ]
-    least = min(ln_tree_cost(THROUGHPUT, statistics, tree) for tree in allowed)
-    assert ln_tree_cost(THROUGHPUT, statistics, found) == pytest.approx(least, abs=1e-9)
+    least = min(ln_tree_cost(model, statistics, tree) for tree in allowed)
+    assert ln_tree_cost(model, statistics, found) == pytest.approx(least, abs=1e-9)
 
 
 def test_more_parts_than_are_searched_are_joined_greedily() -> None:
@@ -79,8 +87,8 @@ def test_what_is_beyond_the_budget_or_no_cost_of_sets_is_refused() -> None:
     with pytest.raises(PlanError, match="17 variables exceed the local planner's budget of 16"):
         LocalPlans(ClauseStatistics(tuple(map(str, range(many))), (0.0,) * many))
     statistics = ClauseStatistics(("a", "b"), (0.0, 0.0))
-    for model in (*(COSTS[name] for name in COSTS if name != "throughput"), with_latency(THROUGHPUT, 0.5)):
-        with pytest.raises(InputError, match="planned together by the cost 'throughput' with alpha 0"):
+    for model in (*(COSTS[name] for name in COSTS if name not in SHARED_COSTS), with_latency(THROUGHPUT, 0.5)):
+        with pytest.raises(InputError, match="planned together by the cost 'throughput' or 'instances' with alpha 0"):
             LocalPlans(statistics, model)
     with pytest.raises(ValueError, match="a variable in common"):
         LocalPlans(ClauseStatistics(tuple("abc"), (0.0,) * 3)).cheapest_tree([(0, 1), (1, 2)])

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing
 from cep_pipeline.planning.multi_pattern.component_search import named_plan, search_of
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
-from tests.planning.multi_pattern.planned import alike, ln_cost_of_joins, workload_of
+from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of
 from tests.planning.multi_pattern.workloads import workloads
 
 RULES: tuple[Sharing, ...] = ("prefix", "subexpression")
@@ -29,13 +30,14 @@ def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
     }
 
 
+@MODELS
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.one_of(workloads(), alike(), alike()), st.sampled_from(["edge", "vertex:3"]), st.integers(0, 99))
 def test_after_every_step_the_cost_is_that_of_the_whole_plan(
-    rule: Sharing, members: list[Member], neighbourhood: str, seed: int
+    rule: Sharing, model: CostModel, members: list[Member], neighbourhood: str, seed: int
 ) -> None:
-    workload = workload_of(members, rule)
+    workload = workload_of(members, rule, model)
     for number, component in enumerate(workload.components):
         ids = {member.id for member in component}
         search = search_of(workload, options(neighbourhood, seed=seed), number)

@@ -13,12 +13,13 @@ from cep_pipeline.adaptation import invariants_of, verify
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of, plan_workload, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, with_part
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.restart import zones_anew
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
-from tests.planning.multi_pattern.planned import alike, patterns_of, snapshot_of
+from tests.planning.multi_pattern.planned import MODELS, alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
 
 SHARING = st.sampled_from(("prefix", "subexpression"))
@@ -40,32 +41,36 @@ def other_snapshot(members: list[Member], seed: int) -> StatisticsSnapshot:
     return estimate_statistics(patterns_of(members), SCHEMA.table(rows))
 
 
+@MODELS
 @given(st.one_of(alike(), workloads()), SHARING, st.integers(0, 30))
-def test_zones_anew_share_the_same_and_cost_no_more(members: list[Member], sharing: Sharing, seed: int) -> None:
+def test_zones_anew_share_the_same_and_cost_no_more(
+    model: CostModel, members: list[Member], sharing: Sharing, seed: int
+) -> None:
     patterns = patterns_of(members)
-    made = plan_workload(patterns, snapshot_of(members), sharing=sharing, steps=60, seed=seed)
+    made = plan_workload(patterns, snapshot_of(members), cost=model.name, sharing=sharing, steps=60, seed=seed)
     plan = shared_plan_of(made, patterns)
     statistics = member_statistics(plan.members, other_snapshot(members, seed))
-    anew = zones_anew(plan, statistics)
+    anew = zones_anew(plan, statistics, model)
     again = share(plan.members.values(), [anew[name] for name in plan.members], sharing)
-    assert ln_cost(again, statistics) <= ln_cost(plan, statistics) + 1e-9
+    assert ln_cost(again, statistics, model) <= ln_cost(plan, statistics, model) + 1e-9
     # What members shared they share still: of no set of variables there are more nodes than before.
     assert len(again) <= len(plan)
 
 
+@MODELS
 @given(st.one_of(alike(), workloads()), SHARING, st.integers(0, 30))
 def test_whenever_an_invariant_is_violated_planning_again_gives_a_cheaper_plan(
-    members: list[Member], sharing: Sharing, seed: int
+    model: CostModel, members: list[Member], sharing: Sharing, seed: int
 ) -> None:
     """Theorem 1 of the acep-invariants patent, for the local plans inside of shared ones."""
     patterns = patterns_of(members)
     first = snapshot_of(members)
-    made = plan_workload(patterns, first, sharing=sharing, steps=60, seed=seed)
+    made = plan_workload(patterns, first, cost=model.name, sharing=sharing, steps=60, seed=seed)
     invariants = invariants_of(made, patterns, None)
     assert not any(one.violated for one in verify(invariants, patterns, first)), "they hold when the plan is made"
     fresh = other_snapshot(members, seed)
     if any(one.violated for one in verify(invariants, patterns, fresh)):
-        again = plan_workload(patterns, fresh, sharing=sharing, steps=1, seed=seed, start=made)
+        again = plan_workload(patterns, fresh, cost=model.name, sharing=sharing, steps=1, seed=seed, start=made)
         assert not same_plans(made, again)
         assert again.ln_cost < ln_cost_on(made, patterns, fresh)
 
@@ -77,7 +82,7 @@ def test_a_zone_that_several_share_is_put_together_once_for_all_of_them() -> Non
     orders = [("a", "b", "c", "d"), ("x", "y", "z", "k")]
     plan = share(members_of(patterns), orders, "subexpression")
     statistics = member_statistics(plan.members, rates(patterns, {"A": 60, "B": 10, "C": 3, "D": 90, "X": 90}))
-    anew = zones_anew(plan, statistics)
+    anew = zones_anew(plan, statistics, THROUGHPUT)
     # A is the busiest of the three that both have: it comes after the join of the others, for both alike.
     shared = [{frozenset(slots) for uses in node.sharers.values() for slots in uses} for node in plan.shared]
     assert {frozenset("abc"), frozenset("xyz")} in shared

@@ -133,9 +133,11 @@ class _Steiner:
             costs = self._costs[member.id]
             nodes: dict[str, float] = {}
             keys: dict[int, str] = {}
-            for form in member.forms.nodes(plan):
-                mask = sum(masks[name] for name in form.slots)
-                nodes[form.key], keys[mask] = float(costs[mask]), form.key
+            forms = member.forms.nodes(plan)
+            below = [sum(masks[name] for name in form.slots) for form in forms]
+            for form, mask in zip(forms, below, strict=True):
+                side = mask if form.left is None else below[form.left]
+                nodes[form.key], keys[mask] = costs.joined(mask, side), form.key
             known = self._ways[place, block] = _Way(plan, nodes, keys)
         return known
 

@@ -23,8 +23,8 @@ def redundancy_ratio(workload: Workload, options: SearchOptions) -> tuple[Plans,
     Of the method the patent says that each sub-expression has a score, the redundancy ratio, which "represents the
     potential gain in sharing its computation", and that "the winners are chosen by approximating the well-known minimal
     substring cover problem". Chosen here: sub-expressions are variables that follow one another in each of the
-    patterns; the ratio is that of the expected partial matches that the patterns would make of it apart to those that
-    are made once; and the cover is approximated greedily, the highest ratio times the variables covered first.
+    patterns; the ratio is that of what it would cost the patterns apart to what it costs once; and the cover is
+    approximated greedily, the highest ratio times the variables covered first.
     """
     scored = BlockCosts(workload)
     groups = [tuple(block for block in group if block.contiguous) for group in common_blocks(workload)]
@@ -38,7 +38,7 @@ def redundancy_ratio(workload: Workload, options: SearchOptions) -> tuple[Plans,
 
 
 class BlockCosts:
-    """What blocks cost: the partial matches of the sets of variables that are bound one after another."""
+    """What blocks cost: the steps by which their variables are bound one after another."""
 
     def __init__(self, workload: Workload) -> None:
         self._members = planned_together(workload)
@@ -49,8 +49,9 @@ class BlockCosts:
     def cost(self, block: Block) -> float:
         """What a block costs its member alone, without its single variables."""
         costs = self._costs[block.member]
-        reached = (mask_of(block.places[:length]) for length in range(2, len(block.places) + 1))
-        return float(np.sum([costs[members] for members in reached]))
+        places = block.places
+        steps = ((mask_of(places[: step + 1]), 1 << places[step]) for step in range(1, len(places)))
+        return float(np.sum([costs.joined(reached, added) for reached, added in steps]))
 
     def ratio(self, blocks: Sequence[Block]) -> float:
         """How many times what blocks cost in one node is what they cost apart."""
