@@ -7,7 +7,8 @@ its own, and when a match is put out. There, too, the events of its negated vari
 
 Differs from the patent in that the input buffer of the lazy automaton has each event once for all that read it, that
 partial orders, all TIES, count windows and lists are run, that lists in trees are made for the partial matches of the
-other side as in orders, and that an instance which no later event can meet is not kept. What cannot be shared (other partitions, windows that count) stands side by side in one network.
+other side as in orders, and that an instance which no later event can meet is not kept. What cannot be shared (other
+partitions, windows that count) stands side by side in one network.
 
 - `network.py`: nodes and edges; `events.py`: what is read, by type and conditions on one event; `memory.py`: arrays.
 - `run.py` runs the kernel; in Numba `kernel.py` (the loop; joins), `lists.py` (Kleene variables), `passing.py` (what
