@@ -153,7 +153,7 @@ def test_different_matches_are_refused(trades: WorkloadStream, monkeypatch: pyte
 
 
 def test_plans_are_switched_without_a_match_lost(trades: WorkloadStream) -> None:
-    figures = measure_adaptive(trades, 300, EXCHANGED, 1)
+    figures = measure_adaptive(trades, 300, EXCHANGED, 3)
     assert figures["adaptive:plans"] > 1 and figures["matches"] > 0  # type: ignore[operator]
     assert figures["adaptive:checks"] == 5 and figures["adaptive:planned"] <= 5  # type: ignore[operator]
     assert figures["loop:switches"] > 0 and figures["loop:planned"] <= figures["loop:checks"]  # type: ignore[operator]
