@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.adaptation.plan_switch import Reading, RowsRead, opening_types
+from cep_pipeline.adaptation.plan_switch import Reading, RowsRead
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 
 Array = np.ndarray[Any, Any]
@@ -51,12 +51,12 @@ class CommonReading:
     def _needless(self) -> pa.Array:
         """The event types that no pattern needs behind the part that its matches begin in."""
         types = {operand.event_type for pattern in self._patterns for operand in pattern.operands}
-        for pattern in self._patterns:
+        for pattern, reading in zip(self._patterns, self._readings, strict=True):
             mentioned = {operand.event_type for operand in pattern.operands}
             if pattern.base_type in mentioned or not _passes_over_others(pattern):
-                types &= opening_types(pattern)
+                types &= reading.opening
             else:
-                types -= mentioned - opening_types(pattern)
+                types -= mentioned - reading.opening
         return pa.array(sorted(types), pa.string())
 
 

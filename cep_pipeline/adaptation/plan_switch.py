@@ -129,12 +129,21 @@ class RowsRead(Protocol):
 
 
 class Reading:
-    """Which events of a stream decide about the matches of a pattern that begin in a part of it."""
+    """Which events of a stream decide about the matches of a pattern that begin in a part of it.
+
+    Attributes
+    ----------
+    negations
+        What its negated variables ask of other events.
+    opening
+        The event types that its matches can only begin with.
+    """
 
     def __init__(self, pattern: Pattern, stream: EventStream) -> None:
         self._pattern, self._stream = pattern, stream
         self.negations = Negations.of(pattern)
-        self._opening = pa.array(sorted(opening_types(pattern)), pa.string())
+        self.opening = opening_types(pattern)
+        self._opening = pa.array(sorted(self.opening), pa.string())
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cep_pipeline.detection.eager_nfa.support import MECHANISM
-from cep_pipeline.detection.instances.program import Moment
+from cep_pipeline.detection.instances.condition_groups import Moment
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

@@ -198,11 +198,11 @@ class EagerRun:
             kleene = self.clause.by_name[edge.variable].kleene
             kind = codes.APPENDS if edge.appends else codes.BEGINS if kleene else codes.SINGLE
             if edge.appends:
-                group = self.program.element_group(edge.variable, edge.before)
+                group = self.program.groups.element_group(edge.variable, edge.before)
             else:
-                group = self.program.group(edge.after, (edge.before,), begun=edge.variable)
+                group = self.program.groups.group(edge.after, (edge.before,), begun=edge.variable)
             final = self.automaton.is_final(edge.target)
-            last_group = self.program.group(Moment(everything, everything), (edge.after,)) if final else 0
+            last_group = self.program.groups.group(Moment(everything, everything), (edge.after,)) if final else 0
             begin = len(latests)
             if self.pattern.ties is Ties.STRICT:
                 latests += [slots[name] for name in edge.directly_before]

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
 
-import numpy as np
-
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.negation import may_be_one
@@ -35,14 +32,14 @@ class Ascents:
         come before theirs), the pairs whose order is tested, and those that must be told apart. A pair is two words.
         """
         before, positive = self._precedes, self._clause.positive
-        lower = [x for x in own if any(before[x, y] for y in others)]
-        upper = [x for x in own if all(before[y, x] for y in others)]
+        lower = [x for x in own if any(before[x][y] for y in others)]
+        upper = [x for x in own if all(before[y][x] for y in others)]
         both = (*own, *others)
         single = not positive[variable].kleene
         one_event = len(others) == 1 and not positive[others[0]].kleene
         needed = []
         for x, y in (*product(own, others), *product(others, own)):
-            if not before[x, y] or any(before[x, z] and before[z, y] for z in both):
+            if not before[x][y] or any(before[x][z] and before[z][y] for z in both):
                 continue
             if (x in own and one_event) or y in upper:
                 continue
@@ -62,11 +59,8 @@ class Ascents:
         return words
 
     @cached_property
-    def _precedes(self) -> Array:
-        """bool, shape (positive variables, positive variables): what comes before what."""
-        numbers = {variable.name: n for n, variable in enumerate(self._clause.positive)}
-        found = np.zeros((len(numbers), len(numbers)), dtype=bool)
-        for one, other in self._clause.precedence:
-            if one in numbers and other in numbers:
-                found[numbers[one], numbers[other]] = True
-        return found
+    def _precedes(self) -> tuple[tuple[bool, ...], ...]:
+        """Of each positive variable whether it comes before each of them."""
+        names = [variable.name for variable in self._clause.positive]
+        precedence = self._clause.precedence
+        return tuple(tuple((one, other) in precedence for other in names) for one in names)

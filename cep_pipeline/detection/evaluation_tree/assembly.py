@@ -94,16 +94,16 @@ class Assembly:
         for node, own in enumerate(self.nodes):
             if isinstance(own, Join):
                 sides = [known[other] for other, parent in enumerate(self.parents) if parent == node]
-                found.append(program.group(known[node], sides))
+                found.append(program.groups.group(known[node], sides))
             else:
                 kleene = self.clause.by_name[own].kleene
-                found.append(program.group(known[node], (Moment(names[node]) if kleene else known[node],)))
+                found.append(program.groups.group(known[node], (Moment(names[node]) if kleene else known[node],)))
         for variable in self.clause.positive:
             begun = Moment(frozenset((variable.name,)))
-            found.append(program.element_group(variable.name, begun) if variable.kleene else -1)
+            found.append(program.groups.element_group(variable.name, begun) if variable.kleene else -1)
         for variable in self.clause.positive:
-            found.append(program.first_group(variable.name, NOTHING) if variable.kleene else -1)
-        return found + [program.rejecting_group(variable.name) for variable in self.clause.negated]
+            found.append(program.groups.first_group(variable.name, NOTHING) if variable.kleene else -1)
+        return found + [program.groups.rejecting_group(variable.name) for variable in self.clause.negated]
 
     def rejects_early(self, variable: Variable) -> bool:
         """Whether a negated variable can reject partial matches: what is rejected does not depend on what follows.

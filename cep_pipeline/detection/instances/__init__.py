@@ -1,6 +1,6 @@
 """Instances: what the event-at-a-time mechanisms share. An *instance* is a partial match.
 
-On Python's side `compile_program` compiles all conjuncts of a clause (`program.py`), `StreamRules` makes arrays of the
+On Python's side `compile_program` compiles the conjuncts of a clause (`program.py`), `StreamRules` makes arrays of the
 window, order, agreement and negation rules (`stream_rules.py`), and `CellRing` owns the elements of Kleene lists
 (`cell_ring.py`). Each gives words, addresses and numbers, that a kernel turns into tuples of pointers once a call:
 `code_at`, `rules_at`, `cells_at`. In the kernel, plain functions read them: `group_holds` (`interpreter.py`), `append`,
@@ -19,9 +19,9 @@ A kernel that binds `b` to instances that have bound `a`, for SEQ(A a, B b) or S
     rules = StreamRules(pattern, clause, events, program)
     ring = CellRing(program)
     has_a = Moment(frozenset("a"), frozenset("a"))
-    group = program.first_group("b", has_a)  # conjuncts over a and b (b[1], or any element, of a list)
-    grows = program.element_group("b", Moment(frozenset("ab"), frozenset("a")))  # a further element of b
-    leaves = program.left_group(Moment(frozenset("ab"), frozenset("a")), "b")  # b.LEN, b[b.LEN], sums over b[]
+    group = program.groups.first_group("b", has_a)  # conjuncts over a and b (b[1], or any element, of a list)
+    grows = program.groups.element_group("b", Moment(frozenset("ab"), frozenset("a")))  # a further element of b
+    leaves = program.groups.left_group(Moment(frozenset("ab"), frozenset("a")), "b")  # b.LEN, b[b.LEN], sums over b[]
     rules.prepare()  # asks for the groups of negation; then no more groups are asked for
     words = np.array([group, *program.kernel_words(), *rules.kernel_words(), *ring.kernel_words()], np.int64)
     extend(words)  # NativeKernel(..., ("int64*",), (*KERNEL_SOURCES, "...codes"))
@@ -42,7 +42,8 @@ decide. A full ring makes `append` return -1: undo what the event made, return a
 from __future__ import annotations
 
 from cep_pipeline.detection.instances.cell_ring import RING_WORDS, CellRing
-from cep_pipeline.detection.instances.program import CODE_WORDS, NOTHING, Moment, Program, compile_program
+from cep_pipeline.detection.instances.condition_groups import NOTHING, Moment
+from cep_pipeline.detection.instances.program import CODE_WORDS, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
 KERNEL_SOURCES = tuple(

@@ -15,17 +15,17 @@ import numpy as np
 
 from cep_pipeline.detection.comparison import members_of
 from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
+from cep_pipeline.detection.instances.condition_groups import Chooser, ClauseConditions, TestedConjunct
 from cep_pipeline.detection.instances.event_columns import (
     REAL,
     WHOLE,
     EventOf,
-    comparable_columns,
     events_of,
-    truths_as_reals,
     truths_of,
 )
 from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter
-from cep_pipeline.detection.kleene.lists import Uses
+from cep_pipeline.detection.instances.written_conjuncts import Gaps, Rows, WrittenConjunct
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.expressions import (
@@ -44,22 +44,14 @@ COMPARATORS = {
 }
 
 
-@dataclass(frozen=True)
-class Chooser:
-    """What is chosen of a Kleene variable: an element, or an index from 2."""
-
-    variable: str
-    kind: int
-
-
 @dataclass(frozen=True, eq=False)
 class CompiledConjunct:
     """A conjunct and where its words begin.
 
     Attributes
     ----------
-    conjunct, uses
-        The conjunct, and how it uses Kleene variables.
+    conjunct
+        The conjunct.
     begin
         Its place in the words.
     choosers
@@ -69,10 +61,9 @@ class CompiledConjunct:
     """
 
     conjunct: Conjunct
-    uses: Uses
     begin: int
     choosers: tuple[Chooser, ...]
-    rows: tuple[int, int, EventOf, int, EventOf] | None
+    rows: Rows | None
 
 
 class ConjunctWriter(TermWriter):
@@ -89,21 +80,49 @@ class ConjunctWriter(TermWriter):
     def __init__(
         self,
         events: PreparedEvents,
-        numbers: dict[str, int],
-        atoms: list[Atom],
+        conditions: ClauseConditions,
         common: CommonTerms | None = None,
         event_types: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(events, numbers, atoms, common, event_types)
+        atoms = [atom for tested in conditions.tested for atom in tested.conjunct.atoms]
+        super().__init__(events, conditions.slots, atoms, common, event_types)
         self.words: list[int] = []
         self.choosers = 0
-        self._rows: tuple[int, int, EventOf, int, EventOf] | None = None
+        self._conditions = conditions
+        self._rows: Rows | None = None
+        self._places: list[int] = []
 
-    def write(self, conjunct: Conjunct) -> CompiledConjunct:
-        """Write a conjunct that mentions a variable."""
-        uses = Uses.of(conjunct)
-        chosen = [Chooser(name, codes.ELEMENT) for name in uses.elements]
-        chosen += [Chooser(name, codes.INDEX) for name in uses.indexes]
+    def write(self, place: int) -> CompiledConjunct:
+        """Write one of the conjuncts that are tested."""
+        tested = self._conditions.tested[place]
+        if not tested.is_written_once:
+            return self._write(tested)
+        known = self._conditions.written.get(place)
+        if known is None:
+            known = self._conditions.written[place] = _WriterWithGaps(self.events, self._conditions).written(tested)
+        return self._bind(tested, known)
+
+    def _bind(self, tested: TestedConjunct, written: WrittenConjunct) -> CompiledConjunct:
+        """Write a conjunct that has been written with gaps."""
+        begin, words = len(self.words), list(written.words)
+        for at in written.places:
+            words[at] += begin
+        for at, read in written.reads:
+            words[at] = self.address(read)
+        for at, whole in written.wholes:
+            words[at] = self.whole(whole)
+        for at, real in written.reals:
+            words[at] = self.real(real)
+        self.words += words
+        self.depth = max(self.depth, written.depth)
+        rows: Rows | None = None
+        if written.rows is not None:
+            comparator, left, one, right, other = written.rows
+            rows = comparator, self.address(left), one, self.address(right), other
+        return CompiledConjunct(tested.conjunct, begin, tested.choosers, rows)
+
+    def _write(self, tested: TestedConjunct) -> CompiledConjunct:
+        conjunct, chosen = tested.conjunct, tested.choosers
         self._sources, self._loads = {}, {}
         choosing: list[int] = []
         for chooser in chosen:
@@ -133,8 +152,9 @@ class ConjunctWriter(TermWriter):
             for test in tests:
                 self._write_test(test)
             self.words[head] = len(self.words)
+            self._places.append(head)
         single = len(alternatives) == 1 and len(alternatives[0]) == 1
-        return CompiledConjunct(conjunct, uses, begin, tuple(chosen), self._rows if single else None)
+        return CompiledConjunct(conjunct, begin, chosen, self._rows if single else None)
 
     def _write_test(self, test: _Test) -> None:
         at = len(self.words)
@@ -142,6 +162,7 @@ class ConjunctWriter(TermWriter):
         for term in test.terms:
             self.words += term
         self.words[at + 1] = len(self.words)
+        self._places.append(at + 1)
 
     # --- atoms ---------------------------------------------------------------------------------------------------
 
@@ -168,19 +189,18 @@ class ConjunctWriter(TermWriter):
 
     def _truth(self, atom: Atom, events: set[EventOf]) -> list[list[_Test]]:
         """An atom that one event decides, or none."""
-        truths = truths_of(self.events, atom)
         if not events:
-            return [[]] if truths.all() else []
+            return [[]] if truths_of(self.events, atom).all() else []
         [event] = events
-        place = self.address(truths_as_reals(self.events, atom))
+        place = self.address(reading("truths as reals", atom))
         self._rows = codes.EQUAL, place, event, place, event
-        return [[_Test(codes.TRUTH, codes.EQUAL, (self.address(truths), self.register(event)))]]
+        return [[_Test(codes.TRUTH, codes.EQUAL, (self.address(reading("truths", atom)), self.register(event)))]]
 
     def _comparison(self, comparator: Comparator, left: Expression, right: Expression) -> _Test:
         code = COMPARATORS[comparator]
         lefts, rights = events_of(left), events_of(right)
         if lefts is not None and rights is not None and len(lefts) == len(rights) == 1:
-            columns = [self.address(column) for column in comparable_columns(self.events, left, right)]
+            columns = [self.address(reading(side, left, right)) for side in ("left", "right")]
             [one], [other] = lefts, rights
             self._rows = code, columns[0], one, columns[1], other
             return _Test(codes.COMPARE_ROWS, code, (columns[0], self.register(one), columns[1], self.register(other)))
@@ -209,14 +229,38 @@ class ConjunctWriter(TermWriter):
             known = numbers[~np.isnan(numbers)].tolist()
             return [[self._among_reals(code, known, self.number(atom.expression, 0))]]
         low = len(self.wholes)
-        self.wholes += numbers.tolist()
+        for value in numbers.tolist():
+            self.whole(value)
         term = self.number(atom.expression, 0)
         return [[_Test(codes.AMONG_WHOLES, code, (low, low + len(numbers)), (term,))]]
 
     def _among_reals(self, code: int, values: list[float], term: list[int]) -> _Test:
         low = len(self.reals)
-        self.reals += values
+        for value in values:
+            self.real(value)
         return _Test(codes.AMONG_REALS, code, (low, low + len(values)), (term,))
+
+
+class _WriterWithGaps(ConjunctWriter):
+    """Writes a conjunct for whatever events there will be."""
+
+    def __init__(self, events: PreparedEvents, conditions: ClauseConditions) -> None:
+        super().__init__(events, conditions)
+        self._gaps = Gaps()
+
+    def written(self, tested: TestedConjunct) -> WrittenConjunct:
+        """The conjunct with gaps."""
+        compiled = self._write(tested)
+        return self._gaps.written(self.words, self._places, compiled.rows, self.depth)
+
+    def address(self, read: ColumnRead) -> int:
+        return self._gaps.read(read)
+
+    def whole(self, value: int) -> int:
+        return self._gaps.whole(value)
+
+    def real(self, value: float) -> int:
+        return self._gaps.real(value)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,14 @@
-"""The conditions of a clause, compiled for kernels over instances, and the groups in which these test them.
+"""The conditions of a clause, compiled for kernels over instances.
 
 Everything that one event decides is computed beforehand: which events fit a variable (`Program.fits`), and the columns
-that conjuncts compare. The rest is words for `interpreter.py`. A mechanism says at which *moments* its instances are,
-before and after a step, and gets the number of the group of conjuncts that become testable with the step.
+that conjuncts compare. The rest is words for `interpreter.py`, in the groups that a mechanism asks for
+(`condition_groups.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -18,14 +17,14 @@ from cep_pipeline.detection.evaluate import atom_holds
 from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
-from cep_pipeline.detection.instances.event_columns import EventOf, of_any_event
+from cep_pipeline.detection.instances.event_columns import EventOf
 from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
-from cep_pipeline.detection.kleene.lists import Uses
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
-from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 
 CODE_WORDS = 11
@@ -34,30 +33,15 @@ CODE_WORDS = 11
 Item = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What an instance knows: which variables it has bound, and which Kleene variables' lists are complete.
-
-    A list is complete when the instance, and whatever is made from it, never takes another element of it. Single
-    variables count as complete when they are bound.
-    """
-
-    bound: frozenset[str] = frozenset()
-    complete: frozenset[str] = frozenset()
-
-
-NOTHING = Moment()
-
-
 class Program:
-    """All conjuncts of a clause over the events of a slice; make it with `compile_program`.
+    """The conjuncts of a clause over the events of a slice; make it with `compile_program`.
 
     Attributes
     ----------
-    variables
-        The clause's variables by slot: the positive ones in pattern order, then the negated ones.
-    slots
-        Name -> slot.
+    groups
+        The groups of conjuncts that are tested together: a mechanism asks for them.
+    variables, slots
+        As in `ClauseConditions`.
     possible
         Whether the conjuncts without variables hold; if not, there is no match.
     fits
@@ -70,25 +54,29 @@ class Program:
     """
 
     def __init__(
-        self, pattern: Pattern, clause: Clause, events: PreparedEvents, common: CommonTerms | None = None
+        self,
+        pattern: Pattern,
+        clause: Clause,
+        events: PreparedEvents,
+        common: CommonTerms | None = None,
+        groups: ConditionGroups | None = None,
     ) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
-        self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
-        self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
-        self.possible = all(
-            any(bool(atom_holds(atom, events, {}).all()) for atom in conjunct.atoms)
-            for conjunct in clause.conjuncts
-            if not conjunct.variables
-        )
-        joint = joint_conjuncts(clause)
+        self.groups = ConditionGroups(ClauseConditions(pattern, clause)) if groups is None else groups
+        conditions = self.groups.conditions
+        self.variables, self.slots = conditions.variables, conditions.slots
         types = None if common is None else {variable.name: variable.event_type for variable in self.variables}
-        atoms = [atom for conjunct in joint for atom in conjunct.atoms]
-        self._writer = ConjunctWriter(events, self.slots, atoms, common, types)
-        self._conjuncts = [self._writer.write(conjunct) for conjunct in joint]
-        self._groups: dict[tuple[Item, ...], int] = {}
+        self._writer = ConjunctWriter(events, conditions, common, types)
+        # Of groups that are asked for later nothing is known: all conjuncts may be in them.
+        places = range(len(conditions.tested)) if groups is None else groups.places
+        self._conjuncts = {place: self._writer.write(place) for place in places}
         self._arrays: tuple[Array, ...] = ()
         self._counts = np.zeros(1, np.int64) if common is None else common.counts
         self.unary_evaluations = 0
+
+    @cached_property
+    def possible(self) -> bool:
+        return may_match(self.groups.conditions, self.events)
 
     @property
     def accumulators(self) -> Accumulators:
@@ -116,87 +104,9 @@ class Program:
 
     def filters(self, name: str) -> tuple[Conjunct, ...]:
         """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
-        return filters_of(self.clause, name)
+        return self.groups.conditions.filters(name)
 
-    # --- groups --------------------------------------------------------------------------------------------------
-
-    def group(
-        self,
-        after: Moment,
-        before: Iterable[Moment] = (NOTHING,),
-        grown: str | None = None,
-        begun: str | None = None,
-    ) -> int:
-        """The number of the group of conjuncts that a step makes testable.
-
-        Parameters
-        ----------
-        after
-            What the new instance knows.
-        before
-            What the instances knew that it is made from: one, or two that are joined. Their conjuncts have been tested.
-        grown
-            The Kleene variable to whose list an element has been appended; its slot is the new cell. The conjuncts that
-            were testable before are tested on the choices that include the element.
-        begun
-            The Kleene variable whose list has just got its first element: what is said of its indexes holds.
-
-        Returns
-        -------
-        int
-            For `interpreter.group_holds`. Equal groups have one number. A group without conjuncts holds.
-        """
-        tested = list(before)
-        items: list[Item] = []
-        for conjunct in self._conjuncts:
-            if not _is_testable(conjunct, after):
-                continue
-            if not any(_is_testable(conjunct, moment) for moment in tested):
-                if begun in conjunct.uses.indexes:
-                    continue
-                items.append(self._item(conjunct, -1))
-            elif grown is not None:
-                items += [
-                    self._item(conjunct, place)
-                    for place, chooser in enumerate(conjunct.choosers)
-                    if chooser.variable == grown
-                ]
-        return self._number(items)
-
-    def first_group(self, name: str, before: Moment, *, complete: bool = False) -> int:
-        """The group of a step that binds a variable: a single one, or the first element of a list.
-
-        Parameters
-        ----------
-        complete
-            Whether the list gets no further element.
-        """
-        bound = before.bound | {name}
-        done = complete or not self.clause.by_name[name].kleene
-        after = Moment(bound, before.complete | ({name} if done else frozenset()))
-        return self.group(after, (before,), begun=name)
-
-    def element_group(self, name: str, moment: Moment) -> int:
-        """The group of a step that appends an element to a list that is bound already."""
-        return self.group(moment, (moment,), grown=name)
-
-    def left_group(self, moment: Moment, complete: Iterable[str]) -> int:
-        """The group of a step after which lists are complete."""
-        return self.group(Moment(moment.bound, moment.complete | frozenset(complete)), (moment,))
-
-    def rejecting_group(self, name: str) -> int:
-        """The group of all conjuncts that mention a negated variable and others, on a match with its event in place."""
-        return self._number(
-            [self._item(conjunct, -1) for conjunct in self._conjuncts if name in conjunct.conjunct.variables]
-        )
-
-    def group_is_empty(self, group: int) -> bool:
-        """Whether a group has no conjuncts."""
-        return not next(items for items, number in self._groups.items() if number == group)
-
-    def _number(self, items: list[Item]) -> int:
-        items.sort(key=lambda item: item[0])  # the quick ones first
-        return self._groups.setdefault(tuple(items), len(self._groups))
+    # --- items ----------------------------------------------------------------------------------------------------
 
     def _item(self, compiled: CompiledConjunct, fixed: int) -> Item:
         direct = self._direct(compiled, fixed)
@@ -228,26 +138,42 @@ class Program:
     def kernel_words(self) -> list[int]:
         """The `CODE_WORDS` words for a kernel, with all groups asked for so far; valid while the program lives."""
         writer = self._writer
-        starts = np.cumsum([0, *map(len, self._groups)]).astype(np.int64)
-        items = np.array([word for group in self._groups for item in group for word in item] or [0], np.int64)
-        self._arrays = (
-            starts,
-            items,
-            np.array([*writer.words, 0], np.int64),
-            np.array([*writer.wholes, 0], np.int64),
-            np.array([*writer.reals, 0.0], np.float64),
-            np.zeros(writer.registers + 1, np.int64),
-            np.zeros(writer.choosers + 1, np.int64),
-            np.zeros(writer.depth + 2, np.float64),
-            np.zeros(writer.depth + 2, np.int64),
-            np.zeros(writer.depth + 2, np.uint8),
-            self._counts,
-        )
-        return [int(array.ctypes.data) for array in self._arrays]
+        groups = [[self._item(self._conjuncts[place], fixed) for place, fixed in tests] for tests in self.groups]
+        for items_of_one in groups:
+            items_of_one.sort(key=lambda item: item[0])  # the quick ones first
+        items = [word for group in groups for item in group for word in item]
+        # Whole numbers lie in one array, real ones in another: each array costs more than what is in it.
+        wholes: list[int] = []
+        begins = []
+        for part in (
+            list(accumulate(map(len, groups), initial=0)),
+            items or [0],
+            [*writer.words, 0],
+            [*writer.wholes, 0],
+            [0] * (writer.registers + 1),
+            [0] * (writer.choosers + 1),
+            [0] * (writer.depth + 2),
+        ):
+            begins.append(8 * len(wholes))
+            wholes += part
+        reals = [*writer.reals, *[0.0] * (writer.depth + 3)]
+        known = np.zeros(writer.depth + 2, np.uint8)
+        self._arrays = np.array(wholes, np.int64), np.array(reals, np.float64), known, self._counts
+        of_wholes, of_reals, of_known, of_counts = (int(array.ctypes.data) for array in self._arrays)
+        starts, group_items, words, constants, registers, choosers, stack = (of_wholes + begin for begin in begins)
+        real_stack = of_reals + 8 * (len(writer.reals) + 1)
+        return [
+            *(starts, group_items, words, constants, of_reals, registers, choosers),
+            *(real_stack, stack, of_known, of_counts),
+        ]
 
 
 def compile_program(
-    pattern: Pattern, clause: Clause, events: PreparedEvents, common: CommonTerms | None = None
+    pattern: Pattern,
+    clause: Clause,
+    events: PreparedEvents,
+    common: CommonTerms | None = None,
+    groups: ConditionGroups | None = None,
 ) -> Program:
     """Compile the conjuncts of a clause over the events of a slice.
 
@@ -255,26 +181,15 @@ def compile_program(
     ----------
     common
         What it has in common with other clauses that the same kernel runs; None: it is run alone.
+    groups
+        All groups that will be asked for, whatever the events: only what is in them is compiled. None: that is not
+        known yet.
     """
-    return Program(pattern, clause, events, common)
+    return Program(pattern, clause, events, common, groups)
 
 
-def filters_of(clause: Clause, name: str) -> tuple[Conjunct, ...]:
-    """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
-    own = (c for c in clause.conjuncts if c.variables == {name} and _is_decided_by_one_event(c))
-    return tuple(map(of_any_event, own))
-
-
-def joint_conjuncts(clause: Clause) -> list[Conjunct]:
-    """The conjuncts that instances are tested for: those with variables that no single event decides."""
-    return [c for c in clause.conjuncts if c.variables and not _is_decided_by_one_event(c)]
-
-
-def _is_testable(compiled: CompiledConjunct, moment: Moment) -> bool:
-    return compiled.conjunct.variables <= moment.bound and compiled.uses.whole <= moment.complete
-
-
-def _is_decided_by_one_event(conjunct: Conjunct) -> bool:
-    """Whether the event that a variable takes decides it, wherever in a list it stands."""
-    kinds = Uses.of(conjunct).kinds
-    return len(kinds) == 1 and next(iter(kinds.values())) in ({Element.ONLY}, {Element.EACH})
+def may_match(conditions: ClauseConditions, events: PreparedEvents) -> bool:
+    """Whether the conjuncts without variables hold; if not, there is no match."""
+    return all(
+        any(bool(atom_holds(atom, events, {}).all()) for atom in conjunct.atoms) for conjunct in conditions.constant
+    )

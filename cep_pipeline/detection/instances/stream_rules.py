@@ -14,7 +14,6 @@ import numpy as np
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.keys import agreement_codes
 from cep_pipeline.detection.fused.views import clock_of, leaf_view, rows_below
-from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab.stream import everything
 from cep_pipeline.detection.partitions import partitions_of
@@ -25,6 +24,8 @@ from cep_pipeline.patterns.pattern import Pattern, Ties
 RULES_WORDS = 15
 """Words by which a kernel finds the rules (`rules.rules_at`)."""
 LONGEST_WINDOW = 2**61
+_NO_NEGATION: tuple[Array, Array, Array] = np.zeros(1, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int64)
+_NO_NEGATION_AT = tuple(int(array.ctypes.data) for array in _NO_NEGATION)
 
 
 class StreamRules:
@@ -70,25 +71,16 @@ class StreamRules:
         ends = np.searchsorted(clock, clock, "right").astype(np.int32)
         return (begins, ends) if self.pattern.ties is Ties.STRICT else (ends, begins)
 
-    @cached_property
+    @property
     def relations(self) -> Array:
-        """int8, shape (slots, slots): `codes.EARLIER` where all events of the first variable are before those of the
-        second one, `LATER`, `UNRELATED`; with `MAY_SHARE` where an event may have both types."""
-        variables, base = self.program.variables, self.pattern.base_type
-        found = np.zeros((len(variables), len(variables)), np.int8)
-        for one, first in enumerate(variables):
-            for other, second in enumerate(variables):
-                if (first.name, second.name) in self.clause.precedence:
-                    found[one, other] = codes.EARLIER
-                elif (second.name, first.name) in self.clause.precedence:
-                    found[one, other] = codes.LATER
-                if first.event_type == second.event_type or base in (first.event_type, second.event_type):
-                    found[one, other] += codes.MAY_SHARE
-        return found
+        """As in `ClauseConditions`."""
+        return self.program.groups.conditions.relations
 
     @cached_property
     def _negated(self) -> tuple[Array, Array, Array]:
         """For each negated variable: its candidates, how many of them have rows below each row, and three words."""
+        if not self.clause.negated:
+            return _NO_NEGATION
         parts, words = [], []
         counts, begin = [], 0
         for variable in self.clause.negated:
@@ -96,7 +88,7 @@ class StreamRules:
             rows, below = self._candidates(variable)
             parts.append(rows)
             counts.append(below)
-            words += [slot, self.program.rejecting_group(variable.name), begin]
+            words += [slot, self.program.groups.rejecting_group(variable.name), begin]
             begin += len(rows)
         one = np.zeros(1, np.int32)
         return np.concatenate((*parts, one)), np.concatenate((*counts, one)), np.array([*words, 0], np.int64)
@@ -115,20 +107,28 @@ class StreamRules:
         """Ask for the groups that negation needs; before `Program.kernel_words`."""
         _ = self._negated
 
+    def _of_stream(self) -> tuple[tuple[Array, ...], list[int]]:
+        """What clauses with equal windows, ties and agreements have in common, and where it is."""
+        arrays = tuple(map(np.ascontiguousarray, (self.floor, self.ceiling, self.reach, self.onset, self.keys)))
+        return arrays, [int(array.ctypes.data) for array in arrays]
+
     def kernel_words(self) -> list[int]:
-        """The `RULES_WORDS` words for a kernel."""
+        """The `RULES_WORDS` words for a kernel; valid while the rules and the program live."""
+        pattern, clause = self.pattern, self.clause
+        key = "rules", pattern.window, pattern.partition_by, pattern.ties, clause.agree_on
+        of_stream, addresses = self.events.handle(key, self._of_stream)
         rows, counts, words = self._negated
-        arrays = (self.floor, self.ceiling, self.reach, self.onset, self.keys, self.relations, rows, counts, words)
-        self._kept = tuple(map(np.ascontiguousarray, arrays))
-        positive = len(self.clause.positive)
-        kleene = [variable.kleene for variable in self.program.variables]
-        self._kleene = np.array(kleene, np.uint8)
+        self._kept = *of_stream, rows, counts, words
+        conditions = self.program.groups.conditions
+        relations, kleene = conditions.rule_addresses
         return [
-            *(int(array.ctypes.data) for array in self._kept),
-            int(self._kleene.ctypes.data),
+            *addresses,
+            relations,
+            *((int(array.ctypes.data) for array in self._negated) if clause.negated else _NO_NEGATION_AT),
+            kleene,
             int(len(self.keys) > 0),
-            len(self.program.variables),
-            positive,
-            len(self.clause.negated),
+            len(conditions.variables),
+            len(clause.positive),
+            len(clause.negated),
             len(self.events),
         ]

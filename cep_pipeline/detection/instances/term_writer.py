@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
 from cep_pipeline.detection.instances.event_columns import (
     REAL,
     WHOLE,
@@ -20,7 +21,6 @@ from cep_pipeline.detection.instances.event_columns import (
     events_of,
     known_of,
     lists_for_correlation,
-    reals_of,
 )
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.conditions import Atom
@@ -125,10 +125,10 @@ class CommonTerms:
         int64[1]: tests of a conjunct on an instance, of all clauses together.
     """
 
-    def __init__(self, events: PreparedEvents, atoms: list[Atom]) -> None:
+    def __init__(self, events: PreparedEvents, atoms: Sequence[Atom]) -> None:
         self.accumulators = Accumulators()
         self.counts: Array = np.zeros(1, np.int64)
-        self._events, self._atoms = events, atoms
+        self._events, self._atoms = events, list(atoms)
 
     @cached_property
     def strings(self) -> StringRanks:
@@ -184,7 +184,14 @@ class TermWriter:
         """Ranks of all strings that the clause compares."""
         return StringRanks(self.events, self._atoms) if self._common is None else self._common.strings
 
-    def address(self, array: Array) -> int:
+    def address(self, read: ColumnRead) -> int:
+        """Where the data of an array over the events are, 0 where there is none; it lives as long as the writer."""
+        array, address = read.bind(self.events)
+        if array is not None:
+            self._kept.append(array)
+        return address
+
+    def address_of(self, array: Array) -> int:
         """Where an array's data are; the array lives as long as the writer."""
         assert array.flags.c_contiguous
         self._kept.append(array)
@@ -234,9 +241,10 @@ class TermWriter:
             if events:
                 [event] = events
                 if real or expression.type is REAL:
-                    column = self.address(reals_of(self.events, expression))
+                    column = self.address(reading("reals", expression))
                     return _operation(codes.REAL_COLUMN, column, self.register(event))
-                return self._whole_column(expression, event)
+                values, mask = self.address(reading("wholes", expression)), self.address(reading("known", expression))
+                return _operation(codes.WHOLE_COLUMN, values, self.register(event), mask)
             return self._constant(expression) + convert
         match expression:
             case Literal():
@@ -269,17 +277,18 @@ class TermWriter:
         column = column_of(self.events, expression)
         known = column.valid is None or bool(column.valid[0])
         if column.type is WHOLE:
-            self.wholes.append(int(column.values[0]))
-            return _operation(codes.WHOLE_CONSTANT, len(self.wholes) - 1, 0 if known else 1)
-        self.reals.append(float(column.values[0]) if known else float("nan"))
-        return _operation(codes.REAL_CONSTANT, len(self.reals) - 1)
+            return _operation(codes.WHOLE_CONSTANT, self.whole(int(column.values[0])), 0 if known else 1)
+        return _operation(codes.REAL_CONSTANT, self.real(float(column.values[0]) if known else float("nan")))
 
-    def _whole_column(self, expression: Expression, event: EventOf) -> list[int]:
-        column = column_of(self.events, expression)
-        known = known_of(column)
-        values = self.address(np.ascontiguousarray(column.values))
-        mask = 0 if known is None else self.address(known)
-        return _operation(codes.WHOLE_COLUMN, values, self.register(event), mask)
+    def whole(self, value: int) -> int:
+        """The place of a constant."""
+        self.wholes.append(value)
+        return len(self.wholes) - 1
+
+    def real(self, value: float) -> int:
+        """The place of a constant."""
+        self.reals.append(value)
+        return len(self.reals) - 1
 
     def _aggregate(self, node: Aggregate) -> list[int]:
         column = self.events.column(node.attribute)
@@ -288,10 +297,10 @@ class TermWriter:
         known = known_of(column)
         values = 0
         if column.type is ValueType.STRING and node.function != "count":
-            values = self.address(self.strings.column(node.attribute))
+            values = self.address_of(self.strings.column(node.attribute))
         elif node.function != "count":
-            values = self.address(np.ascontiguousarray(column.values))
-        mask = 0 if known is None else self.address(known)
+            values = self.address_of(np.ascontiguousarray(column.values))
+        mask = 0 if known is None else self.address_of(known)
         kind = _ACCUMULATORS[key]
         lists = self._event_types.get(node.variable, node.variable)
         count, value = self.accumulators.place(lists, node.attribute, kind, values, mask)
@@ -302,14 +311,13 @@ class TermWriter:
         self.depth = max(self.depth, place + 1)
         match expression:
             case Literal(value):
-                self.reals.append(self.strings.place[str(value)])
-                return _operation(codes.REAL_CONSTANT, len(self.reals) - 1)
+                return _operation(codes.REAL_CONSTANT, self.real(self.strings.place[str(value)]))
             case Reference() | Aggregate():
                 event = event_of(expression)
                 if event is None:
                     assert isinstance(expression, Aggregate)
                     return self._aggregate(expression)
-                ranks = self.address(self.strings.column(expression.attribute))
+                ranks = self.address_of(self.strings.column(expression.attribute))
                 return _operation(codes.REAL_COLUMN, ranks, self.register(event))
             case _:
                 raise TypeError(f"{expression!r} is no string of the language")
@@ -319,7 +327,7 @@ class TermWriter:
         event = event_of(node)
         assert event is not None
         begin = len(self.wholes)
-        self.wholes += [self.address(part) for part in lists_for_correlation(self.events, node.attribute)]
+        self.wholes += [self.address_of(part) for part in lists_for_correlation(self.events, node.attribute)]
         return begin, self.register(event)
 
 

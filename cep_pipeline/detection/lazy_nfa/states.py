@@ -99,11 +99,11 @@ class States:
         words[c.S_FOLLOWING] = -1 if self._order is None or len(path) == len(self._order) else self._order[len(path)]
         if variable.kleene:
             growing = Moment(known | {variable.name}, known)
-            words[c.S_BEGINS] = self._program.first_group(variable.name, moment)
-            words[c.S_GROWS] = self._program.element_group(variable.name, growing)
-            words[c.S_LEAVES] = self._program.left_group(growing, (variable.name,))
+            words[c.S_BEGINS] = self._program.groups.first_group(variable.name, moment)
+            words[c.S_GROWS] = self._program.groups.element_group(variable.name, growing)
+            words[c.S_LEAVES] = self._program.groups.left_group(growing, (variable.name,))
         else:
-            words[c.S_LEAVES] = self._program.first_group(variable.name, moment)
+            words[c.S_LEAVES] = self._program.groups.first_group(variable.name, moment)
         words[c.S_DISTINCT] = sum(1 << other for other in before if self._may_coincide(other, slot))
         words[c.S_LINKED] = self._linked(path)
         words[c.S_SHARE] = self._share(before, slot)

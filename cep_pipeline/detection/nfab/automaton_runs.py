@@ -12,10 +12,9 @@ from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.event_truths import holds_for_all
 from cep_pipeline.detection.fused.routines import gather
-from cep_pipeline.detection.instances import KERNEL_SOURCES
+from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, compile_program
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import of_any_event
-from cep_pipeline.detection.instances.program import Moment, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
@@ -146,15 +145,15 @@ class AutomatonRuns:
         groups = np.full((self.variables, 3), -1, np.int64)
         before = Moment()
         for place, variable in enumerate(self.clause.positive):
-            groups[place, 0] = self.program.first_group(variable.name, before)
+            groups[place, 0] = self.program.groups.first_group(variable.name, before)
             complete = before.complete | {variable.name}
             bound = before.bound | {variable.name}
             if variable.kleene:
                 growing = Moment(bound, before.complete)
-                groups[place, 1] = self.program.element_group(variable.name, growing)
-                groups[place, 2] = self.program.left_group(growing, (variable.name,))
+                groups[place, 1] = self.program.groups.element_group(variable.name, growing)
+                groups[place, 2] = self.program.groups.left_group(growing, (variable.name,))
             before = Moment(bound, complete)
-        empty = [group for group in np.unique(groups[groups >= 0]) if self.program.group_is_empty(group)]
+        empty = [group for group in np.unique(groups[groups >= 0]) if self.program.groups.is_empty(group)]
         groups[np.isin(groups, empty)] = -1
         return groups
 

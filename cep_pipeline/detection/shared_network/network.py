@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from cep_pipeline.detection.evaluation_tree.ascents import Ascents
-from cep_pipeline.detection.instances.program import Moment, Program, filters_of
+from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventsOf
+from cep_pipeline.detection.shared_network.member_parts import parts_of
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan
 from cep_pipeline.planning.trees import Join, leaves_of, nodes_of
@@ -117,7 +117,7 @@ class Node:
     @property
     def agree_on(self) -> tuple[str, ...]:
         """The attributes that its events agree on, sorted."""
-        return tuple(sorted(set(self.member.clause.agree_on)))
+        return parts_of(self.member).agree_on
 
 
 class Network:
@@ -132,18 +132,18 @@ class Network:
     ----------
     shared
         The plan of all members.
-    programs
-        The conditions of each member; groups of conjuncts are asked of them.
+    groups
+        The conditions of each member, which are asked for groups of conjuncts.
     """
 
-    def __init__(self, shared: SharedPlan, programs: Mapping[MemberId, Program]) -> None:
+    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups]) -> None:
         self.shared = shared
-        self._programs = programs
+        self._groups = groups
         self.nodes: list[Node] = []
         self._events: dict[EventsOf, Node] = {}
         self._of: dict[int, Node] = {}
         self._arranged: dict[int, tuple[int, ...]] = {}
-        self._ascents: dict[MemberId, Ascents] = {}
+        self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
         for node in shared:
             self._add(node)
 
@@ -245,14 +245,7 @@ class Network:
 
     def _event_node(self, member: Member, name: str) -> Node:
         """The node of the events that fit a variable of a member."""
-        clause, pattern = member.clause, member.pattern
-        window = ("time",) if pattern.window.events is None else ("events", *sorted(set(pattern.partition_by)))
-        what = EventsOf(
-            clause.by_name[name].event_type,
-            frozenset(filters_of(clause, name)),
-            tuple(sorted(set(clause.agree_on))),
-            window,
-        )
+        what = parts_of(member).events_of(name)
         if what not in self._events:
             node = self._events[what] = self._new(c.EVENTS, member, (name,))
             node.events = what
@@ -262,11 +255,9 @@ class Network:
         """The variables of a node as the member's plan has them from left to right."""
         plan = self.shared.plans[member.id]
         if isinstance(plan, Join):
-            wanted = frozenset(slots)
-            for node in nodes_of(plan):
-                if frozenset(leaves_of(node)) == wanted:
-                    return leaves_of(node)
-            raise AssertionError(f"{member} has no node over {', '.join(slots)}")
+            if member.id not in self._spellings:
+                self._spellings[member.id] = {frozenset(leaves_of(node)): leaves_of(node) for node in nodes_of(plan)}
+            return self._spellings[member.id][frozenset(slots)]
         return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
 
     # --- edges ---------------------------------------------------------------------------------------------------
@@ -289,22 +280,21 @@ class Network:
     def _edge(
         self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int, *, partial: bool = True
     ) -> None:
-        ascents, numbers = self._rules_of(node.member)
-        mine = [numbers[name] for name in node.slots[own : own + len(below.slots)]]
-        rest = [numbers[name] for name in node.slots[others : others + (len(other.slots) if other else 0)]]
-        words = [ascents.words(mine, rest, number) for number in mine]
-        below.edges.append(Edge(node.number, role, -1 if other is None else other.number, own, others, words))
+        parts = parts_of(node.member)
+        mine = node.slots[own : own + len(below.slots)]
+        rest = node.slots[others : others + (len(other.slots) if other else 0)]
+        below.edges.append(
+            Edge(node.number, role, -1 if other is None else other.number, own, others, parts.ascents(mine, rest))
+        )
         # What is held meets later events of the other side, if these can come last.
-        held = any(ascents.may_come_last(number, mine) for number in rest)
+        held = any(parts.may_come_last(name, mine) for name in rest)
         below.stored = below.stored or held
         below.partial = below.partial or (held and partial)
 
     def _grow(self, node: Node) -> None:
         """Where lists are kept that may grow, and whether they are."""
-        ascents, numbers = self._rules_of(node.member)
-        before = [numbers[name] for name in node.slots[:-1]]
-        grows = ascents.may_come_last(numbers[node.slots[-1]], before)
-        if self._programs[node.member.id].group_is_empty(node.complete):
+        grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
+        if self._groups[node.member.id].is_empty(node.complete):
             node.lists, node.stored = node.number, grows
             return
         lists = self._new(c.LISTS, node.member, node.slots)
@@ -313,19 +303,14 @@ class Network:
 
     def _ask(self, node: Node) -> None:
         """Ask for the groups of conjuncts of a node that is made of others."""
-        program, slots = self._programs[node.member.id], node.slots
+        groups, slots = self._groups[node.member.id], node.slots
         left, right = frozenset(slots[: node.sides]), frozenset(slots[node.sides :])
         if node.kind == c.JOIN:
             sides = [Moment(side, side) for side in (left, right)]
-            node.complete = program.group(Moment(left | right, left | right), sides)
+            node.complete = groups.group(Moment(left | right, left | right), sides)
             return
         [name] = right
         begun = Moment(left | right, left)
-        node.begins = program.first_group(name, Moment(left, left))
-        node.grows = program.element_group(name, begun)
-        node.complete = program.left_group(begun, (name,))
-
-    def _rules_of(self, member: Member) -> tuple[Ascents, Mapping[str, int]]:
-        if member.id not in self._ascents:
-            self._ascents[member.id] = Ascents(member.pattern, member.clause)
-        return self._ascents[member.id], {variable.name: n for n, variable in enumerate(member.clause.positive)}
+        node.begins = groups.first_group(name, Moment(left, left))
+        node.grows = groups.element_group(name, begun)
+        node.complete = groups.left_group(begun, (name,))

@@ -14,7 +14,6 @@ from cep_pipeline.detection.fused.shared_bindings import without_earlier
 from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.instances.program import filters_of, joint_conjuncts
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned, conjuncts_joining
 from cep_pipeline.detection.ownership import earliest_row
@@ -22,9 +21,10 @@ from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventRows
 from cep_pipeline.detection.shared_network.memory import MOST_FOUND, Compiled, Memory, Output
-from cep_pipeline.detection.shared_network.network import Network, Node
+from cep_pipeline.detection.shared_network.network import Node
+from cep_pipeline.detection.shared_network.networks import network_of
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, share
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
 from cep_pipeline.planning.trees import OrderOrTree
 
 FIRST_FOUND = 1 << 10
@@ -80,20 +80,10 @@ class NetworkRun:
     ) -> None:
         self.events, self.owned = events, owned
         self._with_negated = with_negated
-        atoms = [atom for member in members for conjunct in joint_conjuncts(member.clause) for atom in conjunct.atoms]
-        self._common = CommonTerms(events, atoms)
-        programs = {m.id: compile_program(m.pattern, m.clause, events, self._common) for m in members}
-        # A clause with a condition that never holds has no matches; shared nodes are not written in its variables.
-        taken = []
-        for member, plan in zip(members, plans, strict=True):
-            if programs[member.id].possible:
-                taken.append((member, plan))
-            else:
-                share([member], [plan], sharing)  # only refuses a plan that does not fit
-        self.shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
-        self.members = {member.id: member for member, _ in taken}
-        self.network = Network(self.shared, programs)
-        self._programs = programs
+        planned = network_of(members, plans, sharing, events)
+        self.network, self.members, self._groups = planned.network, planned.members, planned.groups
+        self._compiled: dict[MemberId, Compiled] = {}
+        self._common = CommonTerms(events, ())
         self._memory: Memory | None = None
         self._outputs: _Outputs | None = None
 
@@ -102,11 +92,7 @@ class NetworkRun:
         if self._memory is not None or not self.members:
             return
         _run_network.compile()
-        compiled = {}
-        for name, member in self.members.items():
-            rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
-            rules.prepare()
-            compiled[name] = Compiled(self._programs[name], rules)
+        compiled = self._compiled = self._compile()
         begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
         end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
         leaves = {
@@ -116,6 +102,19 @@ class NetworkRun:
         }
         outputs = self._outputs = _Outputs(self)
         self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+
+    def _compile(self) -> dict[MemberId, Compiled]:
+        """The conditions and rules of all members over the events."""
+        tested = [tested for groups in self._groups.values() for tested in groups.conditions.tested]
+        self._common = CommonTerms(self.events, [atom for one in tested for atom in one.conjunct.atoms])
+        compiled = {}
+        for name, member in self.members.items():
+            pattern, clause = member.pattern, member.clause
+            program = compile_program(pattern, clause, self.events, self._common, self._groups[name])
+            rules = StreamRules(pattern, clause, self.events, program)
+            rules.prepare()
+            compiled[name] = Compiled(program, rules)
+        return compiled
 
     def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
         """The blocks of matches, each with its member."""
@@ -191,8 +190,7 @@ class NetworkRun:
         return NodeCounts(pattern, clause, names, *counts, tested, tuple(dict.fromkeys(others)))
 
     def _ceiling(self, node: Node) -> Array:
-        member = node.window
-        return StreamRules(member.pattern, member.clause, self.events, self._programs[member.id]).ceiling
+        return self._compiled[node.window.id].rules.ceiling
 
     def _negated(self, counters: Counters) -> Array:
         """int64: after each row the events that are held to reject matches, each for the longest window."""
@@ -200,9 +198,9 @@ class NetworkRun:
         windows: dict[tuple[str, frozenset[Conjunct]], Array] = {}
         for name, member in self.members.items():
             for variable in member.clause.negated:
-                filters = filters_of(member.clause, variable.name)
+                filters = self._groups[name].conditions.filters(variable.name)
                 what = variable.event_type, frozenset(filters)
-                rules = StreamRules(member.pattern, member.clause, self.events, self._programs[name])
+                rules = self._compiled[name].rules
                 if what not in windows:
                     counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
                 windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)

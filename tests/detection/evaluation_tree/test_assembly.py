@@ -88,7 +88,7 @@ def test_conditions_are_tested_at_the_lowest_node_that_has_their_variables() -> 
     events = PreparedEvents(events_table([]), type_attribute="kind", base_type="Ev")
     program = compile_program(found.pattern, found.clause, events)
     groups = found.groups(program)
-    empty = [str(node) for node, group in zip(found.nodes, groups, strict=False) if program.group_is_empty(group)]
+    empty = [str(node) for node, group in zip(found.nodes, groups, strict=False) if program.groups.is_empty(group)]
     assert empty == ["a", "b", "c", "d"]
     assert len(set(groups[4:7])) == 3
 

@@ -28,11 +28,11 @@ def holds_step_by_step(pattern: Pattern, clause: Clause, events: PreparedEvents,
     groups: list[int] = []
     moment = NOTHING
     for variable in program.variables[: len(clause.positive)]:
-        groups.append(program.first_group(variable.name, moment))
+        groups.append(program.groups.first_group(variable.name, moment))
         single = frozenset[str]() if variable.kleene else frozenset({variable.name})
         moment = Moment(moment.bound | {variable.name}, moment.complete | single)
-        groups.append(program.element_group(variable.name, moment))
-        groups.append(program.left_group(moment, {variable.name}))
+        groups.append(program.groups.element_group(variable.name, moment))
+        groups.append(program.groups.left_group(moment, {variable.name}))
         moment = Moment(moment.bound, moment.complete | {variable.name})
     flat = np.array([row for binding in lists for own in binding for row in own], np.int32)
     starts = np.cumsum([0, *(len(own) for binding in lists for own in binding)]).astype(np.int64)

@@ -9,7 +9,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.instances import compile_program
+from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network import codes
 from cep_pipeline.detection.shared_network.network import Network
@@ -24,11 +24,10 @@ SCHEMA = cep.StreamSchema.from_dict(
 
 def network_of(text: str, plans: Sequence[OrderOrTree], sharing: Sharing) -> Network:
     patterns = cep.parse_patterns(text, SCHEMA)
-    events = PreparedEvents(SCHEMA.table([]), type_attribute="kind")
     members = members_of(patterns)
-    programs = {member.id: compile_program(member.pattern, member.clause, events) for member in members}
+    groups = {member.id: ConditionGroups(ClauseConditions(member.pattern, member.clause)) for member in members}
     orders = [tuple(plan) if isinstance(plan, str) else plan for plan in plans]
-    return Network(share(members, orders, sharing), programs)
+    return Network(share(members, orders, sharing), groups)
 
 
 def advanced(network: Network) -> dict[str, list[tuple[str, ...]]]:

@@ -1,0 +1,252 @@
+"""Which conjuncts of a clause become testable with which step of a mechanism, whatever the events are.
+
+A mechanism says at which *moments* its instances are, before and after a step, and gets the number of the group of
+conjuncts that become testable with the step. `program.py` writes the groups over the events of a slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from cep_pipeline.detection.columns import Array
+from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.event_columns import of_any_event
+from cep_pipeline.detection.instances.written_conjuncts import WrittenConjunct, is_written_once
+from cep_pipeline.detection.kleene.lists import Uses
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Element
+from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.patterns.pattern import Pattern
+
+Test = tuple[int, int]
+"""A conjunct by its place among those tested, and which of its choosers takes the newest element (-1: none)."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What an instance knows: which variables it has bound, and which Kleene variables' lists are complete.
+
+    A list is complete when the instance, and whatever is made from it, never takes another element of it. Single
+    variables count as complete when they are bound.
+    """
+
+    bound: frozenset[str] = frozenset()
+    complete: frozenset[str] = frozenset()
+
+
+NOTHING = Moment()
+MOST_STEPS = 1 << 10
+"""Steps that are kept of one clause with what they make testable."""
+_Step = tuple[Moment, tuple[Moment, ...], str | None, str | None]
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """What is chosen of a Kleene variable: an element, or an index from 2."""
+
+    variable: str
+    kind: int
+
+
+@dataclass(frozen=True, eq=False)
+class TestedConjunct:
+    """A conjunct that instances are tested for, how it uses Kleene variables, and what it chooses of them."""
+
+    conjunct: Conjunct
+    uses: Uses
+    choosers: tuple[Chooser, ...]
+
+    @classmethod
+    def of(cls, conjunct: Conjunct) -> TestedConjunct:
+        """A conjunct that mentions a variable."""
+        uses = Uses.of(conjunct)
+        choosers = [Chooser(name, codes.ELEMENT) for name in uses.elements]
+        return cls(conjunct, uses, (*choosers, *(Chooser(name, codes.INDEX) for name in uses.indexes)))
+
+    @cached_property
+    def is_written_once(self) -> bool:
+        """Whether it is written alike for all events."""
+        return is_written_once(self.conjunct)
+
+    def is_testable(self, moment: Moment) -> bool:
+        """Whether an instance knows enough."""
+        return self.conjunct.variables <= moment.bound and self.uses.whole <= moment.complete
+
+
+class ClauseConditions:
+    """The conditions and rules of a clause without events.
+
+    Attributes
+    ----------
+    variables
+        The clause's variables by slot: the positive ones in pattern order, then the negated ones.
+    slots
+        Name -> slot.
+    tested
+        The conjuncts with variables that no single event decides.
+    constant
+        Those without variables.
+    written
+        Tested conjuncts by their places, once they have been written for all events.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause) -> None:
+        self.pattern, self.clause = pattern, clause
+        self.variables: tuple[Variable, ...] = (*clause.positive, *clause.negated)
+        self.slots = {variable.name: slot for slot, variable in enumerate(self.variables)}
+        self.constant = tuple(conjunct for conjunct in clause.conjuncts if not conjunct.variables)
+        self.tested = tuple(map(TestedConjunct.of, joint_conjuncts(clause)))
+        self.written: dict[int, WrittenConjunct] = {}
+        self._filters: dict[str, tuple[Conjunct, ...]] = {}
+        self._tests: dict[_Step, tuple[Test, ...]] = {}
+
+    def filters(self, name: str) -> tuple[Conjunct, ...]:
+        """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
+        if name not in self._filters:
+            self._filters[name] = filters_of(self.clause, name)
+        return self._filters[name]
+
+    def tests(self, step: _Step) -> tuple[Test, ...]:
+        """What a step makes testable (`ConditionGroups.group`)."""
+        known = self._tests.get(step)
+        if known is None:
+            if len(self._tests) >= MOST_STEPS:
+                self._tests.clear()
+            known = self._tests[step] = tuple(self._testable(*step))
+        return known
+
+    def _testable(
+        self, after: Moment, before: tuple[Moment, ...], grown: str | None, begun: str | None
+    ) -> Iterator[Test]:
+        for place, tested in enumerate(self.tested):
+            if not tested.is_testable(after):
+                continue
+            if not any(tested.is_testable(moment) for moment in before):
+                if begun not in tested.uses.indexes:
+                    yield place, -1
+            elif grown is not None:
+                yield from ((place, n) for n, chooser in enumerate(tested.choosers) if chooser.variable == grown)
+
+    @cached_property
+    def kleene(self) -> Array:
+        """uint8: whether each variable binds a list."""
+        return np.array([variable.kleene for variable in self.variables], np.uint8)
+
+    @cached_property
+    def relations(self) -> Array:
+        """int8, shape (slots, slots): `codes.EARLIER` where all events of the first variable are before those of the
+        second one, `LATER`, `UNRELATED`; with `MAY_SHARE` where an event may have both types."""
+        variables, base = self.variables, self.pattern.base_type
+        found = np.zeros((len(variables), len(variables)), np.int8)
+        for one, first in enumerate(variables):
+            for other, second in enumerate(variables):
+                if (first.name, second.name) in self.clause.precedence:
+                    found[one, other] = codes.EARLIER
+                elif (second.name, first.name) in self.clause.precedence:
+                    found[one, other] = codes.LATER
+                if first.event_type == second.event_type or base in (first.event_type, second.event_type):
+                    found[one, other] += codes.MAY_SHARE
+        return found
+
+    @cached_property
+    def rule_addresses(self) -> tuple[int, int]:
+        """Where `relations` and `kleene` are, which live as long as this."""
+        return int(self.relations.ctypes.data), int(self.kleene.ctypes.data)
+
+
+class ConditionGroups:
+    """The groups of conjuncts that a mechanism asks for; iterating gives the tests of each by its number."""
+
+    def __init__(self, conditions: ClauseConditions) -> None:
+        self.conditions = conditions
+        self._numbers: dict[tuple[Test, ...], int] = {}
+
+    def __iter__(self) -> Iterator[tuple[Test, ...]]:
+        return iter(self._numbers)
+
+    @property
+    def places(self) -> list[int]:
+        """The conjuncts that are in some group, by their places, ascending."""
+        return sorted({place for tests in self._numbers for place, _ in tests})
+
+    def group(
+        self,
+        after: Moment,
+        before: Iterable[Moment] = (NOTHING,),
+        grown: str | None = None,
+        begun: str | None = None,
+    ) -> int:
+        """The number of the group of conjuncts that a step makes testable.
+
+        Parameters
+        ----------
+        after
+            What the new instance knows.
+        before
+            What the instances knew that it is made from: one, or two that are joined. Their conjuncts have been tested.
+        grown
+            The Kleene variable to whose list an element has been appended; its slot is the new cell. The conjuncts that
+            were testable before are tested on the choices that include the element.
+        begun
+            The Kleene variable whose list has just got its first element: what is said of its indexes holds.
+
+        Returns
+        -------
+        int
+            For `interpreter.group_holds`. Equal groups have one number. A group without conjuncts holds.
+        """
+        return self._number(self.conditions.tests((after, tuple(before), grown, begun)))
+
+    def first_group(self, name: str, before: Moment, *, complete: bool = False) -> int:
+        """The group of a step that binds a variable: a single one, or the first element of a list.
+
+        Parameters
+        ----------
+        complete
+            Whether the list gets no further element.
+        """
+        bound = before.bound | {name}
+        done = complete or not self.conditions.clause.by_name[name].kleene
+        after = Moment(bound, before.complete | ({name} if done else frozenset()))
+        return self.group(after, (before,), begun=name)
+
+    def element_group(self, name: str, moment: Moment) -> int:
+        """The group of a step that appends an element to a list that is bound already."""
+        return self.group(moment, (moment,), grown=name)
+
+    def left_group(self, moment: Moment, complete: Iterable[str]) -> int:
+        """The group of a step after which lists are complete."""
+        return self.group(Moment(moment.bound, moment.complete | frozenset(complete)), (moment,))
+
+    def rejecting_group(self, name: str) -> int:
+        """The group of all conjuncts that mention a negated variable and others, on a match with its event in place."""
+        tested = enumerate(self.conditions.tested)
+        return self._number(tuple((place, -1) for place, one in tested if name in one.conjunct.variables))
+
+    def is_empty(self, group: int) -> bool:
+        """Whether a group has no conjuncts."""
+        return not next(tests for tests, number in self._numbers.items() if number == group)
+
+    def _number(self, tests: tuple[Test, ...]) -> int:
+        return self._numbers.setdefault(tests, len(self._numbers))
+
+
+def filters_of(clause: Clause, name: str) -> tuple[Conjunct, ...]:
+    """The conjuncts that one event decides of a variable, over the variable `ANY_EVENT`."""
+    own = (c for c in clause.conjuncts if c.variables == {name} and _is_decided_by_one_event(c))
+    return tuple(map(of_any_event, own))
+
+
+def joint_conjuncts(clause: Clause) -> list[Conjunct]:
+    """The conjuncts that instances are tested for: those with variables that no single event decides."""
+    return [c for c in clause.conjuncts if c.variables and not _is_decided_by_one_event(c)]
+
+
+def _is_decided_by_one_event(conjunct: Conjunct) -> bool:
+    """Whether the event that a variable takes decides it, wherever in a list it stands."""
+    kinds = Uses.of(conjunct).kinds
+    return len(kinds) == 1 and next(iter(kinds.values())) in ({Element.ONLY}, {Element.EACH})
