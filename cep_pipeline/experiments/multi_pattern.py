@@ -12,8 +12,10 @@ from itertools import product
 from cep_pipeline.experiments.cells import Cell, Figure, Row
 from cep_pipeline.experiments.experiment import Experiment, Request, Work
 from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, measure_adaptive
+from cep_pipeline.experiments.multi_pattern_costs import measure_costs
 from cep_pipeline.experiments.multi_pattern_parts import (
     ADAPTIVE,
+    COSTS,
     COUNT,
     DENSITY,
     RATES,
@@ -76,6 +78,8 @@ class Sizes:
         Of the part with types exchanged.
     recomputed
         Patterns of the part that computes costs anew.
+    costed
+        Random orders, and as many trees, whose costs and times are compared.
     ours_s, ratio
         Seconds of the search with differences, and how many times as long the one that recomputes has.
     """
@@ -94,6 +98,7 @@ class Sizes:
     adaptive: AdaptiveSizes
     recomputed: int
     ours_s: float
+    costed: int
     ratio: float = 36.0
 
 
@@ -112,6 +117,7 @@ SMALL = Sizes(
     adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000), 4, steps=5_000, threshold=0.5),
     recomputed=50,
     ours_s=0.75,
+    costed=28,
 )
 FULL = replace(
     SMALL,
@@ -120,6 +126,7 @@ FULL = replace(
     adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000, 6_000)),
     recomputed=100,
     ours_s=5.0,
+    costed=70,
 )
 
 
@@ -149,6 +156,7 @@ def plan_work(request: Request) -> Work:
     streams = _Streams(request, sizes)
     cells = [
         *_workload_cells(sizes, streams, request.seed),
+        *_cost_cells(sizes, streams, request.seed),
         *_adaptive_cells(sizes, streams, request.seed),
         *_recomputed_cells(sizes, streams, request.seed),
     ]
@@ -227,6 +235,15 @@ def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell
         key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows[stream]}
         key |= {"patterns": of.patterns, "size": of.size, "steps": of.steps, "threshold": of.threshold}
         yield Cell(key, partial(run, stream, phase))
+
+
+def _cost_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
+    def run(stream: str) -> Row:
+        return measure_costs(streams.named(stream), Shape(sizes.base), sizes.costed, seed)
+
+    for stream in STREAMS:
+        key: dict[str, Figure] = {"part": COSTS, "stream": stream, "value": sizes.base, "plans": sizes.costed}
+        yield Cell({**key, "windows": sizes.windows}, partial(run, stream))
 
 
 def _recomputed_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:

@@ -35,20 +35,9 @@ BEST = (SA_EDGE.name, TS_EDGE.name)
 
 def all_findings(rows: Sequence[Row]) -> list[Finding]:
     """The findings of the section, by the rows of the cells."""
-    measured = [row for row in rows if row["part"] not in (part_names.ADAPTIVE, part_names.RECOMPUTED)]
+    measured = [row for row in rows if row["part"] in part_names.COMPARED_BY_GAINS]
     apart = by_contender(measured)
-    of = {
-        part: rows_of(apart, part=part)
-        for part in (
-            part_names.WORKLOAD,
-            part_names.SIZE,
-            part_names.SEARCH,
-            part_names.TIME,
-            part_names.COUNT,
-            part_names.DENSITY,
-            part_names.RATES,
-        )
-    }
+    of = {part: rows_of(apart, part=part) for part in part_names.COMPARED_BY_GAINS}
     compared = [
         row for part in (part_names.WORKLOAD, part_names.SIZE, part_names.TIME, part_names.COUNT) for row in of[part]
     ]
@@ -113,7 +102,7 @@ def edge_is_best(rows: Sequence[Row]) -> Finding:
     why = (
         "The plans' costs differ as little: "
         + ", ".join(f"{place} {cost:,.0f}" for place, cost in costs.items())
-        + " partial matches in the mean. The patent's reason is that time is short for the many neighbours of a "
+        + " ns a window in the mean. The patent's reason is that time is short for the many neighbours of a "
         "vertex; here a second is enough for some hundred thousand, by which all have come to about the same plans."
     )
     return Finding(expected, f"gains in the mean {measured}", holds, why)
@@ -130,11 +119,12 @@ def subexpressions_over_prefixes(rows: Sequence[Row]) -> Finding:
         times_as_fast(mean_of(own["SA-EDGE-PREFIX"], name) / mean_of(own["SA-EDGE"], name))
         for name in ("candidates", "created")
     )
+    of_pairs = mean_of(own["SA-EDGE"], "candidates of pairs") / mean_of(own["SA-EDGE"], "candidates")
     why = (
         f"The patent's reason is that an order shares one part only. Here plans of prefixes test {tested} times the "
-        f"candidates of those of subexpressions and make {made} times the partial matches (of which events are some in "
-        "trees). What the patent lets trees cost has all events in it whatever the trees, an order only those of its "
-        "first type: orders begin with rare types, and leave little for a second part to save."
+        f"candidates of those of subexpressions and make {made} times the partial matches: {of_pairs:.0%} of the "
+        "candidates of trees are joins of two events, which orders that begin with them share as well; what is joined "
+        "behind them is rare, and leaves little for a second part to save."
     )
     return Finding(expected, f"{ratio_range(found)} times", max(found) >= OVER_PREFIXES, why)
 
@@ -157,7 +147,7 @@ def longer_search(rows: Sequence[Row]) -> Finding:
     seconds = ", ".join(f"{value:g}" for value in values_of(rows))
     return Finding(
         expected,
-        f"costs in partial matches after {seconds} s: {'; '.join(parts)}",
+        f"costs in ns a window after {seconds} s: {'; '.join(parts)}",
         all(falls),
         "A search begins with the cheapest plan of each pattern and keeps the best plan found; how far a seed's random "
         "moves get by then is not in the order of the limits.",

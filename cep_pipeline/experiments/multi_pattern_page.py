@@ -11,6 +11,7 @@ from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
 from cep_pipeline.experiments.multi_pattern import Sizes
+from cep_pipeline.experiments.multi_pattern_costs import KINDS
 from cep_pipeline.experiments.multi_pattern_figures import averaged, by_contender, mean_of, number, rows_of, values_of
 from cep_pipeline.experiments.multi_pattern_findings import all_findings
 from cep_pipeline.experiments.multi_pattern_runs import ALL, MOST_RUNS, SA_EDGE, TRIVIAL
@@ -23,6 +24,7 @@ from cep_pipeline.experiments.multi_pattern_workloads import (
     MOST_MATCHES,
 )
 from cep_pipeline.experiments.page import Page
+from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
 
 STYLES = {
     "SA-EDGE": Style(PALETTE[1]),
@@ -65,7 +67,7 @@ Text = Callable[[Row], str]
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
     """The page of finished cells; that all plans found the same was checked in each of them."""
-    measured = [row for row in rows if row["part"] not in (part_names.ADAPTIVE, part_names.RECOMPUTED)]
+    measured = [row for row in rows if row["part"] in part_names.COMPARED_BY_GAINS]
     apart = by_contender(measured)
     means = averaged(apart, ("throughput", "candidates", "created", "cost", "planning"))
     full = " --full" if request.full else ""
@@ -113,6 +115,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         ),
         "{chart:exchanged}",
         _exchanged(rows_of(rows, part=part_names.ADAPTIVE)),
+        "## What plans cost, and the clock",
+        _COSTS.format(plans=sizes.costed, patterns=sizes.base),
+        _costs(rows_of(rows, part=part_names.COSTS)),
         "## What computing costs by differences is worth",
         _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
     ]
@@ -139,6 +144,10 @@ partial matches in a window of 15 minutes, where more than {matches:g} matches a
 and a local search {search}: with steps instead of seconds plans are the same whatever else the machine does. There \
 are {workloads}: what a workload gains is ruled by its few dearest patterns, which small ones have by chance.
 
+Plans cost what their nodes do in a window, shared ones once: by `instances`, the nanoseconds that it takes to test \
+candidates and to make partial matches. All searches go by it, and all baselines that look at costs (RE, SH-RR, \
+SH-MDT); PM marks searches by the patent's cost, partial matches alone.
+
 SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares beginnings, \
 all others subexpressions. SH shares as much as it can, RE reorders, SH-RR is SPASS (redundancy ratio) and SH-MDT is \
 MOTTO (merge, decomposition). Of its third technique, operator transformation, the patent has the name alone: neither \
@@ -146,6 +155,12 @@ which operators become which, nor what that costs, nor what a node then tests; p
 conjunctions are not shared with each other by any plan here. A workload that several parts have is planned and run \
 once, where the limit of the search is the same. Times are of the processor, from the first event to the last match, \
 the least of up to {runs} runs; means of gains are geometric."""
+
+_COSTS = """\
+{plans} random orders and {plans} random trees of a workload of {patterns} patterns were run: from those that are the \
+cheapest of each pattern by itself to such that were drawn. Rank correlation of their costs with seconds of the \
+processor, 1 where a cost ranks plans as the clock does; `throughput` is the patent's cost, of orders and trees \
+together what it says of one kind beside the other."""
 
 _EXCHANGED = """\
 In every x events anew, 5 of the workload's types are drawn and exchanged by a permutation. {patterns} patterns \
@@ -192,7 +207,7 @@ def _details(rows: Sequence[Row], value: str) -> list[str]:
     largest = f"{max(values_of(rows)):g} {value}"
     text = (
         f"The largest workloads, of {largest}: candidates tested, partial matches created and most held at a time, "
-        "nodes of the plan, its cost (partial matches in a window, of trees with the events themselves), and seconds "
+        "nodes of the plan, its cost (nanoseconds a window, of trees with the events themselves), and seconds "
         "on the wall to make it, statistics not among them."
     )
     return [text, markdown_table(header, lines)]
@@ -280,6 +295,16 @@ def _recomputed(rows: Sequence[Row]) -> str:
                 ]
             )
     return markdown_table(["stream", "patterns", "costs by", "search", "steps", "steps/s", "cost"], lines)
+
+
+def _costs(rows: Sequence[Row]) -> str:
+    lines = []
+    for row in rows:
+        for kind in (*KINDS, "both"):
+            seconds = format_seconds(number(row, f"{kind}:seconds")) if kind in KINDS else ""
+            ranks = [f"{number(row, f'{name}:{kind}'):.3f}" for name in reversed(SHARED_COSTS)]
+            lines.append([str(row["stream"]), kind, *ranks, seconds])
+    return markdown_table(["stream", "plans", *reversed(SHARED_COSTS), "in the median"], lines)
 
 
 def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[str, str]]:

@@ -18,6 +18,7 @@ from cep_pipeline.experiments.cells import Figure, Row
 from cep_pipeline.experiments.experiment import Request, store_beside
 from cep_pipeline.experiments.multi_pattern import (
     ADAPTIVE,
+    COSTS,
     COUNT,
     DENSITY,
     EXPERIMENT,
@@ -33,6 +34,7 @@ from cep_pipeline.experiments.multi_pattern import (
 )
 from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, measure_adaptive
 from cep_pipeline.experiments.multi_pattern_figures import by_contender
+from cep_pipeline.experiments.multi_pattern_parts import COMPARED_BY_GAINS
 from cep_pipeline.experiments.multi_pattern_runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
 from cep_pipeline.experiments.multi_pattern_streams import (
     PERMUTED_TYPES,
@@ -63,6 +65,7 @@ TINY = Sizes(
     adaptive=EXCHANGED,
     recomputed=4,
     ours_s=0.01,
+    costed=3,
     ratio=2.0,
 )
 
@@ -128,9 +131,9 @@ def test_rates_of_a_pattern_differ_by_no_more_than_wanted(trades: WorkloadStream
 
 
 def test_every_part_is_measured_for_every_contender(rows: list[Row]) -> None:
-    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED}
+    parts = {WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES, ADAPTIVE, RECOMPUTED, COSTS}
     assert {(row["part"], row["stream"]) for row in rows} == set(product(parts, STREAMS))
-    apart = by_contender(row for row in rows if row["part"] not in (ADAPTIVE, RECOMPUTED))
+    apart = by_contender(row for row in rows if row["part"] in COMPARED_BY_GAINS)
     by_part = {part: {row["contender"] for row in apart if row["part"] == part} for part in parts}
     assert by_part[WORKLOAD] == {contender.name for contender in ALL}
     assert by_part[TIME] == by_part[DENSITY] == {contender.name for contender in COMPARED}
@@ -196,6 +199,7 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
                     gain /= 3.0 if place else 1.0
                 gain = 1.0 if contender.planner == "none" else gain
                 figures = {"seconds": 10.0 / gain, "candidates": 1e6 / gain, "created": 100, "peak": 10}
+                figures |= {"candidates of pairs": 5e5 / gain}
                 figures |= {"cost": 1e5 / gain, "nodes": 10, "planning": 1.0, "steps": 100}
                 row |= {f"{contender.name}:{name}": figure for name, figure in figures.items()}
             yield {**row, **changed}

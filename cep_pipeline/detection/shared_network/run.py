@@ -144,6 +144,12 @@ class NetworkRun:
             return 0
         return self.events.rows_before(self.owned[0])
 
+    @property
+    def work(self) -> tuple[int, int]:
+        """Candidates that joins and lists have tested, and partial matches that they have made; none of them events."""
+        counts = None if self._memory is None else self._memory.counts
+        return (0, 0) if counts is None else (int(counts[:, c.CANDIDATES].sum()), int(counts[:, c.CREATED].sum()))
+
     # --- counts --------------------------------------------------------------------------------------------------
 
     def count(self, counters: Counters) -> None:
