@@ -10,19 +10,16 @@ from cep_pipeline.benchmarks.report import times_as_fast
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.findings import Finding, explained_by_a_line, log_slope, ratio_range
 from cep_pipeline.experiments.nfab import (
-    BACKTRACK,
     BACKTRACKING,
-    BASIC,
     GROWING,
-    LONGER,
     MATCHING,
     MATCHING_APART,
     MATCHING_BACK,
-    MERGE,
     MERGING,
     NON_OVERLAPPING,
-    by_algorithm,
 )
+from cep_pipeline.experiments.nfab_queries import LONGER
+from cep_pipeline.experiments.nfab_runs import BACKTRACK, BASIC, MERGE, by_algorithm
 
 EXPENSIVE = ("p1s3", "p2s3", "p3s3")
 """The queries of experiment 6."""

@@ -13,22 +13,17 @@ from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
 from cep_pipeline.experiments.nfab import (
-    ALGORITHMS,
-    BACKTRACK,
     BACKTRACKING,
-    BASIC,
     GROWING,
     MATCHING,
     MATCHING_APART,
     MATCHING_BACK,
-    MERGE,
     MERGING,
     NON_OVERLAPPING,
     Sizes,
-    by_algorithm,
-    is_there,
 )
 from cep_pipeline.experiments.nfab_findings import all_findings
+from cep_pipeline.experiments.nfab_runs import ALGORITHMS, BACKTRACK, BASIC, MERGE, by_algorithm, is_there
 from cep_pipeline.experiments.page import Page
 
 PAPERS_LENGTHS = {"p1s2": "250", "p1s3": "250", "p2s2": "4.5", "p2s3": "140", "p3s2": "250", "p3s3": "250"}

@@ -9,34 +9,27 @@ import pytest
 from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import nfab
 from cep_pipeline.experiments import nfab_findings as findings
+from cep_pipeline.experiments import nfab_runs
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request, run_experiment
 from cep_pipeline.experiments.findings import Finding
 from cep_pipeline.experiments.nfab import (
-    ALGORITHMS,
-    BACKTRACK,
     BACKTRACKING,
-    BASIC,
     EXPERIMENT,
     FULL,
     GROWING,
     MATCHING,
     MATCHING_APART,
     MATCHING_BACK,
-    MERGE,
     MERGING,
     NON_OVERLAPPING,
     SMALL,
-    Query,
     Sizes,
-    by_algorithm,
-    is_there,
-    measure,
-    pattern_of,
 )
 from cep_pipeline.experiments.nfab_page import refuse_different_matches
+from cep_pipeline.experiments.nfab_queries import Query, pattern_of
+from cep_pipeline.experiments.nfab_runs import ALGORITHMS, BACKTRACK, BASIC, MERGE, by_algorithm, is_there, measure
 from tests.benchmarks.sase_runs import Taking, matches_of_runs
 
 TINY = Sizes((20, 40, 60), 50, (0.7,), ("p1", "p2", "p3"))
@@ -51,7 +44,7 @@ TAKING: dict[str, Taking] = {
 
 @pytest.fixture(autouse=True)
 def measured_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nfab, "MOST_ROUNDS", 2)
+    monkeypatch.setattr(nfab_runs, "MOST_ROUNDS", 2)
 
 
 @pytest.mark.parametrize("predicate", TAKING)
