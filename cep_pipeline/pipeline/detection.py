@@ -94,7 +94,8 @@ def detect_day(
     end_of_stream
         Whether the stream ends with the day, so that all matches are final.
     """
-    from cep_pipeline.spark.detection import DetectionJob, WorkEstimate, detect_slices
+    from cep_pipeline.spark.detection import DetectionJob, detect_slices
+    from cep_pipeline.spark.expected_work import WorkEstimate
 
     end_of_stream = end_of_stream and waits_at_the_end(pattern_set)
     with work.timed(f"detect {pattern_set.name}") as counts, _scratch(work, pattern_set) as scratch:

@@ -11,7 +11,6 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache, partial
-from math import exp, log
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,19 +18,16 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
-from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
-from cep_pipeline.detection.fused import compile_shapes, tiers
-from cep_pipeline.detection.fused.running import shapes_of_plan
-from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.mechanism import Counters, NodeCounts
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.spark.expected_work import compiled_kernels
 from cep_pipeline.spark.keeping import CarryState, KeepingPass, Kept
 from cep_pipeline.spark.partitions import PartitionedEvents
-from cep_pipeline.spark.slicing import RowGroup, Slice
+from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
 from cep_pipeline.statistics.observed import Observed, observations_of
@@ -145,7 +141,8 @@ def detect_slices(
     tasks = [_Part(number, slice_) for number, slice_ in enumerate(slices)]
     if behind is not None and any(map(can_pend, job.patterns)):
         tasks.append(_Part(len(slices), behind, behind=True))
-    job = replace(job, code=compiled_kernels(job, slices) if tasks else {})
+    code = compiled_kernels(job.patterns, job.plan, job.mechanism, slices) if tasks else {}
+    job = replace(job, code=code)
     with task_steps(spark, len(tasks), len(job.patterns)) if progress is not None else nullcontext() as steps:
         results = run_tasks(
             spark,
@@ -227,28 +224,6 @@ def _keep(
         what=f"{job.patterns[0].stream}: OUTPUT and CONSUME of {job.pattern_set} on {job.final_day}",
     )
     return kept
-
-
-def compiled_kernels(job: DetectionJob, slices: Sequence[Slice]) -> dict[str, bytes]:
-    """Object code of the kernels that the job's plan runs for long enough to need it, compiled once for all tasks.
-
-    That is told by the partial matches that the plan expects; other shapes are interpreted by the tasks.
-    """
-    groups = {(group.path, group.index): group for slice_ in slices for group in slice_.row_groups}
-    span_us = sum(max(group.span_us, 1) for group in groups.values())
-    mechanisms = choose_mechanisms(job.patterns, job.mechanism)
-    work: dict[Shape, float] = {}
-    for pattern in job.patterns:
-        if mechanisms[pattern.name] != "fused":
-            continue
-        windows = span_us / (pattern.window.time_us or span_us or 1)
-        for clause, plan in zip(pattern.clauses, job.plan.for_pattern(pattern.name).clauses, strict=True):
-            expected = windows * sum(exp(min(step.ln_partial_matches, _MAX_LN)) for step in plan.steps)
-            if expected < tiers.COMPILED_FROM / _SHAPE_SHARERS:
-                continue
-            for shape in shapes_of_plan(pattern, clause, plan.order_or_tree):
-                work[shape] = work.get(shape, 0.0) + expected
-    return compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
 
 
 @dataclass(frozen=True)
@@ -379,36 +354,3 @@ def _detect(packed: tuple[bytes, bytes], steps: TaskSteps | None, part: _Part, a
 
 _TELL_S = 0.2
 """How often a task says how many patterns it has done."""
-
-
-class WorkEstimate:
-    """Estimated work of a row group: its events, and the partial matches that its arrival rate makes of them.
-
-    Where events come m times as fast as on average, step k of a plan makes m^k times as many partial matches in a
-    window: that is why a burst is cut finer than its number of events would say.
-    """
-
-    def __init__(self, patterns: Sequence[Pattern], plan: Plan, row_groups: Sequence[RowGroup]) -> None:
-        rows = sum(group.rows for group in row_groups)
-        span_us = sum(max(group.span_us, 1) for group in row_groups)
-        self._mean_rate = max(rows, 1) / max(span_us, 1)
-        self._steps = [
-            (pattern.window.time_us or span_us, depth, step.ln_partial_matches)
-            for pattern in patterns
-            for clause in plan.for_pattern(pattern.name).clauses
-            for depth, step in enumerate(clause.steps, start=1)
-        ]
-
-    def __call__(self, row_group: RowGroup) -> float:
-        span_us = max(row_group.span_us, 1)
-        density = row_group.rows / span_us / self._mean_rate
-        work = float(row_group.rows)
-        for window_us, depth, ln_partial_matches in self._steps:
-            work += span_us / window_us * exp(min(ln_partial_matches + depth * log(density), _MAX_LN))
-        return work
-
-
-_SHAPE_SHARERS = 64
-"""So many clauses that need one shape are enough to make a small one of them count."""
-_MAX_LN = 60.0
-"""Estimates above e^60 partial matches say no more than that the slice is too large."""

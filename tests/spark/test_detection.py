@@ -15,7 +15,8 @@ from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.fused import tiers
 from cep_pipeline.errors import CepError
-from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
+from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, detect_slices
+from cep_pipeline.spark.expected_work import compiled_kernels
 from cep_pipeline.spark.slicing import cut, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks, task_steps
 from cep_pipeline.warehouse.data_files import DataDirectory
@@ -74,9 +75,9 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
     job, table, paths = make_job(tmp_path)
     groups = read_row_groups(paths)
     slices = cut(groups, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=2, work=lambda g: g.rows)
-    assert not compiled_kernels(job, slices)  # too little to do for code of their own
+    assert not compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)  # too little to do for code of their own
     monkeypatch.setattr(tiers, "COMPILED_FROM", 0)
-    code = compiled_kernels(job, slices)
+    code = compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)
     assert code
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "empty"))
     compiled: list[str] = []
