@@ -47,7 +47,7 @@ def _restore_pattern_error(message: str, source: str, line: int, column: int, ex
 
 
 class UnsupportedPattern(CepError, ValueError):
-    """A mechanism does not run a feature that a (valid) pattern uses."""
+    """A (valid) pattern uses a feature that a mechanism does not run; a mechanism "": that none runs."""
 
     exit_code = 2
 
@@ -57,7 +57,7 @@ class UnsupportedPattern(CepError, ValueError):
         self.pattern = pattern
         self.hint = hint
         where = f"pattern {pattern!r}: " if pattern else ""
-        text = f"{where}mechanism '{mechanism}' does not run {feature}"
+        text = where + (f"mechanism '{mechanism}' does not run {feature}" if mechanism else f"nothing runs {feature}")
         super().__init__(f"{text}; {hint}" if hint else text)
 
     def __reduce__(self) -> tuple[object, ...]:

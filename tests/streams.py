@@ -7,7 +7,8 @@ without a type, integers next to 2^53 and at the ends of int64, infinities, one 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -124,3 +125,9 @@ def rows(
         timestamp += fields.pop("gap") * SECOND
         stream.append({"timestamp": timestamp, "seq": first_seq + place * seq_step, **fields})
     return stream
+
+
+def cut(table: pa.Table, at: Sequence[int]) -> Iterator[pa.Table]:
+    """The parts of a table that begin at these rows, and at the first."""
+    for first, stop in pairwise([0, *at, table.num_rows]):
+        yield table.slice(first, stop - first)

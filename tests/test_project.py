@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,3 +105,9 @@ def _only_for_annotations(file: Path) -> bool:
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark")
     )
+
+
+def test_a_module_that_the_kernel_imports_and_that_imports_it_can_come_first() -> None:
+    command = [sys.executable, "-c", "import cep_pipeline.detection.ownership"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

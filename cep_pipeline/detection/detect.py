@@ -344,7 +344,7 @@ def check_output(output: str, patterns: Sequence[Pattern]) -> None:
         for pattern in patterns:
             if has_output_policy(pattern):
                 feature = f"output {output!r} with {policy_text(pattern)}"
-                raise UnsupportedPattern("detect", feature, pattern=pattern.name, hint="use 'verbose'")
+                raise UnsupportedPattern("", feature, pattern=pattern.name, hint="use 'verbose'")
 
 
 def check_limit(limit: int | None) -> None:

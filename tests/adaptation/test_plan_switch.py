@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from cep_pipeline.patterns import Pattern
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order
 from tests.oracle import evaluate
-from tests.streams import Row, events_table, rows, stream_schema
+from tests.streams import Row, cut, events_table, rows, stream_schema
 from tests.tree_plans import random_tree
 
 
@@ -38,11 +38,6 @@ def some_orders(pattern: Pattern, mechanism: str, chance: random.Random) -> Orde
         else:
             orders.append(chance.sample(names, len(names)))
     return orders
-
-
-def cut(table: pa.Table, at: Sequence[int]) -> Iterator[pa.Table]:
-    for first, stop in pairwise([0, *at, table.num_rows]):
-        yield table.slice(first, stop - first)
 
 
 def by_switched_plans(

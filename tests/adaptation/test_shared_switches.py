@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -28,7 +28,7 @@ from tests.answers import comparable, from_tables
 from tests.detection.shared_network.workloads import patterns_of, workloads
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE
-from tests.streams import Row, events_table, rows
+from tests.streams import Row, cut, events_table, rows
 from tests.tree_plans import random_tree
 
 SHARING = (
@@ -61,11 +61,6 @@ def alike_orders(pattern: Pattern, sharing: str, seed: int) -> Orders:
         else:
             orders.append(chance.sample(names, len(names)))
     return orders
-
-
-def cut(table: pa.Table, at: Sequence[int]) -> Iterator[pa.Table]:
-    for first, stop in pairwise([0, *at, table.num_rows]):
-        yield table.slice(first, stop - first)
 
 
 def by_switched_plans(

@@ -12,10 +12,11 @@ from dataclasses import replace
 from itertools import permutations
 
 import pyarrow as pa
+from hypothesis import assume
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.choice import in_pattern_order
+from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns import Pattern
@@ -154,3 +155,13 @@ def many_orders(plan: Plan) -> Iterable[Plan]:
     for steps in orders[:: max(1, len(orders) // 24)]:
         clauses = (replace(first, steps=steps, alternatives=(), comparisons=()), *others)
         yield replace(plan, patterns=(replace(pattern_plan, clauses=clauses),))
+
+
+def runnable(statement: Statement) -> Pattern:
+    """The pattern of a drawn statement, if some mechanism runs it."""
+    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
+    try:
+        choose_mechanisms([pattern])
+    except UnsupportedPattern:
+        assume(False)
+    return pattern

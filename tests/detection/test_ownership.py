@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow as pa
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -18,20 +18,11 @@ from cep_pipeline.detection.ownership import closing_rows, earliest_row, owned_m
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan_by_strategy
+from tests.contracts.mechanisms import runnable
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
 
 FINAL = replace(WHOLE_LANGUAGE, max_operands=3, output=False, consume=False, returns=False, parameters=False)
-
-
-def runnable(statement: Statement) -> Pattern:
-    """The pattern of a drawn statement, if some mechanism runs it."""
-    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
-    try:
-        choose_mechanisms([pattern])
-    except cep.UnsupportedPattern:
-        assume(False)
-    return pattern
 
 
 def found_by_slices(pattern: Pattern, events: pa.Table, points: list[tuple[int, int] | None]) -> list[str]:

@@ -7,23 +7,12 @@ from collections.abc import Iterable, Mapping
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language import parse_patterns
 from cep_pipeline.patterns import Pattern, Value
+from tests import streams
 
 SCHEMA = StreamSchema.from_dict(
     {
-        "base_type": "Ev",
-        "type_attribute": "kind",
-        "attributes": {
-            "kind": "string",
-            "id": "int64",
-            "x": "int64",
-            "y": "float64",
-            "s": "string",
-            "f": "bool",
-            "h": "list<float64>",
-            "price": "float64",
-            "from": "string",
-            "LEN": "int64",
-        },
+        **streams.SCHEMA,
+        "attributes": streams.SCHEMA["attributes"] | {"price": "float64", "from": "string", "LEN": "int64"},
     }
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
@@ -20,7 +20,8 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
-from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
+from tests.contracts.mechanisms import runnable
+from tests.pattern_strategies import WHOLE_LANGUAGE, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.streams import Row, rows, stream_schema
 
@@ -40,15 +41,6 @@ def mechanisms_of(pattern: Pattern) -> list[str]:
             choose_mechanisms([pattern], name)
             found.append(name)
     return found
-
-
-def runnable(statement: Statement) -> Pattern:
-    (pattern,) = cep.parse_patterns(statement.text, stream_schema())
-    try:
-        choose_mechanisms([pattern])
-    except cep.UnsupportedPattern:
-        assume(False)
-    return pattern
 
 
 STRUCTURES = (

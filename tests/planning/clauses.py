@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 from itertools import permutations
 
@@ -12,6 +13,19 @@ from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics,
 
 SELECTIVITIES = st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1e-30, 0.5]))
 INSTANCES = st.one_of(st.floats(0.01, 1000.0), st.sampled_from([1e-30, 1e12, 1.0, 1.0]))
+
+
+def random_statistics(size: int, seed: int) -> ClauseStatistics:
+    """Statistics by a seed, of clauses too large to draw: pairs with conditions, and half of them in order."""
+    draw = random.Random(seed)
+    pairs = [tuple(sorted(draw.sample(range(size), 2))) for _ in range(size)]
+    return ClauseStatistics(
+        names=tuple(f"v{position}" for position in range(size)),
+        ln_instances=tuple(math.log(draw.uniform(0.1, 100)) for _ in range(size)),
+        conditions=tuple(PlanCondition(pair, math.log(draw.uniform(0.01, 1))) for pair in pairs),
+        sequences=(tuple((position,) for position in range(size)),) if draw.random() < 0.5 else (),
+        last=draw.randrange(size),
+    )
 
 
 @st.composite

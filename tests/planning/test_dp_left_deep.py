@@ -28,7 +28,7 @@ def test_no_order_is_cheaper_by_the_literal_formula(statistics: ClauseStatistics
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_order_of_seven_variables_is_cheaper(seed: int) -> None:
-    statistics = random_statistics(7, seed)
+    statistics = clauses.random_statistics(7, seed)
     found = ln_order_cost(THROUGHPUT, statistics, dp_left_deep_order(statistics, THROUGHPUT).order)
     steps = {frozenset(s): THROUGHPUT.ln_step(statistics, s) for s in subsets(7)}
     cheapest = min(
@@ -42,17 +42,6 @@ def subsets(size: int) -> list[tuple[int, ...]]:
     return [tuple(p for p in range(size) if mask >> p & 1) for mask in range(1, 2**size)]
 
 
-def random_statistics(size: int, seed: int) -> ClauseStatistics:
-    draw = random.Random(seed)
-    pairs = [tuple(sorted(draw.sample(range(size), 2))) for _ in range(size)]
-    return ClauseStatistics(
-        names=tuple(f"v{position}" for position in range(size)),
-        ln_instances=tuple(math.log(draw.uniform(0.1, 100)) for _ in range(size)),
-        conditions=tuple(PlanCondition(pair, math.log(draw.uniform(0.01, 1))) for pair in pairs),
-        sequences=(tuple((position,) for position in range(size)),) if draw.random() < 0.5 else (),
-    )
-
-
 @settings(deadline=None)
 @given(clauses.clause_statistics())
 def test_never_above_the_heuristics(statistics: ClauseStatistics) -> None:
@@ -62,7 +51,7 @@ def test_never_above_the_heuristics(statistics: ClauseStatistics) -> None:
 
 
 def test_sixteen_variables_are_planned_exactly() -> None:
-    statistics = random_statistics(16, 3)
+    statistics = clauses.random_statistics(16, 3)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
     assert ordering.note == ""
     found = ln_order_cost(THROUGHPUT, statistics, ordering.order)
@@ -75,7 +64,7 @@ def test_sixteen_variables_are_planned_exactly() -> None:
 
 
 def test_the_largest_exact_search() -> None:
-    statistics = random_statistics(22, 6)
+    statistics = clauses.random_statistics(22, 6)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
     assert ordering.note == ""
     greedy = greedy_order(statistics, THROUGHPUT).order
@@ -84,7 +73,7 @@ def test_the_largest_exact_search() -> None:
 
 
 def test_above_the_budget_the_best_heuristic_is_taken_and_named() -> None:
-    statistics = random_statistics(30, 1)
+    statistics = clauses.random_statistics(30, 1)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
     assert ordering.order == greedy_order(statistics, THROUGHPUT).order
     assert ordering.note.startswith(
@@ -112,7 +101,7 @@ def test_equal_variables_keep_the_patterns_order() -> None:
 
 
 def test_comparisons_hold_between_orders_of_one_set() -> None:
-    statistics = random_statistics(6, 5)
+    statistics = clauses.random_statistics(6, 5)
     ordering = dp_left_deep_order(statistics, THROUGHPUT)
     assert len(ordering.comparisons) == 1 + 2 + 3 + 4 + 5
     for comparison in ordering.comparisons:

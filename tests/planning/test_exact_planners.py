@@ -22,22 +22,11 @@ from cep_pipeline.planning.tree_search import TreeSearch
 from cep_pipeline.planning.zstream import zstream_tree
 from cep_pipeline.planning.zstream_ordered import zstream_ordered_tree
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
+from tests.planning.clauses import random_statistics
 
 every_model = pytest.mark.parametrize("cost", MODELS.values(), ids=MODELS)
 CLOSE = 1e-7
 """A chain of ties, each within a grain of 1e-9, may add up to so much."""
-
-
-def random_statistics(size: int, seed: int) -> ClauseStatistics:
-    draw = random.Random(seed)
-    pairs = [tuple(sorted(draw.sample(range(size), 2))) for _ in range(size)]
-    return ClauseStatistics(
-        names=tuple(f"v{position}" for position in range(size)),
-        ln_instances=tuple(math.log(draw.uniform(0.1, 100)) for _ in range(size)),
-        conditions=tuple(PlanCondition(pair, math.log(draw.uniform(0.01, 1))) for pair in pairs),
-        sequences=(tuple((position,) for position in range(size)),) if draw.random() < 0.5 else (),
-        last=draw.randrange(size),
-    )
 
 
 def check_comparisons(found: Ordering | TreeOrdering, statistics: ClauseStatistics, cost: CostModel) -> None:

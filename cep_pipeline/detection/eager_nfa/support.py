@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.patterns.pattern import Pattern, Ties
 
 MECHANISM = "eager_nfa"
 
 
 def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        return f"the strategy {pattern.strategy.value}"
-    if pattern.ties is Ties.ANY:
-        return "TIES ANY"
-    return None
+    return other_strategy(pattern) or ("TIES ANY" if pattern.ties is Ties.ANY else None)
 
 
 def refuse_unsupported(pattern: Pattern) -> None:
@@ -25,6 +21,4 @@ def refuse_unsupported(pattern: Pattern) -> None:
     UnsupportedPattern
         It names the feature.
     """
-    feature = unsupported_feature(pattern)
-    if feature is not None:
-        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
+    refuse(MECHANISM, pattern, unsupported_feature(pattern))

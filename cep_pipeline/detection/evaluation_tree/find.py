@@ -10,9 +10,10 @@ from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances.clause_runs import find_by_clause
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned
 from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import OrderOrTree, Tree, as_tree, leaves_of
 
 MECHANISM = "evaluation_tree"
@@ -26,8 +27,7 @@ def refuse_unsupported(pattern: Pattern) -> None:
     UnsupportedPattern
         Its strategy is not skip_till_any_match.
     """
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        raise UnsupportedPattern(MECHANISM, f"the strategy {pattern.strategy.value}", pattern=pattern.name)
+    refuse(MECHANISM, pattern, other_strategy(pattern))
 
 
 def find_by_trees(

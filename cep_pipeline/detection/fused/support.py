@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.patterns.pattern import Pattern
 
 MECHANISM = "fused"
 
 
 def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the fused mechanism does not run, in words; None if it runs the pattern."""
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        return f"the strategy {pattern.strategy.value}"
-    return None
+    return other_strategy(pattern)
 
 
 def refuse_unsupported(pattern: Pattern) -> None:
@@ -23,6 +21,4 @@ def refuse_unsupported(pattern: Pattern) -> None:
     UnsupportedPattern
         It names the feature.
     """
-    feature = unsupported_feature(pattern)
-    if feature is not None:
-        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
+    refuse(MECHANISM, pattern, unsupported_feature(pattern))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.patterns.pattern import Pattern
 
 MOST_VARIABLES = 62
 """Sets of variables are bits of an int64."""
@@ -18,9 +18,7 @@ def refuse_for(mechanism: str, pattern: Pattern) -> None:
         The pattern is under another strategy than skip_till_any_match, where the order of binding would change the
         answer, or a clause binds more than `MOST_VARIABLES` variables.
     """
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        raise UnsupportedPattern(mechanism, f"the strategy {pattern.strategy.value}", pattern=pattern.name)
+    refuse(mechanism, pattern, other_strategy(pattern))
     most = max(len(clause.positive) for clause in pattern.clauses)
     if most > MOST_VARIABLES:
-        feature = f"a clause of {most} variables (at most {MOST_VARIABLES})"
-        raise UnsupportedPattern(mechanism, feature, pattern=pattern.name)
+        refuse(mechanism, pattern, f"a clause of {most} variables (at most {MOST_VARIABLES})")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cep_pipeline.detection.nfab.automaton import is_chain
-from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.detection.refusal import refuse
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 
 MECHANISM = "nfab"
@@ -26,6 +26,4 @@ def refuse_unsupported(pattern: Pattern) -> None:
     UnsupportedPattern
         It names the feature.
     """
-    feature = unsupported_feature(pattern)
-    if feature is not None:
-        raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name)
+    refuse(MECHANISM, pattern, unsupported_feature(pattern))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.patterns.pattern import Pattern
 
 
 def refuse_for(mechanism: str, pattern: Pattern) -> None:
@@ -14,5 +14,4 @@ def refuse_for(mechanism: str, pattern: Pattern) -> None:
     UnsupportedPattern
         The pattern is under another strategy than skip_till_any_match: what its runs take depends on the whole clause.
     """
-    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
-        raise UnsupportedPattern(mechanism, f"the strategy {pattern.strategy.value}", pattern=pattern.name)
+    refuse(mechanism, pattern, other_strategy(pattern))
