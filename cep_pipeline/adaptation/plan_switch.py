@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +21,10 @@ from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.blocks import Block, MatchBlock
 from cep_pipeline.detection.extent import counts_in_partitions
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.partitions import Partitions, partitions_of
 from cep_pipeline.detection.parts import many_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
-
-if TYPE_CHECKING:
-    from cep_pipeline.detection.partitions import Partitions
 
 Array = np.ndarray[Any, Any]
 
@@ -249,8 +247,6 @@ class Reading:
 
     def _partitions(self) -> Partitions:
         """The partitions of all events that have been read."""
-        from cep_pipeline.detection.partitions import partitions_of  # with the kernels, which take long to load
-
         if self._whole is None or self._whole[0] != len(self._stream):
             self._whole = len(self._stream), _prepared(self._pattern, self._stream.table)
         return partitions_of(self._whole[1], self._pattern.partition_by)

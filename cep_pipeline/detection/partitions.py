@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.routines import group_rows
 from cep_pipeline.detection.prepared import PreparedEvents
 
 
@@ -79,6 +77,10 @@ def _partitions(events: PreparedEvents, attributes: tuple[str, ...]) -> Partitio
     if not attributes:
         starts, ends = np.zeros(len(events), np.int64), np.full(len(events), len(events), np.int64)
         return Partitions(everything, starts, ends, everything)
+    # Of the kernel's package, whose modules import this one.
+    from cep_pipeline.detection.fused.keys import agreement_codes
+    from cep_pipeline.detection.fused.routines import group_rows
+
     codes, groups = agreement_codes(events, attributes)
     present = np.flatnonzero(codes >= 0)
     order, edges = group_rows(codes[present], groups)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.fused.views import View
+from cep_pipeline.detection.partitions import partitions_of
 from cep_pipeline.detection.prepared import PreparedEvents
 
 
@@ -17,6 +18,4 @@ def positions_of(events: PreparedEvents, view: View, partition_by: tuple[str, ..
 
 def all_positions(events: PreparedEvents, partition_by: tuple[str, ...]) -> Array:
     """int64: every event's position, all of them, also those that no pattern names; 0 where it is alone."""
-    from cep_pipeline.detection.partitions import partitions_of  # which is made with the routines of this package
-
     return events.derive(("positions", partition_by), lambda: partitions_of(events, partition_by).positions)
