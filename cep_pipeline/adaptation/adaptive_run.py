@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
+from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.decisions import Static
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding
@@ -22,9 +23,9 @@ from cep_pipeline.detection.detect import check_limit, check_output
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import clause_search, set_sums
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.set_sums import load_kernel
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ class AdaptiveRun:
             else None
         )
         if adapting:
-            load_kernel()  # no decision is to take the time of compiling it
+            set_sums.load_kernel()  # no decision is to take the time of compiling it
+            clause_search.load_kernel()
+            thresholds.load_kernel()
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(

@@ -41,39 +41,43 @@ class Verification:
         return self.right - self.left + math.log1p(self.distance)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class CheckedPart:
     """Invariants of one clause as one program has measured them.
 
     Attributes
     ----------
-    invariants
-        Those that count.
+    invariants, count
+        The invariants, and how many of them count.
     distances
-        The minimal distance of each.
+        The minimal distance of all, or of each.
     registers
         What the program has measured.
     sides
-        int64, shape (invariants or more, 3): the registers of both sides, and whether the chosen one wins ties.
-    verdicts
-        Whether each is violated.
+        int64, shape (invariants, 3): the registers of both sides, and whether the chosen one wins ties.
+    violations
+        The places of those that are violated.
     """
 
-    invariants: tuple[Invariant, ...]
-    distances: tuple[float, ...]
-    registers: list[float]
-    sides: Array
-    verdicts: tuple[bool, ...]
+    __slots__ = ("count", "distances", "invariants", "registers", "sides", "violations")
 
-    @property
-    def violated(self) -> bool:
-        """Whether one of them is."""
-        return True in self.verdicts
+    def __init__(
+        self,
+        invariants: Sequence[Invariant],
+        count: int,
+        distances: float | Sequence[float],
+        registers: Array,
+        sides: Array,
+        violations: Sequence[int],
+    ) -> None:
+        self.invariants, self.count, self.distances = invariants, count, distances
+        self.registers, self.sides, self.violations = registers, sides, violations
 
     def verification(self, place: int) -> Verification:
         """One of them by its place."""
-        left, right = (self.registers[register] for register in self.sides[place, :2].tolist())
-        return Verification(self.invariants[place], left, right, self.distances[place], self.verdicts[place])
+        left, right, _ = self.sides[place].tolist()
+        distance = self.distances if isinstance(self.distances, int | float) else self.distances[place]
+        sides = float(self.registers[left]), float(self.registers[right])
+        return Verification(self.invariants[place], *sides, distance, place in self.violations)
 
 
 class Checked(Sequence[Verification]):
@@ -91,27 +95,29 @@ class Checked(Sequence[Verification]):
         return found
 
     @property
+    def is_violated(self) -> bool:
+        """Whether one of the invariants is."""
+        if self._all is None:
+            return any(part.violations for part in self._parts)
+        return any(one.violated for one in self._all)
+
+    @property
     def violated(self) -> tuple[Invariant, ...]:
         """The invariants that are."""
         if self._all is not None:
             return tuple(one.invariant for one in self._all if one.violated)
-        return tuple(
-            invariant
-            for part in self._parts
-            for invariant, violated in zip(part.invariants, part.verdicts, strict=True)
-            if violated
-        )
+        return tuple(part.invariants[place] for part in self._parts for place in part.violations)
 
     @property
     def first_violated(self) -> Verification:
         """The first of them; there is one."""
         if self._all is None:
-            part = next(part for part in self._parts if part.violated)
-            return part.verification(part.verdicts.index(True))
+            part = next(part for part in self._parts if part.violations)
+            return part.verification(part.violations[0])
         return next(one for one in self._all if one.violated)
 
     def __len__(self) -> int:
-        return sum(len(part.invariants) for part in self._parts) if self._all is None else len(self._all)
+        return sum(part.count for part in self._parts) if self._all is None else len(self._all)
 
     @overload
     def __getitem__(self, place: int) -> Verification: ...
@@ -135,5 +141,5 @@ class Checked(Sequence[Verification]):
     @property
     def _made(self) -> tuple[Verification, ...]:
         if self._all is None:
-            self._all = tuple(part.verification(place) for part in self._parts for place in range(len(part.invariants)))
+            self._all = tuple(part.verification(place) for part in self._parts for place in range(part.count))
         return self._all

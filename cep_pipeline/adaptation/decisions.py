@@ -24,15 +24,23 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from cep_pipeline.adaptation.checked import Checked, Verification
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
+from cep_pipeline.adaptation.found_check import FoundCheck, FoundInvariants, found_invariants
 from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
-from cep_pipeline.adaptation.thresholds import Deviation, deviations, numbers_in, numbers_now, questions_of
+from cep_pipeline.adaptation.thresholds import (
+    Deviation,
+    ThresholdCheck,
+    deviations,
+    numbers_in,
+    numbers_now,
+    questions_of,
+)
 from cep_pipeline.adaptation.verification import InvariantCheck, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
@@ -68,18 +76,32 @@ class DecisionState:
     plan: Plan
     patterns: tuple[Pattern, ...]
     snapshot: StatisticsSnapshot | None = None
-    invariants: tuple[Invariant, ...] = ()
+    invariants: Sequence[Invariant] = ()
     distances: Distances = field(default_factory=Distances)
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
     asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
     """`questions`, where they are known."""
-    made: InvariantCheck | None = field(default=None, compare=False, repr=False)
+    made: InvariantCheck | FoundCheck | None = field(default=None, compare=False, repr=False)
     """`check`, where it is made."""
+    compares: ThresholdCheck | None = field(default=None, compare=False, repr=False)
+    """`threshold_check`, where it is made."""
 
     @cached_property
-    def check(self) -> InvariantCheck:
+    def threshold_check(self) -> ThresholdCheck | None:
+        """What compares the numbers of the pattern, of one by itself that was planned from statistics."""
+        if len(self.patterns) > 1 or self.snapshot is None or self.since or self.together:
+            return None
+        [pattern] = self.patterns
+        return ThresholdCheck(pattern.name, self.questions[pattern.name]) if self.compares is None else self.compares
+
+    @cached_property
+    def check(self) -> InvariantCheck | FoundCheck:
         """What is asked of snapshots about the invariants."""
-        return InvariantCheck(self.invariants, self.patterns, self.questions) if self.made is None else self.made
+        if self.made is not None:
+            return self.made
+        if isinstance(self.invariants, FoundInvariants):
+            return self.invariants.check()
+        return InvariantCheck(self.invariants, self.patterns, self.questions)
 
     @cached_property
     def minimal(self) -> float | Mapping[str, float]:
@@ -104,6 +126,8 @@ class DecisionState:
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns that are checked by thresholds: those that can be planned otherwise, and those that keep the
         pattern's order."""
+        if isinstance(self.invariants, FoundInvariants):  # planners that are searched by compiled code have invariants
+            return [], []
         without = without_invariants(self.plan)
         names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
         kept = [name for name in names if self.plan.for_pattern(name).planner in KEEPING_ORDER]
@@ -115,24 +139,43 @@ class DecisionState:
         return self.plan.workload is not None
 
 
-@dataclass(frozen=True)
 class Verdict:
     """Whether to plan again, and why.
 
-    Attributes
+    Parameters
     ----------
     reason
-        A sentence.
+        A sentence, or what writes it when somebody asks: decisions are many, and few are read.
+
+    Attributes
+    ----------
+    replan
+        Whether.
+    said
+        The reason, as it was given.
     checks
         What was looked at, up to the first violation; of a plan of many patterns together all of it.
     patterns
         Of a plan of many patterns together, those that are concerned; () all of them.
     """
 
-    replan: bool
-    reason: str
-    checks: Sequence[Verification | Deviation] = ()
-    patterns: tuple[str, ...] = ()
+    __slots__ = ("checks", "patterns", "replan", "said")
+
+    def __init__(
+        self,
+        replan: bool,
+        reason: str | Callable[[], str],
+        checks: Sequence[Verification | Deviation] = (),
+        patterns: tuple[str, ...] = (),
+    ) -> None:
+        self.replan, self.said, self.checks, self.patterns = replan, reason, checks, patterns
+
+    @property
+    def reason(self) -> str:
+        """A sentence."""
+        if not isinstance(self.said, str):
+            self.said = self.said()
+        return self.said
 
     @property
     def violated(self) -> tuple[Invariant, ...]:
@@ -140,6 +183,18 @@ class Verdict:
         if isinstance(self.checks, Checked):
             return self.checks.violated
         return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        sides = [(one.replan, one.reason, tuple(one.checks), one.patterns) for one in (self, other)]
+        return sides[0] == sides[1]
+
+    def __hash__(self) -> int:
+        return hash((self.replan, self.reason, self.patterns))
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.replan}, {self.reason!r}, {self.checks!r}, {self.patterns!r})"
 
 
 class DecisionFunction(ABC):
@@ -188,22 +243,22 @@ class DecisionFunction(ABC):
             The share of the old plan's cost that the new one saves, on this snapshot (`plan_quality.gain`); 0 where
             it is the same plan.
         """
-        distances = self._distances_after(state.distances, verdict, gain)
         same = plan is state.plan
-        return replace(
-            state,
-            plan=plan,
-            snapshot=snapshot,
-            invariants=state.invariants if same else self._invariants(plan, state.patterns, snapshot),
-            distances=distances,
-            since={},
-            asked=state.questions,
-            made=state.check if same else None,
+        return DecisionState(
+            plan,
+            state.patterns,
+            snapshot,
+            state.invariants if same else self._invariants(plan, state.patterns, snapshot),
+            self._distances_after(state.distances, verdict, gain),
+            {},
+            state.questions,
+            state.check if same else None,
+            state.__dict__.get("threshold_check", state.compares),
         )
 
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
-    ) -> tuple[Invariant, ...]:
+    ) -> Sequence[Invariant]:
         """Those of a plan that decisions look at."""
         return ()
 
@@ -214,12 +269,17 @@ class DecisionFunction(ABC):
         return distances
 
 
+_STATIC = Verdict(False, "the plan is static")
+_NOTHING_DECIDED = Verdict(False, "nothing of the plan was decided by its statistics")
+_UNCONDITIONAL = Verdict(True, "planning again is unconditional")
+
+
 @dataclass(frozen=True, slots=True)
 class Static(DecisionFunction):
     """The plan stays as it is."""
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        return Verdict(False, "the plan is static")
+        return _STATIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +287,7 @@ class Unconditional(DecisionFunction):
     """Plan again at every check."""
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        return Verdict(True, "planning again is unconditional")
+        return _UNCONDITIONAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,21 +331,21 @@ class InvariantBased(DecisionFunction):
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
-        violated = checks.violated
+        violated = checks.is_violated
         if violated and not state.together:
-            return Verdict(True, describe_verification(checks.first_violated, state.patterns), checks)
+            return Verdict(True, lambda: describe_verification(checks.first_violated, state.patterns), checks)
         moved = self._thresholds(state, snapshot)
         looked = (*checks, *moved.checks) if moved.checks else checks
         if violated:
-            names = (*(one.pattern for one in violated), *moved.patterns)
-            reason = _with_more(
-                describe_verification(checks.first_violated, state.patterns), len(violated), "invariant"
-            )
+            found = checks.violated
+            names = (*(one.pattern for one in found), *moved.patterns)
+            reason = _with_more(describe_verification(checks.first_violated, state.patterns), len(found), "invariant")
             return Verdict(True, reason, looked, tuple(dict.fromkeys(names)))
         if moved.replan or not checks:
-            return replace(moved, checks=looked)
+            return Verdict(moved.replan, moved.reason, looked, moved.patterns)
         also = f"; {moved.reason}" if moved.checks else ""
-        return Verdict(False, f"all {len(checks)} invariants hold{also}", looked)
+        count = len(checks)
+        return Verdict(False, lambda: f"all {count} invariants hold{also}", looked)
 
     def _first_distances(self, plan: Plan) -> Distances:
         return self.distance.begin(plan)
@@ -300,7 +360,7 @@ class InvariantBased(DecisionFunction):
         """
         others, kept = state.unguarded
         if not others and not kept:
-            return Verdict(False, "nothing of the plan was decided by its statistics")
+            return _NOTHING_DECIDED
         moved = _by_threshold(others, state, snapshot, self.threshold)
         if moved.replan or not kept:
             return moved
@@ -308,14 +368,14 @@ class InvariantBased(DecisionFunction):
         checks = (*moved.checks, *of_kept.checks)
         if of_kept.replan:
             return Verdict(False, f"{of_kept.reason}; but its planner keeps the pattern's order", checks)
-        return replace(of_kept, checks=checks)
+        return Verdict(False, of_kept.reason, checks)
 
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
-    ) -> tuple[Invariant, ...]:
-        found = invariants_of(plan, patterns, self.k)
+    ) -> Sequence[Invariant]:
         if not self.frozen:
-            return found
+            return found_invariants(plan, self.k) or invariants_of(plan, patterns, self.k)
+        found = invariants_of(plan, patterns, self.k)
         if snapshot is None:
             raise InputError("frozen costs are those of the statistics that the plan was made from: give the snapshot")
         return freeze(found, patterns, snapshot)
@@ -325,6 +385,12 @@ def _by_threshold(
     patterns: Sequence[str], state: DecisionState, snapshot: StatisticsSnapshot, threshold: float
 ) -> Verdict:
     """ZStream's check: the verdict ends with the first number that has moved too far."""
+    if patterns and state.threshold_check is not None and state.snapshot is not None:
+        check = state.threshold_check
+        first, found = check.first_moved(snapshot, check.numbers(state.snapshot), threshold)
+        if first is None:
+            return Verdict(False, lambda: f"no number has moved by {threshold:.1%} or more", found)
+        return Verdict(True, lambda: f"{describe_deviation(found[first])}, {threshold:.1%} or more", found)
     before = {name: state.before[name] for name in patterns}
     checks: list[Deviation] = []
     too_far: list[Deviation] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -16,11 +17,26 @@ from cep_pipeline.adaptation.plans_anew import PlansAnew
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.replanning import runs_of
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
 DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
+MOST_UNWRITTEN = 256
+"""Decisions that are kept as they were taken, until somebody asks for the report."""
+
+
+class _Decided(NamedTuple):
+    """A decision as it was taken, and where it put another plan in use the old one and the new one."""
+
+    row: int
+    timestamp_us: int
+    replanned: bool
+    said: str | Callable[[], str]
+    gain: float | None
+    t0: tuple[int, int] | None
+    switched: tuple[Plan, Plan] | None
 
 
 class PlanLoop:
@@ -66,8 +82,9 @@ class PlanLoop:
     ) -> None:
         self.patterns, self.decision = [finding.pattern for finding in findings], decision
         self.plan: Plan | None = None
-        self.checks: list[Check] = []
-        self.switches: list[PlanSwitch] = []
+        self._checks: list[Check] = []
+        self._switches: list[PlanSwitch] = []
+        self._unwritten: list[_Decided] = []
         self.seconds = Seconds()
         self._stream, self._counters = findings[0].stream, findings[0].counters
         self._reading = reading_of(self.patterns, [finding.reading for finding in findings], self._stream)
@@ -79,6 +96,7 @@ class PlanLoop:
         self._done = False
         self._find = find
         self.put_off = 0
+        self._begin_of_plan = 0
         self._last_s, self._last_row = 0.0, 0
 
     @property
@@ -136,49 +154,67 @@ class PlanLoop:
 
     def check(self, snapshot: StatisticsSnapshot) -> None:
         """Decide by fresh statistics; where a new plan is better, it owns all matches that begin from here on."""
-        assert self._state is not None and self.plan is not None
-        before, old, began = self.seconds, self.plan, self._clock()
-        verdict = self.decision.decide(self._state, snapshot)
-        decided = self._clock()
-        row = self._stream.arrived
-        names = tuple(pattern.name for pattern in self.patterns)
-        check = Check(self.name, row, self._stream.time_of(row - 1), verdict.replan, verdict.reason, patterns=names)
+        clock, state, old = self._clock, self._state, self.plan
+        assert state is not None and old is not None
+        began = clock()
+        verdict = self.decision.decide(state, snapshot)
+        decided = planned = clock()
+        ended, row, gain = decided, self._stream.arrived, None
         if verdict.replan:
-            check = self._replan(replace(check, gain=0.0), snapshot)
-            planned = self._clock()
-            assert check.gain is not None
-            self._state = self.decision.replanned(self._state, verdict, self.plan, snapshot, gain=check.gain)
-            self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - decided))
-        self.seconds = self.seconds.plus(Seconds(deciding=decided - began))
-        self.checks.append(check)
-        self._last_s = self.seconds.overhead - before.overhead
-        self._last_row = row
-        if check.deployed:
-            self._note_switch(check, old, self.plan)
+            gain = self._replan(old, row, snapshot)
+            planned = clock()
+            self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gain)
+            ended = clock()
+        took = Seconds(decided - began + ended - planned, planned - decided)
+        self.seconds = self.seconds.plus(took)
+        self._last_s, self._last_row = took.overhead, row
+        switched = (old, self.plan) if self.plan is not None and self._begin_of_plan == row else None
+        stream = self._stream
+        at_us, t0 = stream.time_of(row - 1), None if switched is None else stream.boundary(row)
+        self._unwritten.append(_Decided(row, at_us, verdict.replan, verdict.said, gain, t0, switched))
+        if len(self._unwritten) > MOST_UNWRITTEN:
+            self._write()
 
-    def _replan(self, check: Check, snapshot: StatisticsSnapshot) -> Check:
-        """Make another plan, and use it where it is better."""
-        assert self.plan is not None
-        again = self._plans_anew.again(self.plan, snapshot)
+    def _replan(self, old: Plan, row: int, snapshot: StatisticsSnapshot) -> float:
+        """Make another plan, and use it where it is better; the gain."""
+        again = self._plans_anew.again(old, snapshot)
         if again.gain is None:
             self.plan = again.write()
-            return check
-        if again.gain <= self._minimum_gain:
-            return replace(check, gain=again.gain)
-        new = again.write()
-        self._cut(check.row)
-        self.plan = new
-        return replace(check, gain=again.gain, deployed=True)
+            return 0.0
+        if again.gain > self._minimum_gain:
+            new = again.write()
+            self._cut(row)
+            self.plan, self._begin_of_plan = new, row
+        return again.gain
 
-    def _note_switch(self, check: Check, old: Plan, new: Plan) -> None:
-        t0 = self._stream.boundary(check.row)
-        assert t0 is not None, "plans are switched where events follow"
-        assert check.gain is not None
-        clauses = (clause for pattern in self.patterns for clause in new.for_pattern(pattern.name).clauses)
-        orders = "; ".join(written(clause.order_or_tree) for clause in clauses)
-        plans = old.plan_id, new.plan_id, orders
-        switch = PlanSwitch(self.name, check.row, t0, *plans, check.reason, check.gain, check.patterns)
-        self.switches.append(switch)
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The decisions."""
+        self._write()
+        return self._checks
+
+    @property
+    def switches(self) -> Sequence[PlanSwitch]:
+        """Those that put another plan in use."""
+        self._write()
+        return self._switches
+
+    def _write(self) -> None:
+        """Write down what has been decided: to say it takes longer than to decide it."""
+        names = tuple(pattern.name for pattern in self.patterns)
+        for one in self._unwritten:
+            reason = one.said if isinstance(one.said, str) else one.said()
+            deployed = one.switched is not None
+            self._checks.append(
+                Check(self.name, one.row, one.timestamp_us, one.replanned, reason, one.gain, deployed, names)
+            )
+            if one.switched is not None:
+                assert one.gain is not None and one.t0 is not None, "plans are switched where events follow"
+                old, new = one.switched
+                runs = (run for pattern in self.patterns for run in runs_of(new, pattern.name))
+                plans = old.plan_id, new.plan_id, "; ".join(map(written, runs))
+                self._switches.append(PlanSwitch(self.name, one.row, one.t0, *plans, reason, one.gain, names))
+        self._unwritten.clear()
 
     def detect(self, *, at_least: int) -> None:
         """Find the matches of plans that have been replaced, and of the one in use once enough events have come.
@@ -225,10 +261,7 @@ class PlanLoop:
         assert self.plan is not None
         if row > self._begin and (self._has_ended or not any(output.at_once for output in self._outputs)):
             plan = self.plan
-            orders = {
-                pattern.name: [clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses]
-                for pattern in self.patterns
-            }
+            orders = {pattern.name: runs_of(plan, pattern.name) for pattern in self.patterns}
             self._waiting.append(Stretch(self._begin, row, orders, plan.sharing != "none"))
             self._begin = row
 

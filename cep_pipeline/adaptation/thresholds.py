@@ -5,11 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, overload
 
+import numpy as np
+
+from cep_pipeline.adaptation.threshold_codes import ARE_LN, BEFORE, NOW, NUMBERS, READ, THRESHOLD, WORDS
+from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
+
+Array = np.ndarray[Any, Any]
+_moved = NativeKernel(
+    "cep_pipeline.adaptation.threshold_kernel",
+    "moved",
+    ("int64*",),
+    ("cep_pipeline.compiled.pointers", "cep_pipeline.adaptation.threshold_codes"),
+)
+
+
+def load_kernel() -> None:
+    """Load the compiled code, or compile it where that has not been done on this machine."""
+    _moved.compile()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +119,86 @@ def deviations(
         moved = (what for what in old if what in new and (what, old[what]) not in seen)
         yield from (Deviation(name, what, old[what], new[what]) for what in moved)
         seen.update(old.items())
+
+
+class Moved(Sequence[Deviation]):
+    """Deviations of numbers that stand in a row, each made when it is asked for."""
+
+    def __init__(self, pattern: str, keys: Sequence[str], before: Array, now: Array, count: int) -> None:
+        self._pattern, self._keys, self._before, self._now, self._count = pattern, keys, before, now, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Deviation: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Deviation]: ...
+    def __getitem__(self, place: int | slice) -> Deviation | Sequence[Deviation]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(self._count)[place]]
+        one = range(self._count)[place]
+        return Deviation(self._pattern, self._keys[one], float(self._before[one]), float(self._now[one]))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+class ThresholdCheck:
+    """How far the numbers of one pattern have moved, by one compiled call: as `deviations`, to the last bit.
+
+    Parameters
+    ----------
+    pattern, questions
+        Its name, and what snapshots are asked about it.
+    """
+
+    def __init__(self, pattern: str, questions: Sequence[ClauseQuestions]) -> None:
+        self._pattern, self._questions = pattern, questions
+        places: dict[str, int] = {}
+        are_ln: list[bool] = []
+        for clause in questions:
+            for key, is_ln in clause.keys_of_numbers:
+                places[key] = len(are_ln)  # of one key that is asked twice the last answer counts, as in a mapping
+                are_ln.append(is_ln)
+        self.keys = tuple(places)
+        self._places = list(places.values()) if len(places) < len(are_ln) else None
+        self._are_ln = np.array([are_ln[place] for place in places.values()], np.uint8)
+        self._room = np.zeros((2, len(places)))
+        self._threshold = np.zeros(1)
+        self._words = np.zeros(WORDS, np.int64)
+        self._words[NUMBERS] = len(places)
+        arrays = (READ, self._room[0]), (ARE_LN, self._are_ln), (NOW, self._room[1]), (THRESHOLD, self._threshold)
+        for word, array in arrays:
+            self._words[word] = array.ctypes.data
+        self._address, self._function = self._words.ctypes.data, _moved.function
+        self._latest: tuple[StatisticsSnapshot, Array] | None = None
+
+    def numbers(self, snapshot: StatisticsSnapshot) -> Array:
+        """The numbers of `numbers_now` by `keys`, float64."""
+        if self._latest is None or self._latest[0] is not snapshot:
+            self._compared(snapshot, self._room[1], math.inf)
+        assert self._latest is not None
+        return self._latest[1]
+
+    def first_moved(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int | None, Moved]:
+        """The first number that has moved by the threshold or more since it was as `before` says, and the deviations up
+        to it, or all."""
+        first = self._compared(snapshot, before, threshold)
+        assert self._latest is not None
+        now, every = self._latest[1], len(self.keys)
+        return (None if first == every else first), Moved(self._pattern, self.keys, before, now, min(first + 1, every))
+
+    def _compared(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> int:
+        read: list[float] = []
+        for clause in self._questions:
+            read += clause.numbers_read(snapshot)
+        self._room[0] = read if self._places is None else [read[place] for place in self._places]
+        self._threshold[0] = threshold
+        self._words[BEFORE] = before.ctypes.data
+        first = self._function(self._address)
+        self._latest = snapshot, self._room[1].copy()
+        return first

@@ -14,7 +14,7 @@ from itertools import groupby
 
 import numpy as np
 
-from cep_pipeline.adaptation.checked import Checked, CheckedPart, Verification
+from cep_pipeline.adaptation.checked import Array, Checked, CheckedPart, Verification
 from cep_pipeline.adaptation.invariant_program import compiled
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.measures import Measures
@@ -23,6 +23,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, grains
+from cep_pipeline.planning.set_sums import SetSums
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -146,21 +147,24 @@ class InvariantCheck:
         """
         self._checks += 1
         # Costs that are no sums of a clause's numbers are not compiled.
-        if frozen or self._checks == 1 or any(part.sums is None for part in self._parts):
+        parts = None if frozen or self._checks == 1 else self._parts
+        if parts is None:
             verified = self.verifications(snapshot, distance=distance, frozen=frozen)
             return Checked.of(verified if to_the_end else _up_to_violation(verified))
-        found = []
-        for part in self._parts:
-            found.append(part.checked(snapshot, distance, to_the_end=to_the_end))
-            if found[-1].violated and not to_the_end:
-                break
-        return Checked(found)
+        return checked_parts(parts, snapshot, distance, to_the_end=to_the_end)
 
     @cached_property
-    def _parts(self) -> list[_Part]:
-        runs = groupby(self._invariants, key=lambda one: id(one[1]))
-        parts = ([*run] for _, run in runs)
-        return [_Part(tuple(invariant for invariant, _ in run), run[0][1]) for run in parts]
+    def _parts(self) -> list[CompiledPart] | None:
+        """The programs; None where a cost is no sum of a clause's numbers."""
+        parts = []
+        for _, run in groupby(self._invariants, key=lambda one: id(one[1])):
+            own = [*run]
+            invariants, group = tuple(invariant for invariant, _ in own), own[0][1]
+            sums = compiled(group.questions.shape, group.cost, [one.comparison for one in invariants])
+            if sums is None:
+                return None
+            parts.append(CompiledPart(invariants, group.questions, sums))
+        return parts
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
         """The invariants, each with what measures its sides."""
@@ -200,43 +204,79 @@ class _Group:
     comparisons: list[DecidingComparison]
 
 
-class _Part:
-    """Invariants of one clause by one cost model that follow each other, as one program."""
+class CompiledPart:
+    """Invariants of one clause by one cost model that follow each other, as one program.
 
-    def __init__(self, invariants: tuple[Invariant, ...], group: _Group) -> None:
-        self.invariants = invariants
-        self._questions = group.questions
-        comparisons = [one.comparison for one in invariants]
-        self.sums = compiled(group.questions.shape, group.cost, comparisons)
-        self._distances: tuple[float, ...] = (0.0,) * len(invariants)
+    Parameters
+    ----------
+    invariants
+        Those.
+    questions
+        What snapshots are asked about the clause.
+    sums
+        The program, and what it measures.
+    """
+
+    def __init__(self, invariants: Sequence[Invariant], questions: ClauseQuestions, sums: SetSums) -> None:
+        self._invariants, self._questions, self._sums = invariants, questions, sums
+        self._count = len(sums.sides)
         self._by: float | Mapping[str, float] = 0.0
+        self._distances: float | Sequence[float] = 0.0
 
     def checked(
         self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float], *, to_the_end: bool
     ) -> CheckedPart:
-        assert self.sums is not None
+        """The verifications up to the first violation, or all."""
         if distance is not self._by:
             self._measure_against(distance)
-        first = self.sums(self._questions.flat(snapshot))
-        registers, sides = self.sums.registers.tolist(), self.sums.sides
-        if first == len(self.invariants):
-            return CheckedPart(self.invariants, self._distances, registers, sides, (False,) * first)
-        if not to_the_end:
-            verdicts = (*((False,) * first), True)
-            return CheckedPart(self.invariants[: first + 1], self._distances, registers, sides, verdicts)
-        verdicts = tuple(
-            is_violated(one.comparison, registers[left], registers[right], minimal)
-            for one, (left, right, _), minimal in zip(self.invariants, sides.tolist(), self._distances, strict=True)
-        )
-        return CheckedPart(self.invariants, self._distances, registers, sides, verdicts)
+        sums = self._sums
+        count, registers, sides = sums(self._questions.flat(snapshot)), sums.registers.copy(), sums.sides
+        violations: Sequence[int] = ()
+        if count < self._count:
+            if to_the_end:
+                violations, count = self._violations(registers), self._count
+            else:
+                violations, count = (count,), count + 1
+        return CheckedPart(self._invariants, count, self._distances, registers, sides, violations)
+
+    def _violations(self, registers: Array) -> list[int]:
+        """The places of all that are violated."""
+        found = []
+        for place, (left, right, _) in enumerate(self._sums.sides.tolist()):
+            minimal = self._distances if isinstance(self._distances, int | float) else self._distances[place]
+            one = self._invariants[place].comparison
+            if is_violated(one, float(registers[left]), float(registers[right]), minimal):
+                found.append(place)
+        return found
 
     def _measure_against(self, distance: float | Mapping[str, float]) -> None:
-        distances = tuple(_minimal(one, distance) for one in self.invariants)
-        for one in distances:
-            check_distance(one)
-        assert self.sums is not None
-        self.sums.measure_against(np.array([math.log1p(one) for one in distances]))
-        self._distances, self._by = distances, distance
+        if isinstance(distance, int | float):
+            check_distance(distance)
+            self._sums.measure_against(math.log1p(distance))
+            self._distances = distance
+        else:
+            distances = tuple(_minimal(one, distance) for one in self._invariants)
+            for one in distances:
+                check_distance(one)
+            self._sums.measure_against(np.array([math.log1p(one) for one in distances]))
+            self._distances = distances
+        self._by = distance
+
+
+def checked_parts(
+    parts: Iterable[CompiledPart],
+    snapshot: StatisticsSnapshot,
+    distance: float | Mapping[str, float],
+    *,
+    to_the_end: bool,
+) -> Checked:
+    """The verifications of parts up to the first violation, or all."""
+    found = []
+    for part in parts:
+        found.append(part.checked(snapshot, distance, to_the_end=to_the_end))
+        if found[-1].violations and not to_the_end:
+            break
+    return Checked(found)
 
 
 def _minimal(invariant: Invariant, distance: float | Mapping[str, float]) -> float:

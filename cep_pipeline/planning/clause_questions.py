@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
@@ -51,7 +50,7 @@ class ClauseQuestions:
 
     def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
         self._pattern, self._clause, self._often = pattern, clause, often
-        self._latest: _Asked | None = None
+        self._latest: Asked | None = None
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -69,6 +68,7 @@ class ClauseQuestions:
             }
             for attribute in agreeing_attributes(pattern, clause)
         ]
+        self._priors = [prior for _, prior, _ in self._conditions]
         self._sequences = series_groups(clause)
         self._last = _last_in_order(clause)
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
@@ -89,71 +89,80 @@ class ClauseQuestions:
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
         """As `clause_statistics`; those of the snapshot that was asked last are known."""
-        asked = self._asked(snapshot)
+        asked = self.asked(snapshot)
         if asked.statistics is None:
             conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
             asked.statistics = ClauseStatistics(
                 names=tuple(self._position),
-                ln_instances=asked.ln_instances,
+                ln_instances=tuple(asked.ln_instances),
                 conditions=tuple(PlanCondition(places, share, equal) for (places, _, equal), share in conditions),
                 agreements=asked.agreements,
                 sequences=self._sequences,
                 joints=asked.joints,
                 last=asked.last,
                 kleene=self._kleene,
-                ln_events=asked.ln_events,
+                ln_events=tuple(asked.ln_events),
                 shape=self.shape if self._often else None,
             )
         return asked.statistics
 
     def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
-        """The numbers of `statistics`, which are all that invariants are verified by.
+        """The numbers of `statistics`, which are all that plans are searched and invariants verified by.
 
         Raises
         ------
         PlanError
             The snapshot does not know one of the leaves.
         """
-        asked = self._asked(snapshot)
-        agreeing = (one for agreement in asked.agreements for row in agreement.ln_selectivities for one in row)
-        last = len(self._position) - 1 if asked.last is None else asked.last
-        row = (*asked.ln_instances, *asked.ln_events, *agreeing, *asked.ln_selectivities)
-        return ClauseNumbers(row, asked.joints, last)
+        return self.asked(snapshot).numbers
 
-    def _asked(self, snapshot: StatisticsSnapshot) -> _Asked:
+    def asked(self, snapshot: StatisticsSnapshot) -> Asked:
+        """What the snapshot answers; PlanError where it does not know one of the leaves."""
         if self._latest is None or self._latest.snapshot is not snapshot:
-            pattern, clause = self._pattern, self._clause
-            events = self._events(snapshot)
-            ln_events = ln_instances = tuple(map(math.log, events))
-            if self._kleene:
-                ln_instances = tuple(
-                    _ln_lists(expected) if place in self._kleene else ln_events[place]
-                    for place, expected in enumerate(events)
-                )
-            self._latest = _Asked(
-                snapshot,
-                ln_instances,
-                ln_events,
-                tuple([ln_planned(known.value, known.tested) for known in self._known(snapshot)]),
-                tuple(_agreement(pairs, len(events), snapshot) for pairs in self._agreements),
-                self._joints(snapshot) if snapshot.joints else (),
-                _last_so_far(pattern, clause, snapshot) if self._last is None else self._last,
-            )
+            self._latest = self._ask(snapshot)
         return self._latest
 
-    def _events(self, snapshot: StatisticsSnapshot) -> list[float]:
-        """Expected events of each leaf in one window, at least the smallest number."""
-        window_us = self._pattern.window.time_us
-        rates = [snapshot.known_rate(key) for key in self._leaves.values()]
-        if window_us is None or None in rates:
-            every = (self.rate(name, snapshot) for name in self._position)
-            return [max(planned_events_in_window(self._pattern, snapshot, rate), SMALLEST) for rate in every]
-        unseen = 0.5 / snapshot.span_s
-        return [max((rate.per_s or unseen) * window_us / 1e6, SMALLEST) for rate in rates if rate is not None]
+    def _ask(self, snapshot: StatisticsSnapshot) -> Asked:
+        # In one piece: between decisions other work takes the caches, and then each function that is called costs more
+        # than the numbers do.
+        window_us, unseen, log = self._pattern.window.time_us, 0.5 / snapshot.span_s, math.log
+        rates, ln_events = [], []
+        for name, key in self._leaves.items():
+            rate = snapshot.known_rate(key) or self.rate(name, snapshot)
+            rates.append(rate.per_s or unseen)
+            if window_us is not None:
+                events = rates[-1] * window_us / 1e6
+            else:
+                events = planned_events_in_window(self._pattern, snapshot, rate)
+            ln_events.append(log(events if events > SMALLEST else SMALLEST))
+        ln_selectivities = []
+        for prior in self._priors:
+            known = snapshot.measured(prior.condition) or prior
+            share = known.value if known.value > 0 else 0.5 / (known.tested + 1)  # `joint.ln_planned`
+            ln_selectivities.append(log(share if share > SMALLEST else SMALLEST))
+        ln_instances = ln_events
+        if self._kleene:
+            ln_instances = [
+                _ln_lists(max(self._events(name, snapshot), SMALLEST)) if place in self._kleene else ln_events[place]
+                for place, name in enumerate(self._leaves)
+            ]
+        agreements: tuple[Agreement, ...] = ()
+        agreeing: list[float] = []
+        if self._agreements:
+            agreements = tuple(_agreement(pairs, len(rates), snapshot) for pairs in self._agreements)
+            agreeing = [one for agreement in agreements for row in agreement.ln_selectivities for one in row]
+        last = self._last
+        if last is None:
+            last = _last_so_far(self._pattern, self._clause, snapshot)
+        joints = self._joints(snapshot) if snapshot.joints else ()
+        numbers = ClauseNumbers(
+            (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
+        )
+        return Asked(snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last)
 
-    def _known(self, snapshot: StatisticsSnapshot) -> list[Selectivity]:
-        """The selectivities of the conditions."""
-        return [snapshot.measured(prior.condition) or prior for _, prior, _ in self._conditions]
+    def _events(self, name: str, snapshot: StatisticsSnapshot) -> float:
+        """Expected events of a leaf in one window."""
+        return planned_events_in_window(self._pattern, snapshot, self.rate(name, snapshot))
 
     def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
         terms = self._terms.by(snapshot)
@@ -177,23 +186,71 @@ class ClauseQuestions:
         asked += [prior for pairs in self._agreements for prior in pairs.values()]
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
 
+    @property
+    def keys_of_numbers(self) -> list[tuple[str, bool]]:
+        """The keys of `numbers`, some of them twice, each with whether `numbers_read` has its logarithm."""
+        asked = [*self._priors, *(prior for pairs in self._agreements for prior in pairs.values())]
+        return [*((key, False) for key in self._leaves.values()), *((prior.condition, True) for prior in asked)]
+
+    def numbers_read(self, snapshot: StatisticsSnapshot) -> list[float]:
+        """The `numbers` by `keys_of_numbers`: of leaves as they are, of conditions by their logarithms."""
+        asked = self.asked(snapshot)
+        agreeing = [
+            agreement.ln_selectivities[one][other]
+            for agreement, pairs in zip(asked.agreements, self._agreements, strict=True)
+            for one, other in pairs
+        ]
+        return [*asked.rates, *asked.ln_selectivities, *agreeing]
+
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
         return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
-@dataclass(slots=True)
-class _Asked:
-    """What the snapshot that was asked last says."""
+class Asked:
+    """What a snapshot answers.
 
-    snapshot: StatisticsSnapshot
-    ln_instances: tuple[float, ...]
-    ln_events: tuple[float, ...]
-    ln_selectivities: tuple[float, ...]
-    agreements: tuple[Agreement, ...]
-    joints: tuple[JointCondition, ...]
-    last: int | None
-    statistics: ClauseStatistics | None = None
+    Attributes
+    ----------
+    snapshot, numbers
+        Which it is, and its numbers in one row.
+    rates
+        Events a second of each leaf, as planning takes them.
+    ln_instances, ln_events, ln_selectivities, agreements, joints, last
+        As in `ClauseStatistics`.
+    statistics
+        Those, where they have been asked for.
+    """
+
+    __slots__ = (
+        "agreements",
+        "joints",
+        "last",
+        "ln_events",
+        "ln_instances",
+        "ln_selectivities",
+        "numbers",
+        "rates",
+        "snapshot",
+        "statistics",
+    )
+
+    def __init__(
+        self,
+        snapshot: StatisticsSnapshot,
+        numbers: ClauseNumbers,
+        rates: list[float],
+        ln_instances: list[float],
+        ln_events: list[float],
+        ln_selectivities: list[float],
+        agreements: tuple[Agreement, ...],
+        joints: tuple[JointCondition, ...],
+        last: int | None,
+    ) -> None:
+        self.snapshot, self.numbers, self.rates = snapshot, numbers, rates
+        self.ln_instances, self.ln_events, self.ln_selectivities = ln_instances, ln_events, ln_selectivities
+        self.agreements, self.joints, self.last = agreements, joints, last
+        self.statistics: ClauseStatistics | None = None
 
 
 _UNKNOWN = StatisticsSnapshot()

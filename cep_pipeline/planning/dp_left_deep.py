@@ -7,10 +7,12 @@ import math
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.comparisons import comparisons_of_block, ln_before
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.linearized import cheapest_known_order, known_order, order_note
+from cep_pipeline.planning.linearized import cheapest_known_order, order_note
+from cep_pipeline.planning.ln_tables import set_tables
 from cep_pipeline.planning.order_search import OrderSearch
 from cep_pipeline.planning.ordering import Ordering
 from cep_pipeline.planning.set_tables import LN_UNPRUNED, SetTables
+from cep_pipeline.planning.small_order_search import SmallOrderSearch
 
 MAX_VARIABLES = 22
 """Budget: above it 2^n sets are too many (22: 0.2 GB and a fraction of a second)."""
@@ -37,10 +39,15 @@ def dp_left_deep_order(
         return Ordering((0,))
     if size > max_variables:
         return _instead(statistics, cost, f"{size} variables exceed the exact search's budget of {max_variables}")
-    search = search_orders(statistics, cost, known_order(statistics, cost))
-    if not search.best[-1] < math.inf:
-        why = f"the costs of {size} variables differ by more than the exact search's numbers can"
-        return _instead(statistics, cost, why)
+    tables = set_tables(cost, statistics)
+    search: SmallOrderSearch | OrderSearch
+    if tables is not None:
+        search = SmallOrderSearch(tables, size)
+    else:
+        search = search_orders(statistics, cost, cheapest_known_order(statistics, cost)[1])
+        if not search.best[-1] < math.inf:
+            why = f"the costs of {size} variables differ by more than the exact search's numbers can"
+            return _instead(statistics, cost, why)
     order = search.order((1 << size) - 1)
     comparisons = (
         comparison

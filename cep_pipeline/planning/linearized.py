@@ -20,16 +20,9 @@ from cep_pipeline.planning.range_search import RangeSearch
 from cep_pipeline.planning.trees import PositionTree
 
 
-def known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[int, ...]:
-    """An order that exact search can measure others against: where all sets are known at once, greedy's, which is made
-    at once too."""
-    if set_tables(cost, statistics) is not None:
-        return greedy_order(statistics, cost).order
-    return cheapest_known_order(statistics, cost)[1]
-
-
 def known_tree(statistics: ClauseStatistics, cost: CostModel) -> PositionTree:
-    """The same of trees."""
+    """A tree that exact search can measure others against: where all sets are known at once, greedy's order, which is
+    made at once too."""
     if set_tables(cost, statistics) is not None:
         return left_deep(greedy_order(statistics, cost).order)
     return cheapest_known_tree(statistics, cost)[1]

@@ -1,36 +1,139 @@
 """Plan one pattern again and again: what follows from the pattern alone is worked out once, and a plan's explanation
-only where the plan is used."""
+only where somebody reads it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any, TypeAlias
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan
 from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_search import ClauseSearch, FoundClause, searched
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.expected import Expectations
-from cep_pipeline.planning.make_plan import clause_plan, cost_model, pattern_plan, summary_of
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.make_plan import clause_plan, cost_model, named_join, pattern_plan, summary_of
 from cep_pipeline.planning.ordering import Ordering, TreeOrdering
 from cep_pipeline.planning.planners import planner_named
-from cep_pipeline.planning.plans import Plan, ln_cost_of_clauses
-from cep_pipeline.planning.trees import PositionTree, tree_of_positions
+from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary, ln_cost_of_clauses
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 Running: TypeAlias = "tuple[tuple[int, ...] | None, PositionTree | None]"
 """An order, or a tree."""
 
 
-@dataclass(frozen=True, eq=False)
 class Found:
-    """What a planner makes of a pattern's clauses, and by what numbers."""
+    """What a planner makes of a pattern's clauses, and by what numbers.
 
-    snapshot: StatisticsSnapshot
-    statistics: tuple[ClauseStatistics, ...]
-    orderings: tuple[Ordering | TreeOrdering, ...]
+    Attributes
+    ----------
+    snapshot
+        The statistics.
+    clauses
+        What compiled searches found of each clause; None where the planner itself has to be asked.
+    """
+
+    def __init__(
+        self, replanner: Replanner, snapshot: StatisticsSnapshot, clauses: tuple[FoundClause, ...] | None
+    ) -> None:
+        self.replanner, self.snapshot, self.clauses = replanner, snapshot, clauses
+
+    @cached_property
+    def statistics(self) -> tuple[ClauseStatistics, ...]:
+        """The numbers of each clause."""
+        return tuple(asked.statistics(self.snapshot) for asked in self.replanner.questions)
+
+    @cached_property
+    def orderings(self) -> tuple[Ordering | TreeOrdering, ...]:
+        """What the planner returns for each clause."""
+        if self.clauses is not None:
+            return tuple(clause.ordering for clause in self.clauses)
+        return tuple(self.replanner.planner(numbers, self.replanner.model) for numbers in self.statistics)
+
+    @property
+    def runs(self) -> list[OrderOrTree]:
+        """The order or tree of each clause."""
+        found: list[OrderOrTree] = []
+        clauses = self.orderings if self.clauses is None else self.clauses
+        for clause, of in zip(clauses, self.replanner.pattern.clauses, strict=True):
+            names = [variable.name for variable in of.positive]
+            of_tree = isinstance(clause, TreeOrdering) or (isinstance(clause, FoundClause) and clause.search.of_trees)
+            tree = clause.tree if of_tree else 0  # type: ignore[union-attr]
+            found.append(
+                tuple(names[position] for position in clause.order)
+                if isinstance(tree, int)
+                else named_join(tree, names)
+            )
+        return found
+
+
+class FoundPlan(Plan):
+    """A plan as it was found: what it says of its numbers is written where somebody reads it.
+
+    It is equal to the plan that it is written as. Of many plans that a stream is planned with nobody reads more than
+    what they run.
+
+    Attributes
+    ----------
+    found
+        What decides for it now.
+    made
+        What it was made of: what it says of its numbers; or the plan that was confirmed.
+    """
+
+    found: Found | None = None
+    made: Found | Plan | None = None
+
+    @classmethod
+    def of(cls, found: Found, made: Found | Plan | None = None) -> FoundPlan:
+        """The plan of what was found, or one that was made before and has been found again."""
+        plan = object.__new__(cls)
+        plan.__dict__.update(found=found, made=found if made is None else made)
+        if isinstance(made, Plan):
+            plan.__dict__.update(sharing=made.sharing, workload=made.workload)
+        return plan
+
+    @cached_property
+    def alpha(self) -> float:
+        return self.written.alpha
+
+    @cached_property
+    def statistics(self) -> StatisticsSummary:
+        return self.written.statistics
+
+    @cached_property
+    def patterns(self) -> tuple[PatternPlan, ...]:
+        return self.written.patterns
+
+    @cached_property
+    def written(self) -> Plan:
+        """The plan with all that it says."""
+        assert self.found is not None and self.made is not None
+        replanner = self.found.replanner
+        if self.made is self.found:
+            return replanner.written(self.found)
+        made = replanner.written(self.made) if isinstance(self.made, Found) else self.made
+        return replanner.with_comparisons(made, self.found)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Plan):
+            return NotImplemented
+        return self is other or _said(self) == _said(other)
+
+    def __hash__(self) -> int:
+        return hash(_said(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Plan, _said(self)
+
+
+def _said(plan: Plan) -> tuple[Any, ...]:
+    return tuple(getattr(plan, field.name) for field in fields(Plan))
 
 
 class Replanner:
@@ -43,15 +146,26 @@ class Replanner:
 
     Attributes
     ----------
+    pattern, planner, model
+        The planner's function, and the cost model.
+    name, alpha
+        The planner's name, and the weight of latency.
     questions
         What snapshots are asked, clause by clause.
     """
 
     def __init__(self, pattern: Pattern, planner: str, cost: str | None, alpha: float = 0.0) -> None:
-        self._pattern, self._alpha = pattern, alpha
-        self._name, self._planner = planner, planner_named(planner)
-        self._model = cost_model(pattern, cost, alpha)
+        self.pattern, self.alpha = pattern, alpha
+        self.name, self.planner = planner, planner_named(planner)
+        self.model = cost_model(pattern, cost, alpha)
         self.questions = tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
+
+    @cached_property
+    def _searches(self) -> tuple[ClauseSearch, ...] | None:
+        """The compiled searches of all clauses; None where one has none."""
+        found = [searched(asked.shape, self.name, self.model) for asked in self.questions]
+        known = tuple(one for one in found if one is not None)
+        return known if len(known) == len(found) else None
 
     def search(self, snapshot: StatisticsSnapshot) -> Found:
         """Search the orders or trees for these statistics.
@@ -61,12 +175,24 @@ class Replanner:
         PlanError
             The snapshot does not know a leaf.
         """
-        statistics = tuple(asked.statistics(snapshot) for asked in self.questions)
-        return Found(snapshot, statistics, tuple(self._planner(numbers, self._model) for numbers in statistics))
+        clauses: list[FoundClause] = []
+        for search, asked in zip(self._searches or (), self.questions, strict=False):
+            found = search(asked.flat(snapshot))
+            if found is None:
+                break
+            clauses.append(found)
+        known = tuple(clauses) if len(clauses) == len(self.questions) else None
+        made = Found(self, snapshot, known)
+        if known is None:
+            _ = made.orderings  # what the planner has to be asked, it is asked now
+        return made
 
     def is_of(self, plan: Plan, found: Found) -> bool:
         """Whether a plan has the orders and trees that were found."""
-        clauses = plan.for_pattern(self._pattern.name).clauses
+        before = _clauses_of(plan, found)
+        if before is not None:
+            return all(old.plan == new.plan for old, new in before)
+        clauses = plan.for_pattern(self.pattern.name).clauses
         return all(
             _of_plan(clause, numbers) == _as_run(ordering)
             for clause, numbers, ordering in zip(clauses, found.statistics, found.orderings, strict=True)
@@ -74,7 +200,14 @@ class Replanner:
 
     def ln_costs(self, plan: Plan, found: Found) -> tuple[float, float]:
         """Natural logarithms of what a plan costs on the statistics, and of what was found."""
-        clauses = plan.for_pattern(self._pattern.name).clauses
+        before = _clauses_of(plan, found)
+        if before is not None:
+            of_old, of_new = (
+                [(ln_sum(new.prices(clause)), None) for clause, new in zip(of_all, found.clauses or (), strict=True)]
+                for of_all in ([old for old, _ in before], [new for _, new in before])
+            )
+            return ln_cost_of_clauses(of_old), ln_cost_of_clauses(of_new)
+        clauses = plan.for_pattern(self.pattern.name).clauses
         old = map(_of_plan, clauses, found.statistics)
         return self._ln_cost(old, found), self._ln_cost(map(_as_run, found.orderings), found)
 
@@ -82,9 +215,9 @@ class Replanner:
         costs = []
         for (order, tree), numbers in zip(clauses, found.statistics, strict=True):
             if order is not None:
-                costs.append((ln_order_cost(self._model, numbers, order), ln_order_delay(self._model, numbers, order)))
+                costs.append((ln_order_cost(self.model, numbers, order), ln_order_delay(self.model, numbers, order)))
             elif tree is not None:
-                costs.append((ln_tree_cost(self._model, numbers, tree), ln_tree_delay(self._model, numbers, tree)))
+                costs.append((ln_tree_cost(self.model, numbers, tree), ln_tree_delay(self.model, numbers, tree)))
         return ln_cost_of_clauses(costs)
 
     def confirmed(self, plan: Plan, found: Found) -> Plan:
@@ -92,24 +225,45 @@ class Replanner:
 
         What it says of its numbers stays as it was made.
         """
-        of = plan.for_pattern(self._pattern.name)
-        if (of.planner, of.cost_model, plan.alpha) != (self._name, self._model.name, self._alpha):
+        if isinstance(plan, FoundPlan) and plan.found is not None and plan.found.replanner is self:
+            return FoundPlan.of(found, plan.made)
+        of = plan.for_pattern(self.pattern.name)
+        if (of.planner, of.cost_model, plan.alpha) != (self.name, self.model.name, self.alpha):
             return self.plan(found)
+        return FoundPlan.of(found, plan)
+
+    def plan(self, found: Found) -> Plan:
+        """What was found as a plan."""
+        return FoundPlan.of(found)
+
+    def written(self, found: Found) -> Plan:
+        """The same with all that it says."""
+        expected = [
+            Expectations(self.pattern, clause, found.snapshot, asked)
+            for clause, asked in zip(self.pattern.clauses, self.questions, strict=True)
+        ]
+        clauses = (clause_plan(e, ordering, self.model) for e, ordering in zip(expected, found.orderings, strict=True))
+        made = pattern_plan(expected, clauses, self.name, self.model)
+        return Plan(alpha=self.alpha, statistics=summary_of(found.snapshot), patterns=(made,))
+
+    def with_comparisons(self, plan: Plan, found: Found) -> Plan:
+        """A plan with the comparisons of what was found."""
+        of = plan.for_pattern(self.pattern.name)
         clauses = (
             replace(clause, comparisons=ordering.comparisons)
             for clause, ordering in zip(of.clauses, found.orderings, strict=True)
         )
-        return replace(plan, patterns=(replace(of, clauses=tuple(clauses)),))
+        made = replace(of, clauses=tuple(clauses))
+        return Plan(plan.alpha, plan.statistics, (made,), plan.sharing, plan.workload)
 
-    def plan(self, found: Found) -> Plan:
-        """What was found as a plan."""
-        expected = [
-            Expectations(self._pattern, clause, found.snapshot, asked)
-            for clause, asked in zip(self._pattern.clauses, self.questions, strict=True)
-        ]
-        clauses = (clause_plan(e, ordering, self._model) for e, ordering in zip(expected, found.orderings, strict=True))
-        made = pattern_plan(expected, clauses, self._name, self._model)
-        return Plan(alpha=self._alpha, statistics=summary_of(found.snapshot), patterns=(made,))
+
+def _clauses_of(plan: Plan, found: Found) -> list[tuple[FoundClause, FoundClause]] | None:
+    """The clauses of a plan beside those that were found, where both are compiled searches' of one planner."""
+    if not isinstance(plan, FoundPlan) or plan.found is None or plan.found.replanner is not found.replanner:
+        return None
+    if plan.found.clauses is None or found.clauses is None:
+        return None
+    return list(zip(plan.found.clauses, found.clauses, strict=True))
 
 
 def _as_run(ordering: Ordering | TreeOrdering) -> Running:
@@ -122,3 +276,10 @@ def _of_plan(plan: ClausePlan, statistics: ClauseStatistics) -> Running:
     if plan.tree is None:
         return tuple(statistics.names.index(name) for name in plan.order), None
     return None, tree_of_positions(plan.tree, statistics.names)
+
+
+def runs_of(plan: Plan, pattern: str) -> list[OrderOrTree]:
+    """The orders or trees of a pattern's clauses; of a plan as it was found without writing it."""
+    if isinstance(plan, FoundPlan) and plan.found is not None:
+        return plan.found.runs
+    return [clause.order_or_tree for clause in plan.for_pattern(pattern).clauses]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations
@@ -296,6 +297,7 @@ class Program:
         self.instructions = np.zeros((0, codes.COLUMNS), np.int64) if instructions is None else instructions
         self._constants = terms.of_sets(sets)
         self._edges = shape.edges(sets) if any(term.ends for term in terms.terms) else (sets, sets)
+        self._used = np.arange(len(sets))
         self.words = np.zeros(codes.WORDS, np.int64)
         for word, number in (
             (codes.SETS, len(sets)),
@@ -305,6 +307,7 @@ class Program:
             (codes.AGREEMENTS, shape.agreements),
             (codes.KLEENE, shape.kleene_mask),
             (codes.INSTRUCTIONS, len(self.instructions)),
+            (codes.USED, len(sets)),
         ):
             self.words[word] = number
         masks, kinds = shape.factors
@@ -318,8 +321,18 @@ class Program:
             (codes.FACTOR_MASKS, masks),
             (codes.FACTOR_KINDS, kinds),
             (codes.PROGRAM, self.instructions),
+            (codes.USED_SETS, self._used),
         ):
             self.words[word] = array.ctypes.data
+
+    def running(self, instructions: Array, used: Array) -> Program:
+        """Other instructions over some of the same sets, by their places."""
+        found = copy(self)
+        found.instructions, found._used = instructions, used
+        found.words = words = self.words.copy()
+        words[codes.INSTRUCTIONS], words[codes.PROGRAM] = len(instructions), instructions.ctypes.data
+        words[codes.USED], words[codes.USED_SETS] = len(used), used.ctypes.data
+        return found
 
 
 NO_SIDES = np.zeros((0, 3), np.int64)
@@ -372,11 +385,16 @@ class SetSums:
 
     def __call__(self, numbers: ClauseNumbers) -> int:
         """Take the sums of these numbers; the place of the first comparison that is violated, or their number."""
+        self.take(numbers)
+        return self._function(self._address)
+
+    def take(self, numbers: ClauseNumbers) -> int:
+        """Take these numbers; where the words are, for code that takes the sums itself."""
         self._numbers[:] = numbers.flat
         if numbers.joints or self._joined is not None:
             self._join(numbers.joints)
         self._words[codes.LAST] = numbers.last
-        return self._function(self._address)
+        return self._address
 
     def measure_against(self, ln_distances: Array | float) -> None:
         """Take these ln(1 + d) of the comparisons from now on."""

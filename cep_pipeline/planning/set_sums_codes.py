@@ -27,9 +27,11 @@ from __future__ import annotations
     COMPARISONS,
     SIDES,
     LN_DISTANCES,
+    USED,
+    USED_SETS,
     WORDS,
-) = range(25)
-"""Numbers, and addresses of arrays."""
+) = range(27)
+"""Numbers, and addresses of arrays. Of the sets only those at the places in `USED_SETS` are summed."""
 
 COUNTED, RAREST, KINDS, SINGLES, AGREEING, WITH_ENDS, ASKED_COLUMNS = range(7)
 """What is asked of a term: the variables whose instances count, whether only the rarest of them does, which kinds of

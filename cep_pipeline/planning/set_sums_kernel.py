@@ -62,6 +62,8 @@ from cep_pipeline.planning.set_sums_codes import (
     SINGLES,
     SUMS,
     TERMS,
+    USED,
+    USED_SETS,
     VARIABLES,
     WHOLE,
     WITH_ENDS,
@@ -131,15 +133,17 @@ def ln_ends(words: Any, place: int) -> float:
 
 @njit(error_model="numpy")
 def add_up(words: Any) -> None:
-    """Fill the sums of all terms and sets."""
+    """Fill the sums of all terms and used sets."""
     count, size = words[SETS], words[VARIABLES]
+    used = int64_at(words[USED_SETS])
     sets, constants = int64_at(words[SET_MASKS]), float64_at(words[CONSTANTS])
     asked, ends = int64_at(words[ASKED]), float64_at(words[ENDS])
     numbers, sums = float64_at(words[NUMBERS]), float64_at(words[SUMS])
     for term in range(words[TERMS]):
         row = term * ASKED_COLUMNS
         counted, kinds, singles = asked[row + COUNTED], asked[row + KINDS], asked[row + SINGLES]
-        for place in range(count):
+        for number in range(words[USED]):
+            place = used[number]
             members = sets[place]
             total = 0.0
             rarest = np.inf
