@@ -15,9 +15,10 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning import clause_search_codes as codes
 from cep_pipeline.planning import set_sums_codes
+from cep_pipeline.planning.cost_terms import Array
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
-from cep_pipeline.planning.set_sums import Array, ClauseNumbers, ClauseShape, Program, SetSums
+from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape, Program, SetSums
 from cep_pipeline.planning.trees import PositionTree
 
 KERNEL = "cep_pipeline.planning.clause_search_kernel"
@@ -27,7 +28,8 @@ _SOURCES = (
     "cep_pipeline.planning.set_sums_codes",
     "cep_pipeline.planning.set_sums_kernel",
 )
-_search, _price, _keep = (NativeKernel(KERNEL, name, ("int64*",), _SOURCES) for name in ("search", "price", "keep"))
+_search, _price = (NativeKernel(KERNEL, name, ("int64*",), _SOURCES) for name in ("search", "price"))
+_keep = NativeKernel("cep_pipeline.planning.clause_program_kernel", "keep", ("int64*",), (KERNEL, *_SOURCES))
 
 SEARCHED = {
     "greedy": codes.GREEDY,

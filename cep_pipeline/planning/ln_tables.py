@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from cep_pipeline.planning.set_sums import Array, Program, SetSums
+from cep_pipeline.planning.cost_terms import Array
+from cep_pipeline.planning.set_sums import Program, SetSums
 
 if TYPE_CHECKING:
     from cep_pipeline.planning.clause_statistics import ClauseStatistics

@@ -16,9 +16,10 @@ from cep_pipeline.adaptation.verification import InvariantCheck, is_violated
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, PLANNERS, plan
 from cep_pipeline.planning import set_sums_codes as codes
+from cep_pipeline.planning.cost_terms import MOST_VARIABLES
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.ordering import GRAIN
-from cep_pipeline.planning.set_sums import MOST_VARIABLES, ClauseShape
+from cep_pipeline.planning.set_sums import ClauseShape
 from tests.adaptation import drifting
 from tests.adaptation.test_invariants import ABC, CALM
 from tests.planning.all_plans import MODELS

@@ -14,10 +14,10 @@ from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning import clause_search_codes as codes
 from cep_pipeline.planning.clause_search import SEARCHED, FoundClause, searched
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import MOST_VARIABLES
 from cep_pipeline.planning.costs import COSTS, CostModel, ln_order_cost, ln_tree_cost, with_latency
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.ordering import DecidingComparison, TreeOrdering, tightest_of_blocks
-from cep_pipeline.planning.set_sums import MOST_VARIABLES
 from tests.planning.test_replanning import close, of_any_shape, with_shape
 
 UNLIKE = ClauseStatistics(

@@ -15,12 +15,13 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
 from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import MOST_VARIABLES
 from cep_pipeline.planning.costs import COSTS, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.ln_tables import set_arrays, set_tables
 from cep_pipeline.planning.ordering import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
-from cep_pipeline.planning.set_sums import MOST_VARIABLES, ClauseShape
+from cep_pipeline.planning.set_sums import ClauseShape
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.planning.zstream import cheapest_over_leaves
 from cep_pipeline.statistics import StatisticsSnapshot

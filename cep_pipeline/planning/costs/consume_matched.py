@@ -12,8 +12,8 @@ from cep_pipeline.planning.cardinality import (
     ln_partial_matches_of_some,
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
-from cep_pipeline.planning.set_sums import SetSum
 
 
 def ln_matches_alive(statistics: ClauseStatistics, positions: Sequence[int]) -> float:

@@ -28,8 +28,8 @@ from cep_pipeline.planning.cardinality import (
     ln_partial_matches_of_some,
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
-from cep_pipeline.planning.set_sums import SetSum
 
 CANDIDATE_NS = 25.0
 """Nanoseconds to test a candidate, of chain and tree alike: least squares over 48 random orders and trees."""

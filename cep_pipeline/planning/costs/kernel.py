@@ -41,8 +41,8 @@ from cep_pipeline.planning.cardinality import (
     mask_of,
 )
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
-from cep_pipeline.planning.set_sums import SetSum
 
 CONSTANTS_FILE = "kernel_costs.json"
 

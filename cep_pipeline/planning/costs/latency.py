@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
 from cep_pipeline.planning.costs.throughput import PARTIAL_MATCHES
-from cep_pipeline.planning.set_sums import SetSum
 
 
 def _ln_one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:

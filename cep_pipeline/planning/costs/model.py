@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.ln_tables import set_tables
 from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.set_sums import SetSum
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]

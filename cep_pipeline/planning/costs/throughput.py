@@ -7,8 +7,8 @@ from cep_pipeline.planning.cardinality import (
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
 )
+from cep_pipeline.planning.cost_terms import SetSum
 from cep_pipeline.planning.costs.model import CostModel, SetTerm
-from cep_pipeline.planning.set_sums import SetSum
 
 PARTIAL_MATCHES = SetTerm(
     ln_partial_matches,
