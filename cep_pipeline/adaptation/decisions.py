@@ -27,10 +27,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cep_pipeline.adaptation.decision_state import DecisionState, Verdict
+from cep_pipeline.adaptation.decision_state import DecisionState
+from cep_pipeline.adaptation.decision_verdict import Verdict
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.found_check import found_invariants
+from cep_pipeline.adaptation.found_check import FoundCheck, found_invariants
 from cep_pipeline.adaptation.invariants import Invariant, invariants_of
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
@@ -192,7 +193,10 @@ class InvariantBased(DecisionFunction):
             raise InputError(f"k is {self.k}: a block has one invariant or more")
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        checks = state.check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
+        check = state.check
+        if isinstance(check, FoundCheck):  # its planner has invariants, of which none are frozen
+            return check.verdict(snapshot, state.minimal)
+        checks = check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
         violated = checks.is_violated
         if violated and not state.together:
             return Verdict(True, lambda: describe_verification(checks.first_violated, state.patterns), checks)
@@ -213,6 +217,8 @@ class InvariantBased(DecisionFunction):
         return self.distance.begin(plan)
 
     def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
+        if isinstance(self.distance, Fixed):
+            return distances
         return self.distance.after_replanning(distances, verdict.violated, gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:

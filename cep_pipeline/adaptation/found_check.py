@@ -1,24 +1,34 @@
-"""Invariants of plans as compiled searches find them: programs that measure them are written by compiled code, too."""
+"""Invariants of plans as compiled searches find them: programs that measure them are written by compiled code, too.
+
+A check of them is one call a clause, and Python makes no more of what it finds than whether one is violated: the rest
+is made when somebody asks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import overload
 
-from cep_pipeline.adaptation.checked import Checked
+from cep_pipeline.adaptation.checked import Checked, CheckedPart
+from cep_pipeline.adaptation.decision_verdict import Verdict
+from cep_pipeline.adaptation.describe import describe_verification
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.verification import CompiledPart, checked_parts
-from cep_pipeline.planning.clause_search import FoundClause
+from cep_pipeline.adaptation.verification import CompiledPart
+from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_search import FoundClause, Kept
 from cep_pipeline.planning.replanning import Found, FoundPlan
-from cep_pipeline.planning.set_sums import SetSums
+from cep_pipeline.planning.set_sums import ClauseNumbers
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
 def found_invariants(plan: object, k: int | None) -> FoundInvariants | None:
     """The invariants of a plan as it was found; None of one that the planner itself has made."""
-    if isinstance(plan, FoundPlan) and plan.found is not None and plan.found.clauses is not None:
-        return FoundInvariants(plan.found, plan.found.clauses, k)
-    return None
+    if not isinstance(plan, FoundPlan) or plan.workload is not None:
+        return None
+    if plan.found is None or plan.found.clauses is None:
+        return None
+    return FoundInvariants(plan.found, plan.found.clauses, k)
 
 
 class FoundInvariants(Sequence[Invariant]):
@@ -33,10 +43,8 @@ class FoundInvariants(Sequence[Invariant]):
     """
 
     def __init__(self, found: Found, clauses: Sequence[FoundClause], k: int | None) -> None:
-        self.found = found
-        self._of_clauses = [
-            InvariantsOfClause(found, number, *one.search.kept(one, k)) for number, one in enumerate(clauses)
-        ]
+        kept = (clause.search.kept(clause, k) for clause in clauses)
+        self._of_clauses = [InvariantsOfClause(found, number, one) for number, one in enumerate(kept)]
 
     def __len__(self) -> int:
         return sum(map(len, self._of_clauses))
@@ -56,17 +64,17 @@ class FoundInvariants(Sequence[Invariant]):
 
     def check(self) -> FoundCheck:
         """What is asked of snapshots about them."""
-        return FoundCheck([one.part() for one in self._of_clauses])
+        return FoundCheck(self._of_clauses)
 
 
 class InvariantsOfClause(Sequence[Invariant]):
-    """Those of one clause, by the places of their comparisons, and what measures them."""
+    """Those of one clause, by its number, and what measures them."""
 
-    def __init__(self, found: Found, number: int, places: Sequence[int], sums: SetSums) -> None:
-        self._found, self._number, self._places, self._sums = found, number, places, sums
+    def __init__(self, found: Found, number: int, kept: Kept) -> None:
+        self._found, self._number, self.kept = found, number, kept
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self.kept.count
 
     @overload
     def __getitem__(self, place: int) -> Invariant: ...
@@ -75,31 +83,84 @@ class InvariantsOfClause(Sequence[Invariant]):
     def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
-        of, clauses = self._found.replanner, self._found.clauses
-        assert clauses is not None
-        comparison = clauses[self._number].comparison(self._places[place])
+        of, comparison = self._found.replanner, self.kept.comparison(range(len(self))[place])
         clause = of.pattern.clauses[self._number].index
         return Invariant(of.pattern.name, clause, comparison.step, comparison, of.model.name, of.alpha)
 
-    def part(self) -> CompiledPart:
-        """As one program."""
-        return CompiledPart(self, self._found.replanner.questions[self._number], self._sums)
+    @property
+    def questions(self) -> ClauseQuestions:
+        """What snapshots are asked about the clause."""
+        return self._found.replanner.questions[self._number]
 
 
 class FoundCheck:
     """As `verification.InvariantCheck`, but for frozen costs."""
 
-    def __init__(self, parts: Sequence[CompiledPart]) -> None:
-        self._parts = parts
+    def __init__(self, clauses: Sequence[InvariantsOfClause]) -> None:
+        self._clauses = clauses
+        self._parts = [(one.questions, one.kept, one.kept.count) for one in clauses]
+        self._pattern = clauses[0]._found.replanner.pattern
+        self._count = sum(count for _, _, count in self._parts)
+        self._by: float | Mapping[str, float] = 0.0
+
+    def verdict(self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]) -> Verdict:
+        """Whether one is violated, by these minimal distances; `checks` as `InvariantCheck.checked` gives them."""
+        if distance is not self._by and distance != self._by:
+            self.measure_against(distance)
+        numbers = []
+        for questions, kept, count in self._parts:
+            flat = questions.asked(snapshot).numbers
+            numbers.append(flat)
+            if kept(flat) < count:
+                return self._violated(FoundChecked(self, numbers, distance))
+        return Verdict(False, lambda: f"all {self._count} invariants hold", FoundChecked(self, numbers, distance))
+
+    def _violated(self, checks: Checked) -> Verdict:
+        return Verdict(True, lambda: describe_verification(checks.first_violated, [self._pattern]), checks)
+
+    def measure_against(self, distance: float | Mapping[str, float]) -> None:
+        """Take these minimal distances from now on."""
+        for part in self._compiled:
+            part.measure_against(distance)
+        self._by = distance
+
+    def measured(
+        self, numbers: Sequence[ClauseNumbers], distance: float | Mapping[str, float], *, to_the_end: bool = False
+    ) -> list[CheckedPart]:
+        """What is measured by the numbers of clauses, up to the first violation or all."""
+        self.measure_against(distance)
+        found = []
+        for part, flat in zip(self._compiled, numbers, strict=False):
+            found.append(part.measured(flat, to_the_end=to_the_end))
+            if found[-1].violations and not to_the_end:
+                break
+        return found
+
+    @cached_property
+    def _compiled(self) -> list[CompiledPart]:
+        return [CompiledPart(one, one.questions, one.kept) for one in self._clauses]
 
     def checked(
         self,
         snapshot: StatisticsSnapshot,
         *,
         distance: float | Mapping[str, float] = 0.0,
-        frozen: bool = False,
         to_the_end: bool = False,
     ) -> Checked:
         """As `InvariantCheck.checked`."""
-        assert not frozen, "costs are frozen in the invariants of a plan that is written"
-        return checked_parts(self._parts, snapshot, distance, to_the_end=to_the_end)
+        numbers = [questions.flat(snapshot) for questions, _, _ in self._parts]
+        return Checked(self.measured(numbers, distance, to_the_end=to_the_end))
+
+
+class FoundChecked(Checked):
+    """Verifications by the numbers of some clauses, measured again when somebody asks for them."""
+
+    def __init__(
+        self, check: FoundCheck, numbers: Sequence[ClauseNumbers], distance: float | Mapping[str, float]
+    ) -> None:
+        self._check, self._numbers, self._distance = check, numbers, distance
+        self._all = None
+
+    @cached_property
+    def _parts(self) -> Sequence[CheckedPart]:  # type: ignore[override]
+        return self._check.measured(self._numbers, self._distance)

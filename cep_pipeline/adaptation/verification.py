@@ -21,9 +21,10 @@ from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.planning.clause_search import Kept
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, grains
-from cep_pipeline.planning.set_sums import SetSums
+from cep_pipeline.planning.set_sums import ClauseNumbers, SetSums
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -217,7 +218,7 @@ class CompiledPart:
         The program, and what it measures.
     """
 
-    def __init__(self, invariants: Sequence[Invariant], questions: ClauseQuestions, sums: SetSums) -> None:
+    def __init__(self, invariants: Sequence[Invariant], questions: ClauseQuestions, sums: SetSums | Kept) -> None:
         self._invariants, self._questions, self._sums = invariants, questions, sums
         self._count = len(sums.sides)
         self._by: float | Mapping[str, float] = 0.0
@@ -228,9 +229,13 @@ class CompiledPart:
     ) -> CheckedPart:
         """The verifications up to the first violation, or all."""
         if distance is not self._by:
-            self._measure_against(distance)
+            self.measure_against(distance)
+        return self.measured(self._questions.flat(snapshot), to_the_end=to_the_end)
+
+    def measured(self, numbers: ClauseNumbers, *, to_the_end: bool) -> CheckedPart:
+        """The verifications by these numbers, up to the first violation, or all."""
         sums = self._sums
-        count, registers, sides = sums(self._questions.flat(snapshot)), sums.registers.copy(), sums.sides
+        count, registers, sides = sums(numbers), sums.registers.copy(), sums.sides
         violations: Sequence[int] = ()
         if count < self._count:
             if to_the_end:
@@ -249,7 +254,8 @@ class CompiledPart:
                 found.append(place)
         return found
 
-    def _measure_against(self, distance: float | Mapping[str, float]) -> None:
+    def measure_against(self, distance: float | Mapping[str, float]) -> None:
+        """Take these minimal distances from now on."""
         if isinstance(distance, int | float):
             check_distance(distance)
             self._sums.measure_against(math.log1p(distance))

@@ -17,12 +17,14 @@ from cep_pipeline.planning.clause_search_codes import (
     INSTRUCTIONS,
     KEEP,
     KEPT_AT,
+    LN_DISTANCES_AT,
     LN_SIDES,
     LOGS_AT,
     MEASURE,
     MOST,
     PROGRAM_AT,
     REGISTER_AT,
+    REGISTERS_AT,
     REJECTED,
     ROW,
     ROWS,
@@ -31,6 +33,7 @@ from cep_pipeline.planning.clause_search_codes import (
     SIDES,
     SIDES_AT,
     STEP,
+    SUM_WORDS,
     SUMS_AT,
     TABLE,
     USED,
@@ -45,15 +48,29 @@ from cep_pipeline.planning.set_sums_codes import (
     CHARGES_NODE,
     CHARGES_PAIR,
     COLUMNS,
+    COMPARISONS,
+    FACTOR_KINDS,
+    FACTOR_MASKS,
+    FACTOR_VALUES,
+    FACTORS,
     FLAGS,
+    LAST,
     LEFT,
+    LN_DISTANCES,
     ONE,
     OTHER,
     PAIR,
+    PROGRAM,
+    REGISTERS,
     RIGHT,
     TERMS,
+    USED_SETS,
     WHOLE,
 )
+from cep_pipeline.planning.set_sums_codes import INSTRUCTIONS as SUM_INSTRUCTIONS
+from cep_pipeline.planning.set_sums_codes import SIDES as SUM_SIDES
+from cep_pipeline.planning.set_sums_codes import USED as SUM_USED
+from cep_pipeline.planning.set_sums_kernel import measured
 
 
 @njit(error_model="numpy")
@@ -162,13 +179,15 @@ def keep(words_at: Any) -> int:
     """Select the tightest comparisons of what was found, and write a program that measures them; their number."""
     words = carray(words_at, SEARCH_WORDS)
     sums_at, found, logs = int64_at(words[SUMS_AT]), int64_at(words[FOUND_AT]), float64_at(words[LOGS_AT])
-    kept = int64_at(words[KEPT_AT])
+    address = words[KEPT_AT]
+    kept = int64_at(address)
     tests = CHARGES_PAIR if int64_at(sums_at[ASKED])[sums_at[TERMS] * ASKED_COLUMNS + PAIR] >= 0 else 0
     sets = 1 << MOST
     for place in range(sets):
         kept[REGISTER_AT + place] = -1
     kept[INSTRUCTIONS] = 0
     kept[SIDES] = select(found, logs, kept, words[KEEP])
+    ln_distances = float64_at(address + 8 * LN_DISTANCES_AT)
     chosen, of = -1, -1
     for number in range(kept[SIDES]):
         at = ROWS + kept[SELECTED_AT + number] * ROW
@@ -180,6 +199,7 @@ def keep(words_at: Any) -> int:
         kept[side] = chosen
         kept[side + 1] = register_of_side(found, kept, measure, where, found[at + REJECTED], tests)
         kept[side + 2] = found[at + WINS_TIES]
+        ln_distances[number] = 0.0
     for place in range(sets):
         kept[REGISTER_AT + place] = 0
     for register in range(kept[INSTRUCTIONS]):
@@ -193,4 +213,19 @@ def keep(words_at: Any) -> int:
             kept[USED_AT + used] = place
             used += 1
     kept[USED] = used
+    for word in range(SUM_WORDS):
+        kept[word] = sums_at[word]
+    kept[SUM_INSTRUCTIONS], kept[PROGRAM] = kept[INSTRUCTIONS], address + 8 * PROGRAM_AT
+    kept[COMPARISONS], kept[SUM_SIDES] = kept[SIDES], address + 8 * SIDES_AT
+    kept[SUM_USED], kept[USED_SETS] = used, address + 8 * USED_AT
+    kept[LN_DISTANCES], kept[REGISTERS] = address + 8 * LN_DISTANCES_AT, address + 8 * REGISTERS_AT
     return kept[SIDES]
+
+
+def check(kept_at: Any, sums_words_at: Any) -> int:
+    """Measure what is kept by the numbers that were taken last, as `set_sums_kernel.measure`."""
+    kept, sums_at = carray(kept_at, SUM_WORDS), carray(sums_words_at, SUM_WORDS)
+    kept[LAST], kept[FACTORS] = sums_at[LAST], sums_at[FACTORS]
+    kept[FACTOR_MASKS], kept[FACTOR_VALUES] = sums_at[FACTOR_MASKS], sums_at[FACTOR_VALUES]
+    kept[FACTOR_KINDS] = sums_at[FACTOR_KINDS]
+    return measured(kept)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from itertools import combinations
 
+from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
@@ -69,6 +70,8 @@ class ClauseQuestions:
             for attribute in agreeing_attributes(pattern, clause)
         ]
         self._priors = [prior for _, prior, _ in self._conditions]
+        self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
+        self._window_us = pattern.window.time_us
         self._sequences = series_groups(clause)
         self._last = _last_in_order(clause)
         self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
@@ -125,21 +128,32 @@ class ClauseQuestions:
     def _ask(self, snapshot: StatisticsSnapshot) -> Asked:
         # In one piece: between decisions other work takes the caches, and then each function that is called costs more
         # than the numbers do.
-        window_us, unseen, log = self._pattern.window.time_us, 0.5 / snapshot.span_s, math.log
+        window_us, unseen, log = self._window_us, 0.5 / snapshot.span_s, math.log
         rates, ln_events = [], []
-        for name, key in self._leaves.items():
-            rate = snapshot.known_rate(key) or self.rate(name, snapshot)
-            rates.append(rate.per_s or unseen)
+        answered = snapshot.by_leaf.get
+        for key in self._keys:
+            rate = answered(key)
+            if rate is None:
+                raise self._unknown(key, snapshot)
+            per_s = rate.per_s or unseen
+            rates.append(per_s)
             if window_us is not None:
-                events = rates[-1] * window_us / 1e6
+                events = per_s * window_us / 1e6
             else:
                 events = planned_events_in_window(self._pattern, snapshot, rate)
             ln_events.append(log(events if events > SMALLEST else SMALLEST))
         ln_selectivities = []
-        for prior in self._priors:
-            known = snapshot.measured(prior.condition) or prior
-            share = known.value if known.value > 0 else 0.5 / (known.tested + 1)  # `joint.ln_planned`
+        measured = snapshot.by_condition.get
+        for place, condition in enumerate(self._asks):
+            known = measured(condition) or self._priors[place]
+            share = known.value
+            if share <= 0:
+                share = 0.5 / (known.tested + 1)  # `joint.ln_planned`
             ln_selectivities.append(log(share if share > SMALLEST else SMALLEST))
+        if self._latest is None:
+            # The texts that snapshots of one source have in common are those that were read just now.
+            self._keys = [snapshot.by_leaf[key].leaf for key in self._keys]
+            self._asks = [one if (found := measured(one)) is None else found.condition for one in self._asks]
         ln_instances = ln_events
         if self._kleene:
             ln_instances = [
@@ -159,6 +173,14 @@ class ClauseQuestions:
             (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
         )
         return Asked(snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last)
+
+    def _unknown(self, key: str, snapshot: StatisticsSnapshot) -> PlanError:
+        """Why there is no answer about a leaf."""
+        try:
+            self.rate(next(name for name, known in self._leaves.items() if known == key), snapshot)
+        except PlanError as error:
+            return error
+        raise AssertionError(f"{key} is known")
 
     def _events(self, name: str, snapshot: StatisticsSnapshot) -> float:
         """Expected events of a leaf in one window."""

@@ -14,7 +14,6 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning import clause_search_codes as codes
-from cep_pipeline.planning import set_sums_codes
 from cep_pipeline.planning.cost_terms import Array
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
@@ -29,7 +28,9 @@ _SOURCES = (
     "cep_pipeline.planning.set_sums_kernel",
 )
 _search, _price = (NativeKernel(KERNEL, name, ("int64*",), _SOURCES) for name in ("search", "price"))
-_keep = NativeKernel("cep_pipeline.planning.clause_program_kernel", "keep", ("int64*",), (KERNEL, *_SOURCES))
+_PROGRAM_KERNEL = "cep_pipeline.planning.clause_program_kernel"
+_keep = NativeKernel(_PROGRAM_KERNEL, "keep", ("int64*",), (KERNEL, *_SOURCES))
+_check = NativeKernel(_PROGRAM_KERNEL, "check", ("int64*", "int64*"), (KERNEL, *_SOURCES))
 
 SEARCHED = {
     "greedy": codes.GREEDY,
@@ -44,7 +45,7 @@ _MEASURES = {codes.STEP: "step", codes.COST: "cost", codes.TREE: "tree"}
 
 def load_kernel() -> None:
     """Load the compiled code, or compile it where that has not been done on this machine: it takes seconds."""
-    for kernel in (_search, _price, _keep):
+    for kernel in (_search, _price, _keep, _check):
         kernel.compile()
 
 
@@ -70,61 +71,108 @@ class ClauseSearch:
     """
 
     def __init__(self, program: Program, planner: int) -> None:
-        self.program, self._planner = program, planner
+        self.size, self._planner = program.terms.shape.size, planner
         self._sums = SetSums(program)
-        self._words, self._found = np.zeros(codes.SEARCH_WORDS, np.int64), np.zeros(codes.FOUND_LENGTH, np.int64)
-        self._logs, self._kept = np.zeros(codes.LOGS_LENGTH), np.zeros(codes.KEPT_LENGTH, np.int64)
+        self._words = np.zeros(codes.SEARCH_WORDS, np.int64)
+        self._room = np.zeros(codes.FOUND_LENGTH + codes.LOGS_LENGTH, np.int64)
+        self._logs = self._room[codes.FOUND_LENGTH :].view(np.float64)
+        self._bytes = memoryview(self._room.data).cast("B")
+        # A plan is priced where it is put: in the first rows of room for another one.
+        self._other = np.zeros(codes.COMPARED, np.int64)
+        self.plan_bytes = 8 * (codes.PLAN + 2 * (2 * self.size - 1 if self.of_trees else self.size))
+        address = self._room.ctypes.data
         self._words[codes.PLANNER] = planner
-        self._addresses = self._found.ctypes.data, self._logs.ctypes.data
-        self._words[codes.FOUND_AT], self._words[codes.LOGS_AT] = self._addresses
-        self._words[codes.KEPT_AT] = self._kept.ctypes.data
+        self._words[codes.FOUND_AT], self._words[codes.LOGS_AT] = address, address + codes.FOUND_BYTES
+        self._words[codes.PLAN_AT] = self._other.ctypes.data
+        self._words[codes.SUMS_AT] = self._sums.address
         self._address = self._words.ctypes.data
         self._functions = _search.function, _price.function, _keep.function
         self._latest: ClauseNumbers | None = None
+        self._holds: FoundClause | None = None
+
+    def take(self, numbers: ClauseNumbers) -> int:
+        """Take these numbers, if they are not those that were taken last; where the words are."""
+        if numbers is not self._latest:
+            self._sums.take(numbers)
+            self._latest = numbers
+        return self._sums.address
 
     def __call__(self, numbers: ClauseNumbers) -> FoundClause | None:
         """What the planner finds by these numbers; None where two sides are so close that it measures them anew."""
-        self._words[codes.SUMS_AT], self._latest = self._sums.take(numbers), numbers
+        self.take(numbers)
+        self._holds = None
         if self._functions[0](self._address):
             return None
-        return FoundClause(self, numbers, self._found.copy(), self._logs[: codes.LN_BEST].copy())
+        self._holds = FoundClause(self, numbers, bytes(self._bytes[: codes.FOUND_BYTES + 8 * codes.LN_BEST]))
+        return self._holds
 
-    def prices(self, plan: FoundClause, numbers: ClauseNumbers) -> list[float]:
-        """ln of what each step or node of a plan costs by these numbers."""
-        if numbers is not self._latest:
-            self(numbers)
-        self._words[codes.PLAN_AT] = plan.rows.ctypes.data
+    def prices(self, plan: FoundClause, found: FoundClause) -> list[float]:
+        """ln of what each step or node of a plan costs by the numbers that another one was found by."""
+        if found is not self._holds or found.numbers is not self._latest:
+            self(found.numbers)
+        self._other[: self.plan_bytes // 8] = np.frombuffer(plan.plan, np.int64)
         count = self._functions[1](self._address)
         prices: list[float] = self._logs[:count].tolist()
         return prices
 
-    def kept(self, found: FoundClause, most: int | None) -> tuple[list[int], SetSums]:
-        """The tightest comparisons of each block of what was found, by their places, and what measures them.
+    def kept(self, found: FoundClause, most: int | None) -> Kept:
+        """The tightest comparisons of each block of what was found, and the program that measures them.
 
         Parameters
         ----------
         most
             So many a block; None: all.
         """
-        words = self._words
-        words[codes.FOUND_AT], words[codes.LOGS_AT] = found.rows.ctypes.data, found.logs.ctypes.data
-        words[codes.KEEP] = most or 0
-        count = self._functions[2](self._address)
-        words[codes.FOUND_AT], words[codes.LOGS_AT] = self._addresses
-        kept = self._kept
-        instructions, used = int(kept[codes.INSTRUCTIONS]), int(kept[codes.USED])
-        end = codes.PROGRAM_AT + instructions * set_sums_codes.COLUMNS
-        program = self.program.running(
-            kept[codes.PROGRAM_AT : end].reshape(-1, set_sums_codes.COLUMNS).copy(),
-            kept[codes.USED_AT : codes.USED_AT + used].copy(),
-        )
-        sides = kept[codes.SIDES_AT : codes.SIDES_AT + 3 * count].reshape(-1, 3).copy()
-        return kept[codes.SELECTED_AT : codes.SELECTED_AT + count].tolist(), SetSums(program, sides)
+        if found is not self._holds:
+            self._bytes[: len(found.data)] = found.data
+            self._holds = None
+        kept = np.empty(codes.KEPT_LENGTH, np.int64)
+        self._words[codes.KEPT_AT] = address = kept.ctypes.data
+        self._words[codes.KEEP] = most or 0
+        return Kept(found, kept, address, self._functions[2](self._address))
 
     @property
     def of_trees(self) -> bool:
         """Whether it searches trees."""
         return self._planner in _OF_TREES
+
+
+class Kept:
+    """Some of the comparisons that decided a plan, and the program that measures them.
+
+    Attributes
+    ----------
+    found, count
+        By what they were found, and how many there are.
+    """
+
+    def __init__(self, found: FoundClause, kept: Array, address: int, count: int) -> None:
+        self.found, self.count = found, count
+        self._kept, self._address, self._take, self._function = kept, address, found.search.take, _check.function
+
+    def __call__(self, numbers: ClauseNumbers) -> int:
+        """Measure them by these numbers; the place of the first one that is violated, or their number."""
+        return self._function(self._address, self._take(numbers))
+
+    def measure_against(self, ln_distances: Array | float) -> None:
+        """Take these ln(1 + d) of the comparisons from now on."""
+        at = codes.LN_DISTANCES_AT
+        self._kept[at : at + self.count].view(np.float64)[:] = ln_distances
+
+    @property
+    def registers(self) -> Array:
+        """What was measured last, float64."""
+        at = codes.REGISTERS_AT
+        return self._kept[at : at + int(self._kept[codes.INSTRUCTIONS])].view(np.float64)
+
+    @cached_property
+    def sides(self) -> Array:
+        """int64, shape (comparisons, 3): the registers of both sides, and whether the chosen one wins ties."""
+        return self._kept[codes.SIDES_AT : codes.SIDES_AT + 3 * self.count].reshape(-1, 3)
+
+    def comparison(self, place: int) -> DecidingComparison:
+        """One of them."""
+        return self.found.comparison(int(self._kept[codes.SELECTED_AT + place]))
 
 
 class FoundClause:
@@ -134,21 +182,31 @@ class FoundClause:
     ----------
     search, numbers
         By what it was found, and by which numbers.
-    rows, logs
-        As `clause_search_codes` lays them out.
+    data
+        As `clause_search_codes` lays it out: what is found, and the logarithms of sides.
     """
 
-    def __init__(self, search: ClauseSearch, numbers: ClauseNumbers, rows: Array, logs: Array) -> None:
-        self.search, self.numbers, self.rows, self.logs = search, numbers, rows, logs
+    def __init__(self, search: ClauseSearch, numbers: ClauseNumbers, data: bytes) -> None:
+        self.search, self.numbers, self.data = search, numbers, data
 
     def prices(self, plan: FoundClause) -> list[float]:
         """ln of what each step or node of a plan of the same clause and planner costs by its numbers."""
-        return self.search.prices(plan, self.numbers)
+        return self.search.prices(plan, self)
 
-    @cached_property
+    @property
     def plan(self) -> bytes:
         """The plan: equal for equal ones."""
-        return self.rows[: codes.PLAN + 2 * codes.MOST_NODES][: 1 + 2 * int(self.rows[0])].tobytes()
+        return self.data[: self.search.plan_bytes]
+
+    @cached_property
+    def rows(self) -> Array:
+        """What is found, int64."""
+        return np.frombuffer(self.data, np.int64, codes.FOUND_LENGTH)
+
+    @cached_property
+    def logs(self) -> Array:
+        """Logarithms, float64."""
+        return np.frombuffer(self.data, np.float64, codes.LN_BEST, codes.FOUND_BYTES)
 
     @cached_property
     def ordering(self) -> Ordering | TreeOrdering:
@@ -160,7 +218,7 @@ class FoundClause:
     @cached_property
     def order(self) -> tuple[int, ...]:
         """The order, or the leaves from left to right."""
-        return tuple(self.rows[codes.ORDER : codes.ORDER + self.search.program.terms.shape.size].tolist())
+        return tuple(self.rows[codes.ORDER : codes.ORDER + self.search.size].tolist())
 
     @property
     def tree(self) -> PositionTree:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from cep_pipeline.planning.set_sums_codes import WORDS
+
+SUM_WORDS = WORDS
+
 SUMS_AT, PLANNER, FOUND_AT, LOGS_AT, KEEP, KEPT_AT, PLAN_AT, SEARCH_WORDS = range(8)
 """Addresses of the words of `set_sums_kernel`, of what is found and of its logarithms, of what is kept of it, and of
 the plan that is priced; which planner it is, and how many comparisons of a block are kept, 0 for all."""
@@ -34,6 +38,7 @@ FOUND_LENGTH = TABLE + (1 << MOST)
 0 where there is none; the order, or the leaves from left to right; the ranges of the joins; the comparisons; and of
 each range the last leaf of the left side, or of each set the variable that is bound last."""
 
+FOUND_BYTES = 8 * FOUND_LENGTH
 LN_NODES = 0
 LN_SIDES = LN_NODES + MOST_NODES
 LN_BEST = LN_SIDES + 2 * MOST_COMPARED
@@ -42,14 +47,17 @@ LOGS_LENGTH = LN_WAYS + MOST
 """Logarithms: of each step or node of the plan, of both sides of each comparison; and while it is searched of the best
 plan of each range or set, and of the ways to build one."""
 
-INSTRUCTIONS, SIDES, USED = range(3)
+INSTRUCTIONS, SIDES, USED = range(SUM_WORDS, SUM_WORDS + 3)
 """How many there are of what is kept."""
-SELECTED_AT = 3
+SELECTED_AT = USED + 1
 SIDES_AT = SELECTED_AT + MOST_COMPARED
-USED_AT = SIDES_AT + 3 * MOST_COMPARED
+LN_DISTANCES_AT = SIDES_AT + 3 * MOST_COMPARED
+USED_AT = LN_DISTANCES_AT + MOST_COMPARED
 REGISTER_AT = USED_AT + (1 << MOST)
 PROGRAM_AT = REGISTER_AT + (1 << MOST)
 MOST_INSTRUCTIONS = (1 << MOST) + 2 * MOST_COMPARED
-KEPT_LENGTH = PROGRAM_AT + 6 * MOST_INSTRUCTIONS
-"""What is kept: the places of the comparisons, the registers of their sides, the sets that are used, and instructions
-of `set_sums_kernel`; between them the registers of ranges or sets while instructions are written."""
+REGISTERS_AT = PROGRAM_AT + 6 * MOST_INSTRUCTIONS
+KEPT_LENGTH = REGISTERS_AT + MOST_INSTRUCTIONS
+"""What is kept, behind the words of `set_sums_kernel` that say where it is: the places of the comparisons, the
+registers of their sides, their ln(1 + d), the sets that are used, and instructions; between them the registers of
+ranges or sets while instructions are written."""

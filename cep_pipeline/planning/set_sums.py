@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import combinations
+from struct import Struct
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -217,15 +217,6 @@ class Program:
         ):
             self.words[word] = array.ctypes.data
 
-    def running(self, instructions: Array, used: Array) -> Program:
-        """Other instructions over some of the same sets, by their places."""
-        found = copy(self)
-        found.instructions, found._used = instructions, used
-        found.words = words = self.words.copy()
-        words[codes.INSTRUCTIONS], words[codes.PROGRAM] = len(instructions), instructions.ctypes.data
-        words[codes.USED], words[codes.USED_SETS] = len(used), used.ctypes.data
-        return found
-
 
 NO_SIDES = np.zeros((0, 3), np.int64)
 
@@ -244,6 +235,8 @@ class SetSums:
         float64, shape (terms, sets), after a call.
     registers
         float64, by the instructions of the program, after a call.
+    address
+        Where the words are.
     """
 
     def __init__(self, program: Program, sides: Array = NO_SIDES) -> None:
@@ -266,27 +259,29 @@ class SetSums:
             found.append(self._room[start : start + length])
             start += length
         self._numbers, sums, self.registers, self._ln_distances = found
+        self._row = self._numbers.data
         self.sums = sums.reshape(len(program.terms.terms), -1)
         # The selectivities of the conditions are the last ones of the numbers.
         self._words[codes.FACTOR_VALUES] = address + 8 * (numbers - len(shape.conditions))
         self._words[codes.COMPARISONS] = len(sides)
         self._words[codes.SIDES] = sides.ctypes.data
-        self._address = self._words.ctypes.data
+        self.address = self._words.ctypes.data
         self._function = _measure.function
         self._joined: tuple[Array, ...] | None = None
+        self._flat, self._last = Struct(f"{numbers}d"), -1  # arrays take longer to tell what a row of numbers is
 
     def __call__(self, numbers: ClauseNumbers) -> int:
         """Take the sums of these numbers; the place of the first comparison that is violated, or their number."""
         self.take(numbers)
-        return self._function(self._address)
+        return self._function(self.address)
 
-    def take(self, numbers: ClauseNumbers) -> int:
-        """Take these numbers; where the words are, for code that takes the sums itself."""
-        self._numbers[:] = numbers.flat
+    def take(self, numbers: ClauseNumbers) -> None:
+        """Take these numbers, for code that takes the sums itself."""
+        self._flat.pack_into(self._row, 0, *numbers.flat)
         if numbers.joints or self._joined is not None:
             self._join(numbers.joints)
-        self._words[codes.LAST] = numbers.last
-        return self._address
+        if numbers.last != self._last:
+            self._words[codes.LAST] = self._last = numbers.last
 
     def measure_against(self, ln_distances: Array | float) -> None:
         """Take these ln(1 + d) of the comparisons from now on."""

@@ -203,11 +203,16 @@ def is_violated(left: float, right: float, wins_ties: int, ln_distance: float) -
 
 
 def measure(words_at: Any) -> int:
+    """As `measured`."""
+    return measured(carray(words_at, WORDS))
+
+
+@njit(error_model="numpy")
+def measured(words: Any) -> int:
     """Fill the sums; run the program; the place of the first comparison that is violated, or how many there are.
 
     `SIDES` has three int64s a comparison, the registers of its sides and whether the chosen one wins ties.
     """
-    words = carray(words_at, WORDS)
     add_up(words)
     program, registers = int64_at(words[PROGRAM]), float64_at(words[REGISTERS])
     numbers = float64_at(words[NUMBERS])

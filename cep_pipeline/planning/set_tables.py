@@ -62,7 +62,7 @@ class SetTables:
             if product is None:
                 product = np.ones(1 << statistics.size)
             else:
-                product = np.exp(np.clip(product, -LARGEST_LN / 2, LARGEST_LN / 2))
+                product = np.exp(np.clip(product, -LARGEST_LN, LARGEST_LN / 2))  # two of the least are a float yet
         node = linear(node, ln_limit)
         node[-1] = 0.0
         return cls(

@@ -108,17 +108,19 @@ class StatisticsSnapshot:
         object.__setattr__(self, "selectivities", tuple(sorted(self.selectivities, key=lambda s: s.condition)))
         object.__setattr__(self, "orders", tuple(sorted(self.orders, key=lambda order: order.condition)))
         object.__setattr__(self, "joints", tuple(sorted(self.joints, key=lambda joint: joint.members)))
-        if len(self._rates) != len(self.rates) or len(self._selectivities) != len(self.selectivities):
+        if len(self.by_leaf) != len(self.rates) or len(self.by_condition) != len(self.selectivities):
             raise ValueError("a snapshot holds each key once")
         if len({joint.members for joint in self.joints}) != len(self.joints):
             raise ValueError("a snapshot holds the joint selectivity of some conditions once")
 
     @cached_property
-    def _rates(self) -> dict[str, LeafRate]:
+    def by_leaf(self) -> dict[str, LeafRate]:
+        """The rates by the keys of their leaves."""
         return {rate.leaf: rate for rate in self.rates}
 
     @cached_property
-    def _selectivities(self) -> dict[str, Selectivity]:
+    def by_condition(self) -> dict[str, Selectivity]:
+        """The selectivities by the keys of their conditions."""
         return {selectivity.condition: selectivity for selectivity in self.selectivities}
 
     @property
@@ -142,21 +144,21 @@ class StatisticsSnapshot:
             The snapshot was not made for this leaf.
         """
         leaf = leaf_of(pattern, clause, variable)
-        if leaf.key not in self._rates:
+        if leaf.key not in self.by_leaf:
             raise PlanError(
                 f"the statistics hold no arrival rate of {leaf.key!r} (variable {variable!r} of pattern "
                 f"{pattern.name!r}); estimate them again with this pattern among the patterns"
             )
-        return self._rates[leaf.key]
+        return self.by_leaf[leaf.key]
 
     def known_rate(self, leaf: str) -> LeafRate | None:
         """The arrival rate of a leaf by its key; None where it was not measured."""
-        return self._rates.get(leaf)
+        return self.by_leaf.get(leaf)
 
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """Whether the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
-            leaf_of(pattern, clause, variable.name).key in self._rates
+            leaf_of(pattern, clause, variable.name).key in self.by_leaf
             for pattern in patterns
             for clause in pattern.clauses
             for variable in (*clause.positive, *clause.negated)
@@ -164,20 +166,20 @@ class StatisticsSnapshot:
 
     def measured(self, key: str) -> Selectivity | None:
         """The selectivity of a condition by its key; None where it was not measured."""
-        return self._selectivities.get(key)
+        return self.by_condition.get(key)
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
         measured = pair_of(pattern, clause, conjunct) or tuple_of(pattern, clause, conjunct)
-        if measured is not None and measured.key in self._selectivities:
-            return self._selectivities[measured.key]
+        if measured is not None and measured.key in self.by_condition:
+            return self.by_condition[measured.key]
         text = measured.key if measured is not None else format_conjunct(conjunct)
         return Selectivity(text, prior_selectivity(conjunct), source=Source.PRIOR)
 
     def agreement(self, pattern: Pattern, clause: Clause, attribute: str, first: str, second: str) -> Selectivity:
         """Share of the pairs of two variables that agree on an attribute; a prior where it was not measured."""
         key = agreement(pattern, clause, attribute, first, second).key
-        return self._selectivities.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
+        return self.by_condition.get(key, Selectivity(key, EQUAL, source=Source.PRIOR))
 
     def order(self, pattern: Pattern, clause: Clause, first: str, second: str) -> Selectivity:
         """Share of the pairs of two variables in one window whose first event comes before the second.

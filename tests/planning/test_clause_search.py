@@ -72,8 +72,8 @@ def checks_are_readable(
     days: tuple[ClauseStatistics, ...],
 ) -> None:
     """The programs of compiled searches measure what `Measures` does."""
-    places, sums = found.search.kept(found, k)
-    assert [found.comparison(place) for place in places] == expected
+    sums = found.search.kept(found, k)
+    assert [sums.comparison(place) for place in range(sums.count)] == expected
     for now in days:
         first, measures = sums(now.numbers), Measures(with_shape(now), cost)
         violated = []
@@ -99,6 +99,10 @@ def test_a_plan_is_priced_by_the_numbers_of_another_day(statistics: ClauseStatis
     assert ln_sum(before.prices(after)) == ln_order_cost(COSTS["instances"], one, after.order)
     assert ln_sum(after.prices(before)) == ln_order_cost(COSTS["instances"], known, before.order)
     assert (before.plan == after.plan) == (before.order == after.order)
+    # What is checked in between takes other numbers.
+    search.kept(before, None)(before.numbers)
+    assert ln_sum(after.prices(after)) == ln_order_cost(COSTS["instances"], known, after.order)
+    assert search.kept(before, None).found.comparisons == before.comparisons
 
 
 @settings(max_examples=40)
