@@ -8,14 +8,15 @@ from itertools import product
 
 from cep_pipeline.experiments.adaptation_patterns import (
     CHAIN_BY,
+    INTERVALS_A_WINDOW,
     KLEENE,
-    MOST_INTERVALS,
     SEQUENCE,
     SETS,
     TREE_BY,
     fitted_pattern,
 )
-from cep_pipeline.experiments.adaptation_runs import measure
+from cep_pipeline.experiments.adaptation_prediction import REACHES
+from cep_pipeline.experiments.adaptation_runs import intervals_read, measure
 from cep_pipeline.experiments.adaptation_sizes import (
     CHAIN,
     CHANGES,
@@ -28,6 +29,8 @@ from cep_pipeline.experiments.adaptation_sizes import (
     Sizes,
 )
 from cep_pipeline.experiments.adaptation_streams import (
+    LONGEST_S,
+    PER_S,
     PERMUTED,
     STOCKS,
     TRAFFIC,
@@ -51,21 +54,21 @@ class _Streams:
 
     def named(self, name: str) -> ExperimentStream:
         if name not in self._kept:
-            events, seed = self._most(name), self._request.seed
+            seconds, seed = self._longest_s(name), self._request.seed
             if name == STOCKS:
-                self._kept[name] = drifting_stocks(events, seed)
+                self._kept[name] = drifting_stocks(round(seconds * PER_S), seed)
             else:
-                self._kept[name] = traffic_readings(self._request.data, events, seed)
+                self._kept[name] = traffic_readings(self._request.data, seconds, seed)
         return self._kept[name]
 
     def permuted(self, phase: int) -> ExperimentStream:
         if self._permuted is None or self._permuted[0] != phase:
-            self._permuted = phase, permuted_rates(self._most(PERMUTED), phase, self._request.seed)
+            self._permuted = phase, permuted_rates(round(self._longest_s(PERMUTED) * PER_S), phase, self._request.seed)
         return self._permuted[1]
 
-    def _most(self, name: str) -> int:
-        """The events that the lightest patterns read."""
-        return self._sizes.checks[name] * self._sizes.every[name] * MOST_INTERVALS
+    def _longest_s(self, name: str) -> int:
+        """Seconds that the lightest patterns read."""
+        return -(-intervals_read(self._sizes.checks[name], max(REACHES)) * LONGEST_S[name] // INTERVALS_A_WINDOW)
 
     @property
     def descriptions(self) -> dict[str, str]:
@@ -114,8 +117,7 @@ def _measured(
     stream: ExperimentStream, kind: str, size: int, contender: Contender, sizes: Sizes, seed: int
 ) -> dict[str, Figure]:
     by = CHAIN_BY if contender is CHAIN else TREE_BY
-    every, checks = sizes.every[stream.name], sizes.checks[stream.name]
-    fitted = fitted_pattern(stream, kind, size, seed, sizes.work, every, checks, by)
+    fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by)
     return {
         "pattern": fitted.text,
         "window_s": fitted.window_s,
@@ -128,9 +130,7 @@ def _key(part: str, stream: str, sizes: Sizes) -> dict[str, Figure]:
     return {
         "part": part,
         "stream": stream,
-        "intervals": sizes.checks[stream],
-        "every": sizes.every[stream],
-        "reach": sizes.reach[stream],
+        "decisions": sizes.checks[stream],
         "work": sizes.work,
         "distances": " ".join(f"{d:g}" for d in sizes.distances),
         "thresholds": " ".join(f"{t:g}" for t in sizes.thresholds),

@@ -19,6 +19,7 @@ from cep_pipeline.experiments.adaptation_streams import ExperimentStream, Floats
 from cep_pipeline.experiments.join_patterns import variable_names
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION = "sequence", "negation", "conjunction", "Kleene", "disjunction"
 SETS = (SEQUENCE, NEGATION, CONJUNCTION, KLEENE, DISJUNCTION)
@@ -29,19 +30,24 @@ By = tuple[str, str | None, str]
 """Planner, cost model (None: that of the mechanism) and mechanism, by which a window is chosen."""
 CHAIN_BY: By = ("greedy", None, "lazy_chain_nfa")
 TREE_BY: By = ("zstream", "instances", "evaluation_tree")
-TRIED_PLACES, TRIED_INTERVALS = 4, 2
-"""Where windows are tried, evenly spread, each time on so many intervals, by a plan of the first of all."""
+INTERVALS_A_WINDOW = 4
+"""Decisions while a window passes."""
+TRIED_PLACES, TRIED_WINDOWS = 3, 3
+"""Where windows are tried, evenly spread, each time on so many of them, by a plan of the first one there."""
+MOST_OF_FIRST = 10
+"""So many times as much work the plan of the first place may be at the others."""
 LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the shortest window is so many times shorter."""
 LONGER, HALVINGS = 1.25, 2
 """Each window that is tried is so many times the one before; the step that is too far is halved so often."""
-LONGER_INTERVALS, ENOUGH = (1, 2, 3, 4, 6), 0.5
-"""Intervals of light patterns, as multiples of that of others: the first with a window for this share of the work."""
-MOST_INTERVALS = max(LONGER_INTERVALS)
 MADE_COUNTS = 2
 """Making a partial match is so many tries."""
-WORK_A_MATCH = 10
-"""And a match, which no plan saves: a pattern is not to spend its time there."""
+WORK_A_MATCH = 50
+"""And a match, which no plan saves: a pattern is not to spend its time there, nor to have more of them in all of the
+stream than detection holds at once (`detection.parts`), which would have it find them again."""
+OF_SELECTIVITIES = 5
+"""The size whose conditions have the selectivities of the stream; those of fewer events are stricter, those of more
+less so, so that all together select as much: else short patterns are all matches, which no plan saves."""
 PAIRS_A_CHECK = 4000
 """Pairs that the statistics test a scope between two decisions."""
 
@@ -52,19 +58,19 @@ class Fitted:
 
     Attributes
     ----------
-    every
-        Events between two decisions.
+    every_us
+        Microseconds between two decisions.
     """
 
     text: str
     pattern: Pattern
     window_s: int
-    every: int
+    every_us: int
 
 
 @cache
 def fitted_pattern(
-    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, every: int, checks: int, by: By = TREE_BY
+    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, checks: int, by: By = TREE_BY
 ) -> Fitted:
     """The pattern of a set and size, with the longest window under which it is no more work than wanted.
 
@@ -78,66 +84,87 @@ def fitted_pattern(
     stream, kind, size, seed
         The stream, one of `SETS`, the number of events, and of which run the pattern is.
     work
-        Tries of an event on a partial match that the mechanism makes between two decisions, at most, and if there are
-        longer windows or intervals for it about as many.
-    every, checks
-        Events of the shortest interval between two decisions, and how many intervals the stream is read for.
+        Tries of an event on a partial match that the mechanism makes between two decisions by plans of the time, at
+        most, and if there are longer windows for it about as many.
+    checks
+        Decisions that are taken over the stream.
     by
         Planner, cost model and mechanism.
     """
-    for times in LONGER_INTERVALS:
-        tried = partial(_tried, stream, kind, size, seed, times * every, checks, by)
-        least_s = stream.least_window_s // (LESS_OF_KLEENE if kind == KLEENE else 1)
-        window_s, found = _longest_window(tried, work, least_s, stream.longest_window_s)
-        if found >= ENOUGH * work:
-            break
+    fits = partial(_fits, stream, kind, size, seed, work, checks, by)
+    least_s = stream.least_window_s // (LESS_OF_KLEENE if kind == KLEENE else 1)
+    window_s = _longest_window(fits, least_s, stream.longest_window_s)
     text = pattern_text(stream, kind, size, seed, window_s)
     (pattern,) = parse_patterns(text, stream.schema)
-    return Fitted(text, pattern, window_s, times * every)
+    return Fitted(text, pattern, window_s, interval_us(stream, window_s))
 
 
-def _longest_window(tried: Callable[[int], float], work: float, window_s: int, longest: int) -> tuple[int, float]:
-    """The longest window that is tried under which there is no more work than wanted, and its work."""
-    found = tried(window_s)
+def interval_us(stream: ExperimentStream, window_s: int) -> int:
+    """Microseconds between two decisions about a pattern with this window."""
+    return max(window_s * 1_000_000 // INTERVALS_A_WINDOW, stream.least_interval_s * 1_000_000)
+
+
+def _longest_window(fits: Callable[[int], bool], window_s: int, longest: int) -> int:
+    """The longest window that is tried under which there is no more work than wanted."""
     too_long = None
-    while too_long is None and found < work and window_s < longest:
+    while too_long is None and window_s < longest:
         longer = min(max(round(window_s * LONGER), window_s + 1), longest)
-        of_longer = tried(longer)
-        if of_longer > work:
-            too_long = longer
+        if fits(longer):
+            window_s = longer
         else:
-            window_s, found = longer, of_longer
+            too_long = longer
     for _ in range(HALVINGS if too_long else 0):
         between = round(math.sqrt(window_s * (too_long or longest)))
-        of_between = tried(between)
-        if of_between > work:
-            too_long = between
+        if fits(between):
+            window_s = between
         else:
-            window_s, found = between, of_between
-    return window_s, found
+            too_long = between
+    return window_s
 
 
-def _tried(
-    stream: ExperimentStream, kind: str, size: int, seed: int, every: int, checks: int, by: By, window_s: int
-) -> float:
-    """Tries of an interval, or what its matches count as, in the mean over some of them."""
+def _fits(
+    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, checks: int, by: By, window_s: int
+) -> bool:
+    """Whether a window makes no more work between two decisions than wanted, in the mean over some places."""
     (pattern,) = parse_patterns(pattern_text(stream, kind, size, seed, window_s), stream.schema)
     planner, cost, mechanism = by
-    first = range(0, min(every * checks, stream.events.num_rows), max(checks // TRIED_PLACES, TRIED_INTERVALS) * every)
-    events = pa.concat_tables([stream.events.slice(row, TRIED_INTERVALS * every) for row in first])
+    every_us, window_us = interval_us(stream, window_s), window_s * 1_000_000
     loop = AdaptiveDetection(
         planner=planner,
         cost=cost,
         mechanism=mechanism,
         decision=Static(),
-        every_events=every,
+        every=f"{window_us} us",
         seed=seed,
         max_pairs=PAIRS_A_CHECK,
     )
-    tables, report = loop.detect([pattern], events, output=output_of(pattern))
+    most = work * TRIED_PLACES * TRIED_WINDOWS * window_us / every_us
+    own = by_first = 0
+    first = None
+    for place in range(TRIED_PLACES):
+        begin_us = place * checks * every_us // TRIED_PLACES
+        start, behind, stop = np.searchsorted(
+            stream.time_us, (begin_us, begin_us + window_us, begin_us + TRIED_WINDOWS * window_us)
+        )
+        events = stream.events.slice(start, stop - start)
+        now = estimate_statistics([pattern], events.slice(0, behind - start), seed=seed, max_pairs=PAIRS_A_CHECK)
+        own += _work(loop, pattern, events, now)
+        if own > most:
+            return False
+        if first is None:
+            first, by_first = now, own
+        else:
+            by_first += _work(loop, pattern, events, first)
+        if by_first > MOST_OF_FIRST * most:
+            return False
+    return True
+
+
+def _work(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, planned_from: StatisticsSnapshot) -> int:
+    """Tries, or what matches count as, by the plan of some statistics."""
+    tables, report = loop.detect([pattern], events, snapshot=planned_from, output=output_of(pattern))
     tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)
-    work = max(tries, WORK_A_MATCH * matches_in(tables[pattern.name]))
-    return float(work) * every / float(events.num_rows)
+    return max(tries, WORK_A_MATCH * matches_in(tables[pattern.name]))
 
 
 def output_of(pattern: Pattern) -> str:
@@ -189,7 +216,8 @@ def _operator(
     for place, (one, next_one) in enumerate(pairwise(references)):
         attribute = stream.compared[place % len(stream.compared)]
         least_share, most_share = stream.selectivities
-        selectivity = least_share * (most_share / least_share) ** random.random()
+        drawn = least_share * (most_share / least_share) ** random.random()
+        selectivity = drawn ** ((OF_SELECTIVITIES - 1) / (size - 1))
         pair = types[place : place + 2]
         earlier, later = (random.choice(_numbers(stream, of, attribute), DRAWN_PAIRS) for of in pair)
         least = float(np.quantile(later - earlier, 1 - selectivity))

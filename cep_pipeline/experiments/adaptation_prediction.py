@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,28 +17,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import StatisticsSnapshot
 
-REACHES = (1, 2, 4, 8)
+REACHES = (1, 2, 4, 8, 16)
 """Intervals whose numbers, in their mean, are taken for those of the next one."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """How far the statistics of a run can be trusted.
-
-    Attributes
-    ----------
-    error
-        Of the last so many intervals -> by how much their mean misses a rate or selectivity of the next one: the
-        factor, in the geometric mean.
-    by_latest
-        How many times less than the first plan the plans in use cost, by the statistics that they were chosen by.
-    by_next
-        The same by the statistics of the interval that they then ran over.
-    """
-
-    error: dict[int, float]
-    by_latest: float
-    by_next: float
 
 
 @dataclass(eq=False)
@@ -67,45 +47,82 @@ class _Watching(DecisionFunction):
         return super().replanned(state, verdict, plan, snapshot, gain=gain)
 
 
+@dataclass(frozen=True)
+class Prediction:
+    """How well the numbers of some intervals say those of the next one, over a stream.
+
+    Attributes
+    ----------
+    error
+        Of the last so many intervals -> by how much their mean misses a rate or selectivity of the next one: the
+        factor, in the geometric mean.
+    snapshots
+        The statistics of each interval by itself.
+    """
+
+    error: dict[int, float]
+    snapshots: Sequence[StatisticsSnapshot]
+
+    @property
+    def reach(self) -> int:
+        """The number of intervals that misses by least."""
+        return min(self.error, key=self.error.__getitem__)
+
+
 def prediction(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> Prediction:
-    """How well the statistics of a loop predict, deciding every so many events.
+    """How well the numbers of intervals predict those of the next one.
 
     Parameters
     ----------
     loop
-        With the planner, the interval and the window of statistics; what it decides by does not matter.
+        With the planner and the interval; how far its statistics reach, and what it decides by, do not matter.
     """
-    every = loop.interval_events
-    assert every is not None, "intervals are of so many events"
-    used, single = (_watched(loop, window, pattern, events) for window in (loop.window, every))
-    first = used.plans[0]
-    time_us = events.column("timestamp").cast(pa.int64()).to_numpy()
-    costs: dict[str, list[tuple[float, float, float]]] = {"latest": [], "next": []}
-    for place, plan in enumerate(used.plans[:-1]):
-        # The plan of this place is used over the next interval; a cost is of a window, and time has as many as it has.
-        stop = min((place + 2) * every, len(time_us)) - 1
-        seconds = float(time_us[stop] - time_us[(place + 1) * every]) / 1e6
-        for by, snapshot in (("latest", used.snapshots[place]), ("next", single.snapshots[place + 1])):
-            ln_first, ln_used = (ln_cost_on(one, [pattern], snapshot) for one in (first, plan))
-            costs[by].append((seconds, ln_first, ln_used))
-    return Prediction(_errors(pattern, single.snapshots), _less(costs["latest"]), _less(costs["next"]))
-
-
-def _watched(loop: AdaptiveDetection, window: str | int | None, pattern: Pattern, events: pa.Table) -> _Watching:
     watching = _Watching()
-    settings = {name: getattr(loop, name) for name in ("planner", "cost", "mechanism", "every_events", "seed")}
-    AdaptiveDetection(**settings, max_pairs=loop.max_pairs, window=window, decision=watching, find=False).detect(
-        [pattern], events, output="count" if not any(one.kleene for one in pattern.operands) else "verbose"
-    )
-    return watching
+    _run_unseen(replace(loop, window=loop.every, decision=watching), pattern, events)
+    return Prediction(_errors(pattern, watching.snapshots), watching.snapshots)
 
 
-def _less(costs: Sequence[tuple[float, float, float]]) -> float:
+def saved(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Prediction) -> tuple[float, float]:
+    """How many times less than the first plan the plans of planning always cost.
+
+    Parameters
+    ----------
+    loop
+        With the planner, the interval and the reach of the statistics.
+    told
+        The prediction over the same events.
+
+    Returns
+    -------
+    (float, float)
+        By the statistics that each plan was chosen by, and by those of the interval that it then ran over. The first
+        plan is that of as many intervals as the statistics reach over.
+    """
+    watching = _Watching()
+    _run_unseen(replace(loop, decision=watching), pattern, events)
+    costs: dict[str, list[tuple[float, float]]] = {"latest": [], "next": []}
+    begin = told.reach - 1
+    first = watching.plans[begin]
+    # The plan of a place is used over the next interval; a cost is of a window, and all intervals are as long.
+    for place in range(begin, len(watching.plans) - 1):
+        for by, snapshot in (("latest", watching.snapshots[place]), ("next", told.snapshots[place + 1])):
+            of_first, of_used = (ln_cost_on(one, [pattern], snapshot) for one in (first, watching.plans[place]))
+            costs[by].append((of_first, of_used))
+    return _less(costs["latest"]), _less(costs["next"])
+
+
+def _run_unseen(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> None:
+    """Decide without detection."""
+    lists = any(one.kleene for one in pattern.operands)
+    replace(loop, find=False).detect([pattern], events, output="verbose" if lists else "count")
+
+
+def _less(costs: Sequence[tuple[float, float]]) -> float:
     """How many times less the second costs come to than the first ones."""
     if not costs:
         return 1.0
-    most = max(max(ln_first, ln_used) for _, ln_first, ln_used in costs)
-    first, used = (math.fsum(of[0] * math.exp(of[by] - most) for of in costs) for by in (1, 2))
+    most = max(map(max, costs))
+    first, used = (math.fsum(math.exp(of[by] - most) for of in costs) for by in (0, 1))
     return first / used if used else 1.0
 
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +17,20 @@ from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Distanc
 from cep_pipeline.adaptation.decisions import (
     ConstantThreshold,
     DecisionFunction,
+    DecisionState,
     InvariantBased,
     Static,
     Unconditional,
+    Verdict,
 )
 from cep_pipeline.adaptation.distance import Fixed, MetaAdaptive, average_relative_difference
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.adaptation_patterns import PAIRS_A_CHECK, Fitted, matches_in, output_of
-from cep_pipeline.experiments.adaptation_prediction import prediction
+from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction, saved
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
-    INTERVALS_AT_ONCE,
     META,
     OTHER_K,
     STATIC,
@@ -42,9 +45,11 @@ from cep_pipeline.experiments.cells import Figure
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.ordering import tightest_of_blocks
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 SWEPT_BYTES = 1 << 24
 """More than the caches of a core hold."""
+TOO_EARLY = "the statistics do not reach back as far as they are to"
 Asked = tuple[tuple[int, str], ...]
 """Which plans a mechanism is to run from which events on, after the first one."""
 
@@ -68,10 +73,34 @@ class _Noted:
         return distances
 
 
-def decisions_of(contender: Contender, sizes: Sizes, average: _Noted) -> dict[str, DecisionFunction]:
+@dataclass(frozen=True)
+class _Later(DecisionFunction):
+    """Decides as another one does, but not before the statistics are those of so many intervals as later ones are.
+
+    Attributes
+    ----------
+    from_us
+        The last instant without a decision.
+    """
+
+    decided_by: DecisionFunction
+    from_us: int
+
+    def begin(self, plan: Plan, *others: Any, **settings: Any) -> DecisionState:
+        return self.decided_by.begin(plan, *others, **settings)
+
+    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
+        if snapshot.end_us is None or snapshot.end_us <= self.from_us:
+            return Verdict(False, TOO_EARLY)
+        return self.decided_by.decide(state, snapshot)
+
+    def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
+        return self.decided_by.replanned(state, *others, **settings)
+
+
+def decisions_of(contender: Contender, sizes: Sizes, average: _Noted, from_us: int) -> dict[str, DecisionFunction]:
     """What is compared: the four decision functions, with all that is tried of t and d."""
-    return {
-        STATIC: Static(),
+    decisions: dict[str, DecisionFunction] = {
         UNCONDITIONAL: Unconditional(),
         **{threshold_name(t): ConstantThreshold(t) for t in sizes.thresholds},
         **{distance_name(d): InvariantBased(contender.k, Fixed(d)) for d in sizes.distances},
@@ -79,6 +108,12 @@ def decisions_of(contender: Contender, sizes: Sizes, average: _Noted) -> dict[st
         META: InvariantBased(contender.k, MetaAdaptive()),
         OTHER_K: InvariantBased(contender.other_k),
     }
+    return {STATIC: Static(), **{name: _Later(decision, from_us) for name, decision in decisions.items()}}
+
+
+def intervals_read(checks: int, reach: int) -> int:
+    """The intervals of a stream over which so many decisions are taken: the first ones fill the statistics."""
+    return reach + checks + 1
 
 
 @dataclass
@@ -127,33 +162,38 @@ def measure(
     CepError
         A decision function led to other matches.
     """
-    average, pattern, every = _Noted(), fitted.pattern, fitted.every
-    events = stream.events.slice(0, sizes.checks[stream.name] * every)
+    average, pattern, every_us, checks = _Noted(), fitted.pattern, fitted.every_us, sizes.checks[stream.name]
+    settled = AdaptiveDetection(
+        planner=contender.planner,
+        cost=contender.cost,
+        mechanism=contender.mechanism,
+        every=f"{every_us} us",
+        seed=seed,
+        max_pairs=PAIRS_A_CHECK,
+        detect_events=1,  # and so many windows as the loop goes over at once
+        clock=time.process_time,
+    )
+    # How far the statistics reach is found on the stretch that begins like the longest one that it may ask for.
+    told = prediction(settled, pattern, stream.before(every_us * intervals_read(checks, max(REACHES))))
+    settled = replace(settled, window=f"{told.reach * every_us} us")
+    events = stream.before(every_us * intervals_read(checks, told.reach))
+    begin = stream.before(every_us * told.reach)
+    from_us = begin.column("timestamp").cast(pa.int64())[-1].as_py()
+    snapshot = estimate_statistics([pattern], begin, seed=seed, max_pairs=told.reach * PAIRS_A_CHECK)
     loops = {
-        name: AdaptiveDetection(
-            planner=contender.planner,
-            cost=contender.cost,
-            mechanism=contender.mechanism,
-            decision=decision,
-            every_events=every,
-            window=sizes.reach[stream.name] * every,
-            seed=seed,
-            max_pairs=PAIRS_A_CHECK,
-            detect_events=INTERVALS_AT_ONCE * every,
-            clock=time.process_time,
-        )
-        for name, decision in decisions_of(contender, sizes, average).items()
+        name: replace(settled, decision=decision)
+        for name, decision in decisions_of(contender, sizes, average, from_us).items()
     }
     decided: dict[str, _Decided] = {}
     gc.collect()
     for _ in range(sizes.repetitions):
         for name, loop in loops.items():
-            _, report = _run(replace(loop, find=False), pattern, _swept(events, every))
+            _, report = _run(replace(loop, find=False), pattern, _swept(events, every_us), snapshot)
             decided.setdefault(name, _Decided(report)).add(report)
     detected: dict[Asked, _Detected] = {}
     for _ in range(contender.unmeasured + sizes.repetitions):
         for asked, name in {of.asked: name for name, of in reversed(decided.items())}.items():
-            output, report = _run(loops[name], pattern, events)
+            output, report = _run(loops[name], pattern, events, snapshot)
             first = next(iter(detected.values()), None)
             if first is not None and not output.equals(first.output):
                 raise CepError(
@@ -163,14 +203,15 @@ def measure(
             candidates, seconds = sum(node.candidates for node in report.metrics.nodes), report.total.detecting
             of = detected.setdefault(asked, _Detected(output, candidates, seconds))
             of.seconds = min(of.seconds, seconds)
-    told = prediction(loops[UNCONDITIONAL], pattern, events)
+    by_latest, by_next = saved(settled, pattern, events, told)
     figures: dict[str, Figure] = {
         "events_read": events.num_rows,
-        "interval": every,
+        "interval_s": every_us / 1e6,
+        "reach": told.reach,
         "average_d": average.found,
         "average_d_of_all": average.of_all,
-        "by_latest": told.by_latest,
-        "by_next": told.by_next,
+        "by_latest": by_latest,
+        "by_next": by_next,
         **{f"error_{reach}": error for reach, error in told.error.items()},
     }
     for name, by in decided.items():
@@ -179,10 +220,10 @@ def measure(
 
 
 def _run(
-    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table | Iterator[pa.Table]
+    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table | Iterator[pa.Table], snapshot: StatisticsSnapshot
 ) -> tuple[pa.Table, AdaptationReport]:
     with one_core(), _nothing_collected():
-        tables, report = loop.detect([pattern], events, output=output_of(pattern))
+        tables, report = loop.detect([pattern], events, snapshot=snapshot, output=output_of(pattern))
     return tables[pattern.name], report
 
 
@@ -198,12 +239,14 @@ def _nothing_collected() -> Iterator[None]:
             gc.enable()
 
 
-def _swept(events: pa.Table, every: int) -> Iterator[pa.Table]:
+def _swept(events: pa.Table, every_us: int) -> Iterator[pa.Table]:
     """The stream in the parts between decisions, with nothing left in the caches of the one before."""
     sweep = np.zeros(SWEPT_BYTES // 8)
-    for first in range(0, events.num_rows, every):
+    time_us = events.column("timestamp").cast(pa.int64()).to_numpy()
+    cuts = np.searchsorted(time_us, np.arange(time_us[0], time_us[-1] + every_us + 1, every_us))
+    for first, stop in pairwise(np.unique(cuts).tolist()):
         sweep += 1.0
-        yield events.slice(first, every)
+        yield events.slice(first, stop - first)
 
 
 def _figures(decided: _Decided, detected: _Detected) -> dict[str, Figure]:
@@ -212,7 +255,7 @@ def _figures(decided: _Decided, detected: _Detected) -> dict[str, Figure]:
         **decided.least,
         "detecting": detected.seconds,
         "matches": matches_in(detected.output),
-        "checks": len(report.checks),
+        "checks": sum(check.reason != TOO_EARLY for check in report.checks),
         "planned": report.replannings,
         "switches": len(report.switches),
         "candidates": detected.candidates,

@@ -14,9 +14,6 @@ COMPARISON, CHANGES = "comparison", "changes"
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
 OTHER_K = "other K"
 """Invariants of the K that a planner is not compared by, at d = 0."""
-INTERVALS_AT_ONCE = 8
-"""Where the plan stays detection runs over so many intervals at once. Over all of the stream there may be more matches
-than are held at once (`detection.parts`): what a run has found until then is found again, by that plan alone."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +23,14 @@ class Sizes:
     Attributes
     ----------
     checks
-        Intervals that each stream is read for; a decision is taken between any two of them.
-    every
-        Stream -> events of an interval, at least: those of a light pattern have a whole number of times as many.
-    reach
-        Stream -> how many of the last intervals the statistics are of.
+        Stream -> decisions that are taken over it.
     sequences, others
         Pattern sizes of the sequences, by which t and d are chosen, and of the other four sets.
     distances, thresholds
         What is tried of d, and of t: as many.
     work
-        Tries of an event on a partial match that the static plan makes in an interval, in the mean: windows, and where
-        the longest ones are too short for it intervals, are chosen so.
+        Tries of an event on a partial match that the static plan makes between two decisions, in the mean: windows,
+        and with them intervals, are chosen so.
     phases, phase_size
         Events after which rates are permuted, and the size of the sequence there.
     repetitions
@@ -49,8 +42,6 @@ class Sizes:
     """
 
     checks: Mapping[str, int]
-    every: Mapping[str, int]
-    reach: Mapping[str, int]
     sequences: tuple[int, ...]
     others: tuple[int, ...]
     distances: tuple[float, ...]
@@ -67,33 +58,27 @@ class Sizes:
             raise ValueError("as many distances as thresholds are tried")
 
 
-REACH = {STOCKS: 1, TRAFFIC: 8, PERMUTED: 1}
-"""Of the numbers of intervals that are tried the one whose mean misses the next interval by least: the page tells."""
 SMALL = Sizes(
-    {STOCKS: 32, TRAFFIC: 40, PERMUTED: 32},
-    {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 5_000},
-    REACH,
+    {STOCKS: 32, TRAFFIC: 64, PERMUTED: 32},
     (4, 6, 8),
     (5,),
     (0.0, 0.1, 0.25, 0.5),
     (0.1, 0.3, 0.75, 2.0),
     3_000_000.0,
-    (10_000, 20_000, 40_000),
+    (5_000, 10_000, 20_000),
     5,
     1,
     processes=4,
 )
 _THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
 FULL = Sizes(
-    {STOCKS: 40, TRAFFIC: 48, PERMUTED: 40},
-    {STOCKS: 5_000, TRAFFIC: 2_000, PERMUTED: 5_000},
-    REACH,
+    {STOCKS: 32, TRAFFIC: 64, PERMUTED: 32},
     (3, 4, 5, 6, 7, 8),
     (3, 4, 5, 6, 7, 8),
     SCANNED_DISTANCES,
     _THRESHOLDS,
-    3_000_000.0,
-    (10_000, 20_000, 40_000, 80_000),
+    1_000_000.0,
+    (5_000, 10_000, 20_000, 40_000),
     6,
     1,
     processes=4,

@@ -12,6 +12,7 @@ Single roads, as in the patent, report twelve times an hour at most: within hour
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -26,22 +27,24 @@ TYPES = 10
 """Event types of the generated streams."""
 PER_S = 10.0
 """Events a second of the generated streams, of all types together."""
-DRIFT_EVERY = 200
+DRIFT_EVERY = 40
 """Events after which rates and numbers of the stocks change."""
 CLASSES = 10
 """Classes of the roads."""
 ONE_OF = 3
 """Of roads in the order of how often they have vehicles, one of so many is read: all report at the same instants."""
-FIRST_MONDAY_US = 1_407_103_200_000_000
-"""The first midnight of a Monday in the month."""
+FIRST_MONDAY_US = 1_407_114_000_000_000
+"""Three o'clock at night of the first Monday in the month: the shortest runs see the morning."""
+BEGIN_S = 3 * 3_600
+"""The same time of the first day of the generated twin."""
 ROADS = 120
 """Roads of the generated twin of the traffic."""
 _DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
 """Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
-ALIKE, SKEWED = (0.05, 0.05), (0.05, 0.5)
+ALIKE, SKEWED = (0.05, 0.05), (0.03, 0.3)
 """Selectivities of conditions: of the stocks, and of the traffic."""
-LEAST_S = {STOCKS: 12, TRAFFIC: 240, PERMUTED: 12}
-LONGEST_S = {STOCKS: 250, TRAFFIC: 3_600, PERMUTED: 250}
+LEAST_S = {STOCKS: 12, TRAFFIC: 2 * EVERY_S, PERMUTED: 12}
+LONGEST_S = {STOCKS: 1_000, TRAFFIC: 14_400, PERMUTED: 1_000}
 """Seconds of the windows that are tried."""
 SKEW = 2.0
 """Of the permuted stream each type has so many times the rate of the next one."""
@@ -69,6 +72,8 @@ class ExperimentStream:
         Between which the selectivities of patterns' conditions are drawn, evenly by their logarithms.
     least_window_s, longest_window_s
         Seconds of the windows that are tried.
+    least_interval_s
+        Seconds between two decisions, at least: sensors that report together say nothing new before that.
     """
 
     name: str
@@ -80,6 +85,18 @@ class ExperimentStream:
     selectivities: tuple[float, float]
     least_window_s: int
     longest_window_s: int
+    least_interval_s: int = 0
+
+    @cached_property
+    def time_us(self) -> Ints:
+        """Microseconds of the events since the first one."""
+        instants = self.events.column("timestamp").cast(pa.int64()).to_numpy()
+        found: Ints = instants - instants[0]
+        return found
+
+    def before(self, time_us: int) -> pa.Table:
+        """The events of so many microseconds from the first one on."""
+        return self.events.slice(0, int(np.searchsorted(self.time_us, time_us)))
 
 
 def drifting_stocks(events: int, seed: int) -> ExperimentStream:
@@ -107,8 +124,8 @@ def permuted_rates(events: int, phase: int, seed: int) -> ExperimentStream:
     return _generated(PERMUTED, description, random, codes, random.normal(0, 1, (2, events)))
 
 
-def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStream:
-    """The first looks at roads with vehicles from the month's first Monday on, by classes of roads.
+def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentStream:
+    """The looks at roads with vehicles from three o'clock at night of the month's first Monday on, by classes of roads.
 
     Every road is looked at every five minutes. Where the month is not there, looks of a generated twin.
     """
@@ -116,16 +133,19 @@ def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStr
         from cep_pipeline.events.loading import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
-        source = "readings of roads in use, one of three roads, in {} classes, of Aarhus from Monday, 4 August 2014, on"
+        source = (
+            "readings of roads in use, one of three roads, in {} classes, of Aarhus from Monday, 4 August 2014, "
+            "at 3:00 on"
+        )
         begin_us = FIRST_MONDAY_US
     else:
-        readings = _generated_readings(-(-events * ONE_OF // (ROADS // 3)) + 2 * _DAY_LOOKS, seed)
+        readings = _generated_readings(-(-(BEGIN_S + seconds) // EVERY_S) + 1, seed)
         source = "generated readings of roads in use, one of three roads, in {} classes (the real month was not there)"
-        begin_us = 0
-    rows, classes = _roads_in_use(readings, begin_us)
-    taken = readings.take(pa.array(rows[:events]))
+        begin_us = readings.column("timestamp").cast(pa.int64())[0].as_py() + BEGIN_S * 1_000_000
+    rows, classes = _roads_in_use(readings, begin_us, begin_us + seconds * 1_000_000)
+    taken = readings.take(pa.array(rows))
     types = tuple(f"R{code:02d}" for code in range(CLASSES))
-    roads = pa.DictionaryArray.from_arrays(pa.array(classes[:events].astype(np.int32)), pa.array(types))
+    roads = pa.DictionaryArray.from_arrays(pa.array(classes.astype(np.int32)), pa.array(types))
     table = pa.table(
         {
             "timestamp": taken.column("timestamp"),
@@ -149,17 +169,18 @@ def traffic_readings(data: Path | None, events: int, seed: int) -> ExperimentStr
         SKEWED,
         LEAST_S[TRAFFIC],
         LONGEST_S[TRAFFIC],
+        EVERY_S,
     )
 
 
-def _roads_in_use(readings: pa.Table, begin_us: int) -> tuple[Ints, Ints]:
-    """The rows of looks with vehicles from a time on, and their classes, from the roads with the fewest of them."""
+def _roads_in_use(readings: pa.Table, begin_us: int, end_us: int) -> tuple[Ints, Ints]:
+    """The rows of looks with vehicles in a time, and their classes, from the roads with the fewest of them on."""
     roads, road = np.unique(readings.column("report_id").to_numpy(), return_inverse=True)
     with_vehicles = readings.column("vehicle_count").to_numpy() > 0
     looks = np.bincount(road[with_vehicles], minlength=len(roads))
     place = np.argsort(np.argsort(looks, kind="stable"), kind="stable")
-    later = readings.column("timestamp").cast(pa.int64()).to_numpy() >= begin_us
-    rows = np.flatnonzero(with_vehicles & later & (place % ONE_OF == 0)[road])
+    time_us = readings.column("timestamp").cast(pa.int64()).to_numpy()
+    rows = np.flatnonzero(with_vehicles & (begin_us <= time_us) & (time_us < end_us) & (place % ONE_OF == 0)[road])
     return rows, (place * CLASSES // len(roads))[road[rows]]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,23 +13,26 @@ import pyarrow.compute as pc
 import pytest
 
 from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
+from cep_pipeline.adaptation.thresholds import numbers_now, questions_of
 from cep_pipeline.detection.detect import count_table
 from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import adaptation
+from cep_pipeline.experiments import adaptation, adaptation_patterns
 from cep_pipeline.experiments import adaptation_findings as findings
 from cep_pipeline.experiments.adaptation import EXPERIMENT
 from cep_pipeline.experiments.adaptation_figures import Best, best_of, by_decision, compared_rows, of_part
 from cep_pipeline.experiments.adaptation_patterns import (
+    CHAIN_BY,
+    INTERVALS_A_WINDOW,
     KLEENE,
-    MOST_INTERVALS,
     NEGATION,
     SEQUENCE,
     SETS,
     fitted_pattern,
+    interval_us,
     matches_in,
     pattern_text,
 )
-from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction
+from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction, saved
 from cep_pipeline.experiments.adaptation_prediction_tables import rank_correlation
 from cep_pipeline.experiments.adaptation_runs import measure
 from cep_pipeline.experiments.adaptation_sizes import (
@@ -60,13 +64,15 @@ from cep_pipeline.experiments.adaptation_streams import (
 )
 from cep_pipeline.experiments.cells import Figure, Row
 from cep_pipeline.experiments.experiment import Request
+from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics import estimate_statistics
 from tests.cli.command_line import cep
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECKS = {STOCKS: 3, TRAFFIC: 3, PERMUTED: 3}
-EVERY, REACH = dict.fromkeys(CHECKS, 300), dict.fromkeys(CHECKS, 1)
-TINY = Sizes(CHECKS, EVERY, REACH, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 3_000.0, (300,), 3, 1, beside=(SEQUENCE,))
+TINY = Sizes(CHECKS, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 3_000.0, (300,), 3, 1, beside=(SEQUENCE,))
+DAY_S = 86_400
 
 
 def counts_of(stream: ExperimentStream, first: int, events: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -77,7 +83,7 @@ def counts_of(stream: ExperimentStream, first: int, events: int) -> np.ndarray[t
 
 def test_stocks_begin_alike_and_drift() -> None:
     stream = drifting_stocks(40_000, seed=1)
-    begin, later = counts_of(stream, 0, 4_000), counts_of(stream, 36_000, 4_000)
+    begin, later = counts_of(stream, 0, 800), counts_of(stream, 36_000, 800)
     assert stream.events.num_rows == 40_000 and len(begin) == len(stream.types)
     assert begin[-1] / begin[0] < later[-1] / later[0] < 4
     assert drifting_stocks(500, seed=1).events.equals(drifting_stocks(500, seed=1).events)
@@ -108,8 +114,9 @@ def looks_by_class(stream: ExperimentStream) -> np.ndarray[tuple[int, int], np.d
 
 
 def test_generated_traffic_is_skewed_and_changes_with_day_and_night() -> None:
-    stream = traffic_readings(None, 20_000, seed=1)
-    assert stream.events.num_rows == 20_000 and "generated readings of roads in use" in stream.description
+    stream = traffic_readings(None, 2 * DAY_S, seed=1)
+    assert "generated readings of roads in use" in stream.description
+    assert 2 * DAY_S - 3_600 < stream.time_us[-1] / 1e6 < 2 * DAY_S
     by_class = looks_by_class(stream)
     whole, by_hour = by_class.sum(axis=1), by_class.sum(axis=0)
     assert whole[-1] > 5 * max(whole[0], 1) and (np.diff(whole) >= -0.1 * whole[:-1]).all()
@@ -120,13 +127,14 @@ def test_generated_traffic_is_skewed_and_changes_with_day_and_night() -> None:
 def test_the_real_month_is_read_where_it_is() -> None:
     if not (SHARED / "aarhus_traffic").is_dir():
         pytest.skip("../shared/data is not there")
-    stream = traffic_readings(SHARED, 1_000, seed=1)
+    stream = traffic_readings(SHARED, 6 * 3_600, seed=1)
     assert (
-        "roads in use, one of three roads, in 10 classes, of Aarhus from Monday, 4 August 2014, on"
+        "roads in use, one of three roads, in 10 classes, of Aarhus from Monday, 4 August 2014, at 3:00 on"
         in stream.description
     )
-    assert str(stream.events["timestamp"][0].as_py()).startswith("2014-08-03 22:0")  # midnight there
-    assert stream.events["seq"].to_pylist() == list(range(1_000))
+    assert str(stream.events["timestamp"][0].as_py()).startswith("2014-08-04 01:0")  # two hours behind
+    assert stream.events["seq"].to_pylist() == list(range(stream.events.num_rows))
+    assert 5 * 3_600 < stream.time_us[-1] / 1e6 < 6 * 3_600
     assert set(stream.events["roads"].to_pylist()) <= set(stream.types)
 
 
@@ -136,31 +144,70 @@ def test_patterns_of_all_sets_and_sizes_are_drawn_by_the_seed(kind: str) -> None
     for size in (3, 8):
         text = pattern_text(stream, kind, size, 1, 10)
         assert text == pattern_text(stream, kind, size, 1, 10) != pattern_text(stream, kind, size, 2, 10)
-        fitted = fitted_pattern(stream, kind, size, 1, 1_000.0, 200, 3)
+        fitted = fitted_pattern(stream, kind, size, 1, 1_000.0, 3)
         operands = (3 * size) if kind == "disjunction" else size + (kind == NEGATION)
         assert len(fitted.pattern.operands) == operands
         least = stream.least_window_s
         assert (least // 3 if kind == KLEENE else least) <= fitted.window_s <= stream.longest_window_s
 
 
-def test_windows_and_then_intervals_are_longer_for_more_work() -> None:
-    stream = permuted_rates(600, 300, seed=1)
-    little, more, most = (fitted_pattern(stream, SEQUENCE, 3, 1, work, 200, 3) for work in (50.0, 400.0, 1e8))
-    assert little.window_s < more.window_s < most.window_s == stream.longest_window_s
-    assert little.every == more.every == 200 and most.every == MOST_INTERVALS * 200
+def test_windows_are_longer_for_more_work_and_intervals_with_them() -> None:
+    stream = permuted_rates(6_000, 3_000, seed=1)
+    little, more, most = (fitted_pattern(stream, SEQUENCE, 3, 1, work, 3) for work in (50.0, 3_000.0, 1e8))
+    assert stream.least_window_s <= little.window_s < more.window_s < most.window_s == stream.longest_window_s
+    for fitted in (little, more, most):
+        assert fitted.every_us * INTERVALS_A_WINDOW == fitted.window_s * 1_000_000
+
+
+def test_sensors_are_not_asked_more_often_than_they_report() -> None:
+    stream = traffic_readings(None, 3_600, seed=1)
+    assert [interval_us(stream, window_s) for window_s in (600, 1_200, 4_800)] == [300 * 10**6] * 2 + [1_200 * 10**6]
+
+
+def test_the_first_plan_bounds_the_window_too() -> None:
+    """A stream whose rates are those of another one behind its first third: the first plan is dear there."""
+    rates = np.array([2.0**-code for code in range(10)])
+    stream = permuted_rates(9_000, 9_000, seed=1)
+    random = np.random.default_rng(1)
+    codes = np.concatenate([random.choice(10, 3_000, p=of / of.sum()) for of in (rates, rates[::-1], rates[::-1])])
+    turned = replace(stream, events=stream.events.set_column(2, "symbol", pa.array(stream.types).take(pa.array(codes))))
+    steady = replace(stream, events=turned.events.slice(3_000))
+    found = []
+    for of, most in ((turned, 1), (turned, 1_000), (steady, 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(adaptation_patterns, "MOST_OF_FIRST", most)
+            found.append(fitted_pattern(replace(of), SEQUENCE, 4, 1, 20_000.0, 36, CHAIN_BY).window_s)
+    assert found[0] < min(found[1:])
+
+
+def test_selectivities_are_those_of_patterns_of_five_events() -> None:
+    stream = drifting_stocks(20_000, seed=1)
+    for size in (4, 5, 8):
+        (pattern,) = parse_patterns(pattern_text(stream, SEQUENCE, size, 1, 60), stream.schema)
+        snapshot = estimate_statistics([pattern], stream.events, seed=1)
+        selectivities = list(numbers_now(questions_of([pattern])["p"], snapshot).values())[size:]
+        assert len(selectivities) == size - 1
+        assert np.prod(selectivities) == pytest.approx(0.05**4, rel=0.9)
+
+
+def permuted_loop(every_us: int) -> AdaptiveDetection:
+    return AdaptiveDetection(planner="greedy", mechanism="lazy_chain_nfa", every=f"{every_us} us")
 
 
 def test_predictions_follow_the_stream() -> None:
-    steady, changing = (permuted_rates(6_000, phase, seed=1) for phase in (6_000, 500))
-    found = []
+    steady, changing = (permuted_rates(20_000, phase, seed=1) for phase in (20_000, 700))
+    found, costs = [], []
     for stream in (steady, changing):
-        pattern = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 500, 3).pattern
-        loop = AdaptiveDetection(planner="greedy", mechanism="lazy_chain_nfa", every_events=500)
-        found.append(prediction(loop, pattern, stream.events))
+        fitted = fitted_pattern(stream, SEQUENCE, 5, 1, 100_000.0, 30)
+        loop = permuted_loop(50_000_000)
+        found.append(prediction(loop, fitted.pattern, stream.events))
+        reaching = replace(loop, window=f"{found[-1].reach * 50_000_000} us")
+        costs.append(saved(reaching, fitted.pattern, stream.events, found[-1]))
     assert set(found[0].error) == set(REACHES)
     assert found[0].error[8] < found[0].error[1] < found[1].error[1]
-    assert found[0].by_next == pytest.approx(1.0, abs=0.2)
-    assert found[1].by_latest > 1.0
+    assert found[0].reach > found[1].reach
+    assert costs[0][1] == pytest.approx(1.0, abs=0.2)
+    assert costs[1][0] > 1.0
 
 
 def test_ranks_are_correlated() -> None:
@@ -182,7 +229,7 @@ def test_every_decision_function_has_its_figures(rows: list[Row]) -> None:
     for row in apart:
         assert row["decision"] in names
         assert row["seconds"] > 0 and row["throughput"] > 0  # type: ignore[operator]
-        assert row["checks"] == (0 if row["decision"] == STATIC else 1)
+        assert row["checks"] == (0 if row["decision"] == STATIC else 3)
         assert row["switches"] <= row["planned"] <= row["checks"]  # type: ignore[operator]
         if row["decision"] == UNCONDITIONAL:
             assert row["planned"] == row["checks"]
@@ -222,14 +269,14 @@ def test_the_page_has_its_tables_charts_and_findings(rows: list[Row], tmp_path: 
 
 def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = permuted_rates(600, 300, seed=1)
-    fitted = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 200, 3)
+    fitted = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 3)
     find = AdaptiveDetection.detect
     runs: list[int] = []
 
     def losing(
-        self: AdaptiveDetection, patterns: list[Pattern], events: pa.Table, output: str
+        self: AdaptiveDetection, patterns: list[Pattern], events: pa.Table, **settings: Any
     ) -> tuple[dict[str, pa.Table], AdaptationReport]:
-        tables, report = find(self, patterns, events, output=output)
+        tables, report = find(self, patterns, events, **settings)
         if self.find:
             runs.append(len(runs))
         if len(runs) == 2:
@@ -244,7 +291,7 @@ def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_distances_as_thresholds_are_tried() -> None:
     with pytest.raises(ValueError, match="as many distances as thresholds"):
-        Sizes(CHECKS, EVERY, REACH, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
+        Sizes(CHECKS, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
     small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
     assert len(small.cells) < len(full.cells)
     assert {cell.key["size"] for cell in full.cells if cell.key["part"] == COMPARISON} == set(range(3, 9))
@@ -271,6 +318,7 @@ def paper_rows(better: float = 1.0, **changed: Figure) -> Iterator[Row]:
                 planned = {STATIC: 0, UNCONDITIONAL: 20, threshold_name(0.1): 9, distance_name(0.5): 4}
                 row: dict[str, Figure] = {"part": COMPARISON, "stream": stream, "set": kind, "size": size}
                 row |= {"contender": contender.name, "events_read": 1_000, "average_d": 0.52, "average_d_of_all": 9.0}
+                row |= {"by_next": 1.2}
                 for name, seconds in times.items():
                     figures: dict[str, Figure] = {"detecting": seconds, "deciding": 0.001, "planning": 0.001}
                     figures |= {"estimating": 0.1, "candidates": 1000 * seconds, "matches": 5}
@@ -299,7 +347,7 @@ def test_all_findings_hold_on_figures_of_the_patents_shape() -> None:
         ([*paper_rows(**{"d=0.5:planned": 10})], {4}),
         ([*paper_rows(**{"d=0.5:planning": 0.03})], {5}),
         ([*paper_rows(**{"unconditional:detecting": 7.0})], {6}),
-        ([*paper_rows(average_d=0.8)], {8}),
+        ([*paper_rows(**{f"{AVERAGE}:detecting": 1.2})], {8}),
         ([*paper_rows(**{"d=0:detecting": 1.0, "d=0.5:detecting": 0.9})], {0, 2, 7}),
     ],
 )
