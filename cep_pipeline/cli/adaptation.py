@@ -65,6 +65,10 @@ def invariants(
     is changed; with --check one decision a pattern set is recorded in the table `decisions`: replan, keep, or no new
     data since the last check. Of more than 40 invariants those are shown that are closest to their violation.
 
+    A plan of all patterns together is checked by the invariants of the local plans inside it, and by a threshold on all
+    its numbers; a violation names the patterns that it concerns, and `cep replan` plans those again with what is
+    connected with them. Patterns whose planners have no invariants are checked by the threshold, too.
+
     \b
     Examples:
       cep invariants
@@ -172,8 +176,11 @@ def replan(
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
     zstream_ordered, dp_bushy; of all patterns together: simulated_annealing, tabu, none, sharing, reordering,
     redundancy_ratio, merge_decomposition. Cost models: throughput, latency, consume_matched, kernel, instances.
+
     A search of all patterns together goes on from the current plan; where a violation concerns some of them, or
     --pattern names some, only what is connected with these is planned again, and all others keep their plan.
+
+    \b
     Examples:
       cep replan --dry-run
       cep replan --pattern-set market --pattern leaders

@@ -131,6 +131,8 @@ def plan(
     zstream_ordered, dp_bushy. Of all patterns together, so that they share work: simulated_annealing and tabu search
     for the cheapest plan as long as they may; beside them none, sharing, reordering, redundancy_ratio and
     merge_decomposition, what they are measured against.
+
+    \b
     Examples:
       cep plan --patterns patterns/us_equity_trades.sase --schema streams/us_equity_trades.yaml \\
                --events 2013-10-07/trades.csv.gz --planner greedy --out plan.json
