@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -16,7 +14,6 @@ from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.pipeline import plan_comparison
 from cep_pipeline.pipeline.adaptation import Check, Violation, check_invariants
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-from cep_pipeline.pipeline.plan_comparison import Comparison
 from cep_pipeline.pipeline.plan_trials import Trial, sample_of_day
 from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
 from cep_pipeline.planning import Plan
@@ -352,27 +349,6 @@ def test_a_sample_is_stretches_of_the_day(drifting: DriftingStream) -> None:
     assert sample_of_day(tables, events, BEFORE[0], pattern_set, 0) == []
 
 
-def comparison(**changes: Any) -> Comparison:
-    return replace(Comparison(False, 1.0, 0.5, (Trial(2.0, 10, {}), Trial(1.0, 5, {}))), **changes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "better"),
-    [
-        ({}, True),
-        ({"same": True}, False),
-        ({"ln_new": 1.0}, False),
-        ({"trials": None}, True),
-        ({"trials": (Trial(2.0, 10, {}), Trial(1.0, 11, {}))}, False),
-        ({"trials": (Trial(2.0, 10, {}), Trial(1.0, 11, {})), "by_clock": True}, True),
-        ({"trials": (Trial(2.0, 0, {}), Trial(1.0, 0, {}))}, True),
-        ({"trials": (Trial(2.0, 0, {}), Trial(1.0, 1, {}))}, False),
-    ],
-)
-def test_a_better_plan_costs_less_and_does_no_more(changes: dict[str, Any], better: bool) -> None:
-    assert comparison(**changes).better is better
-
-
 def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream) -> None:
     from cep_pipeline.errors import CepError
     from cep_pipeline.pipeline import plan_trials
@@ -385,18 +361,3 @@ def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
     with mock.patch.object(plan_trials, "_over", fake), pytest.raises(CepError, match="find different matches"):
         plan_trials.run_plans(pattern_set, (plan, plan), [])
-
-
-def test_a_comparison_says_what_is_saved_or_lost() -> None:
-    said = [
-        comparison(ln_current=math.log(200.0), ln_new=math.log(150.0)),
-        comparison(ln_current=math.log(100.0), ln_new=math.log(150.0), by_clock=True),
-        comparison(ln_current=0.0, ln_new=1e-12, trials=None),
-        comparison(ln_current=0.0, ln_new=-0.3, trials=(Trial(1.0, 7, {}), Trial(1.0, 7, {}))),
-    ]
-    assert [one.describe() for one in said] == [
-        "by cost the new plan saves 25.0%, over a sample of the latest day it saves 50.0% of the work",
-        "by cost the new plan takes 50.0% more, over a sample of the latest day it saves 50.0% of the time",
-        "by cost the new plan is as good",
-        "by cost the new plan saves 25.9%, over a sample of the latest day it takes the same work",
-    ]
