@@ -14,11 +14,10 @@ from cep_pipeline.adaptation.checked import Checked, CheckedPart
 from cep_pipeline.adaptation.decision_verdict import Verdict
 from cep_pipeline.adaptation.describe import describe_verification
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.verification import CompiledPart
-from cep_pipeline.planning.clause_questions import ClauseQuestions
+from cep_pipeline.adaptation.verification import CompiledPart, checked_parts
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_search import FoundClause, Kept
 from cep_pipeline.planning.replanning import Found, FoundPlan
-from cep_pipeline.planning.set_sums import ClauseNumbers
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -88,9 +87,9 @@ class InvariantsOfClause(Sequence[Invariant]):
         return Invariant(of.pattern.name, clause, comparison.step, comparison, of.model.name, of.alpha)
 
     @property
-    def questions(self) -> ClauseQuestions:
-        """What snapshots are asked about the clause."""
-        return self._found.replanner.questions[self._number]
+    def pattern(self) -> Pattern:
+        """Of which it is a clause."""
+        return self._found.replanner.pattern
 
 
 class FoundCheck:
@@ -98,25 +97,25 @@ class FoundCheck:
 
     def __init__(self, clauses: Sequence[InvariantsOfClause]) -> None:
         self._clauses = clauses
-        self._parts = [(one.questions, one.kept, one.kept.count) for one in clauses]
-        self._pattern = clauses[0]._found.replanner.pattern
-        self._count = sum(count for _, _, count in self._parts)
+        self._parts = [(one.kept, one.kept.count) for one in clauses]
+        self._count = sum(count for _, count in self._parts)
         self._by: float | Mapping[str, float] = 0.0
 
     def verdict(self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]) -> Verdict:
         """Whether one is violated, by these minimal distances; `checks` as `InvariantCheck.checked` gives them."""
         if distance is not self._by and distance != self._by:
             self.measure_against(distance)
-        numbers = []
-        for questions, kept, count in self._parts:
-            flat = questions.asked(snapshot).numbers
-            numbers.append(flat)
-            if kept(flat) < count:
-                return self._violated(FoundChecked(self, numbers, distance))
-        return Verdict(False, lambda: f"all {self._count} invariants hold", FoundChecked(self, numbers, distance))
+        for kept, count in self._parts:
+            if kept(snapshot) < count:
+                return self._violated(FoundChecked(self, snapshot, distance))
+        return Verdict(False, self._hold, FoundChecked(self, snapshot, distance))
 
     def _violated(self, checks: Checked) -> Verdict:
-        return Verdict(True, lambda: describe_verification(checks.first_violated, [self._pattern]), checks)
+        patterns = [self._clauses[0].pattern]
+        return Verdict(True, lambda: describe_verification(checks.first_violated, patterns), checks)
+
+    def _hold(self) -> str:
+        return f"all {self._count} invariants hold"
 
     def measure_against(self, distance: float | Mapping[str, float]) -> None:
         """Take these minimal distances from now on."""
@@ -124,21 +123,9 @@ class FoundCheck:
             part.measure_against(distance)
         self._by = distance
 
-    def measured(
-        self, numbers: Sequence[ClauseNumbers], distance: float | Mapping[str, float], *, to_the_end: bool = False
-    ) -> list[CheckedPart]:
-        """What is measured by the numbers of clauses, up to the first violation or all."""
-        self.measure_against(distance)
-        found = []
-        for part, flat in zip(self._compiled, numbers, strict=False):
-            found.append(part.measured(flat, to_the_end=to_the_end))
-            if found[-1].violations and not to_the_end:
-                break
-        return found
-
     @cached_property
     def _compiled(self) -> list[CompiledPart]:
-        return [CompiledPart(one, one.questions, one.kept) for one in self._clauses]
+        return [CompiledPart(one, one.kept, one.kept) for one in self._clauses]
 
     def checked(
         self,
@@ -148,19 +135,18 @@ class FoundCheck:
         to_the_end: bool = False,
     ) -> Checked:
         """As `InvariantCheck.checked`."""
-        numbers = [questions.flat(snapshot) for questions, _, _ in self._parts]
-        return Checked(self.measured(numbers, distance, to_the_end=to_the_end))
+        self.measure_against(distance)
+        return checked_parts(self._compiled, snapshot, distance, to_the_end=to_the_end)
 
 
 class FoundChecked(Checked):
-    """Verifications by the numbers of some clauses, measured again when somebody asks for them."""
+    """Verifications up to the first violation, measured again when somebody asks for them."""
 
-    def __init__(
-        self, check: FoundCheck, numbers: Sequence[ClauseNumbers], distance: float | Mapping[str, float]
-    ) -> None:
-        self._check, self._numbers, self._distance = check, numbers, distance
+    def __init__(self, check: FoundCheck, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]) -> None:
+        self._asked = check, snapshot, distance
         self._all = None
 
     @cached_property
     def _parts(self) -> Sequence[CheckedPart]:  # type: ignore[override]
-        return self._check.measured(self._numbers, self._distance)
+        check, snapshot, distance = self._asked
+        return check.checked(snapshot, distance=distance)._parts

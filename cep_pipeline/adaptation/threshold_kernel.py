@@ -8,8 +8,20 @@ from typing import Any
 
 from numba import carray, njit
 
-from cep_pipeline.adaptation.threshold_codes import ARE_LN, BEFORE, NOW, NUMBERS, READ, THRESHOLD, WORDS
-from cep_pipeline.compiled.pointers import float64_at, uint8_at
+from cep_pipeline.adaptation.threshold_codes import (
+    ASKED,
+    BEFORE,
+    NOW,
+    NUMBERS,
+    PLACES_AT,
+    PRIORS_AT,
+    ROW_AT,
+    SHARES,
+    SMALLEST,
+    THRESHOLD,
+    WORDS,
+)
+from cep_pipeline.compiled.pointers import float64_at, int64_at
 
 
 @njit(error_model="numpy")
@@ -19,15 +31,19 @@ def relative(now: float, before: float) -> float:
 
 
 def moved(words_at: Any) -> int:
-    """Take the numbers that are read; the place of the first that moved by the threshold or more, or their number."""
+    """Take the numbers of a row; the place of the first that moved by the threshold or more, or their number."""
     words = carray(words_at, WORDS)
-    now, before, read = float64_at(words[NOW]), float64_at(words[BEFORE]), float64_at(words[READ])
-    are_ln, threshold = uint8_at(words[ARE_LN]), float64_at(words[THRESHOLD])[0]
+    row, places, priors = float64_at(words[ROW_AT]), int64_at(words[PLACES_AT]), float64_at(words[PRIORS_AT])
+    asked, now, before = int64_at(words[ASKED]), float64_at(words[NOW]), float64_at(words[BEFORE])
+    threshold = float64_at(words[THRESHOLD])[0]
     count = words[NUMBERS]
     first = count
-    for place in range(count):
-        number = math.exp(read[place]) if are_ln[place] else read[place]
-        now[place] = number
-        if first == count and relative(number, before[place]) >= threshold:
-            first = place
+    for number in range(count):
+        one = asked[number]
+        found = row[places[one]] if places[one] >= 0 else priors[one]
+        if one >= words[SHARES]:  # known by its logarithm
+            found = math.exp(math.log(max(found, SMALLEST)))
+        now[number] = found
+        if first == count and relative(found, before[number]) >= threshold:
+            first = number
     return first

@@ -9,10 +9,22 @@ from typing import Any, overload
 
 import numpy as np
 
-from cep_pipeline.adaptation.threshold_codes import ARE_LN, BEFORE, NOW, NUMBERS, READ, THRESHOLD, WORDS
+from cep_pipeline.adaptation.threshold_codes import (
+    ASKED,
+    BEFORE,
+    NOW,
+    NUMBERS,
+    PLACES_AT,
+    PRIORS_AT,
+    ROW_AT,
+    SHARES,
+    THRESHOLD,
+    WORDS,
+)
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity
+from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity, planned_share
+from cep_pipeline.planning.clause_row import ClauseRow
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 
@@ -158,47 +170,49 @@ class ThresholdCheck:
 
     def __init__(self, pattern: str, questions: Sequence[ClauseQuestions]) -> None:
         self._pattern, self._questions = pattern, questions
-        places: dict[str, int] = {}
-        are_ln: list[bool] = []
-        for clause in questions:
-            for key, is_ln in clause.keys_of_numbers:
-                places[key] = len(are_ln)  # of one key that is asked twice the last answer counts, as in a mapping
-                are_ln.append(is_ln)
-        self.keys = tuple(places)
-        self._places = list(places.values()) if len(places) < len(are_ln) else None
-        self._are_ln = np.array([are_ln[place] for place in places.values()], np.uint8)
-        self._room = np.zeros((2, len(places)))
-        self._threshold = np.zeros(1)
+        asked = dict(one for clause in questions for one in clause.asked_numbers)
+        self.keys = tuple(asked)
+        leaves = [key for key, prior in asked.items() if prior is None]
+        priors = {key: planned_share(prior) for key, prior in asked.items() if prior is not None}
+        self._row = ClauseRow(leaves, list(priors), list(priors.values()))
+        places = {key: place for place, key in enumerate((*leaves, *priors))}
+        self._asked = np.array([places[key] for key in self.keys], np.int64)
+        self._now, self._threshold = np.zeros(len(asked)), np.zeros(1)
         self._words = np.zeros(WORDS, np.int64)
-        self._words[NUMBERS] = len(places)
-        arrays = (READ, self._room[0]), (ARE_LN, self._are_ln), (NOW, self._room[1]), (THRESHOLD, self._threshold)
-        for word, array in arrays:
+        self._words[NUMBERS], self._words[SHARES] = len(asked), len(leaves)
+        for word, array in ((ASKED, self._asked), (NOW, self._now), (THRESHOLD, self._threshold)):
             self._words[word] = array.ctypes.data
         self._address, self._function = self._words.ctypes.data, _moved.function
         self._latest: tuple[StatisticsSnapshot, Array] | None = None
+        self._before: Array | None = None
 
     def numbers(self, snapshot: StatisticsSnapshot) -> Array:
         """The numbers of `numbers_now` by `keys`, float64."""
         if self._latest is None or self._latest[0] is not snapshot:
-            self._compared(snapshot, self._room[1], math.inf)
-        assert self._latest is not None
+            return self._compared(snapshot, np.ones(len(self.keys)), math.inf)[1]
         return self._latest[1]
 
     def first_moved(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int | None, Moved]:
         """The first number that has moved by the threshold or more since it was as `before` says, and the deviations up
         to it, or all."""
-        first = self._compared(snapshot, before, threshold)
-        assert self._latest is not None
-        now, every = self._latest[1], len(self.keys)
+        first, now = self._compared(snapshot, before, threshold)
+        every = len(self.keys)
         return (None if first == every else first), Moved(self._pattern, self.keys, before, now, min(first + 1, every))
 
-    def _compared(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> int:
-        read: list[float] = []
-        for clause in self._questions:
-            read += clause.numbers_read(snapshot)
-        self._room[0] = read if self._places is None else [read[place] for place in self._places]
+    def _compared(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int, Array]:
+        try:
+            moved = self._row.take(snapshot)
+        except KeyError:
+            numbers_now(self._questions, snapshot)  # says which leaf is not known
+            raise
+        if moved:
+            row, arrays = self._row, (ROW_AT, PLACES_AT, PRIORS_AT)
+            for word, array in zip(arrays, (row.room, row.places, row.priors), strict=True):
+                self._words[word] = array.ctypes.data
+        if before is not self._before:
+            self._words[BEFORE], self._before = before.ctypes.data, before
         self._threshold[0] = threshold
-        self._words[BEFORE] = before.ctypes.data
         first = self._function(self._address)
-        self._latest = snapshot, self._room[1].copy()
-        return first
+        now = self._now.copy()
+        self._latest = snapshot, now
+        return first, now

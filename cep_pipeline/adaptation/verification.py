@@ -7,9 +7,9 @@ compiled code, and is what the detection-adaptation loop asks.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 
 import numpy as np
@@ -24,7 +24,7 @@ from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.clause_search import Kept
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, grains
-from cep_pipeline.planning.set_sums import ClauseNumbers, SetSums
+from cep_pipeline.planning.set_sums import SetSums
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -164,7 +164,7 @@ class InvariantCheck:
             sums = compiled(group.questions.shape, group.cost, [one.comparison for one in invariants])
             if sums is None:
                 return None
-            parts.append(CompiledPart(invariants, group.questions, sums))
+            parts.append(CompiledPart(invariants, partial(_measured, sums, group.questions), sums))
         return parts
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
@@ -212,14 +212,16 @@ class CompiledPart:
     ----------
     invariants
         Those.
-    questions
-        What snapshots are asked about the clause.
+    measure
+        Runs the program by the numbers of a snapshot: the place of the first violation, or how many invariants hold.
     sums
         The program, and what it measures.
     """
 
-    def __init__(self, invariants: Sequence[Invariant], questions: ClauseQuestions, sums: SetSums | Kept) -> None:
-        self._invariants, self._questions, self._sums = invariants, questions, sums
+    def __init__(
+        self, invariants: Sequence[Invariant], measure: Callable[[StatisticsSnapshot], int], sums: SetSums | Kept
+    ) -> None:
+        self._invariants, self._measure, self._sums = invariants, measure, sums
         self._count = len(sums.sides)
         self._by: float | Mapping[str, float] = 0.0
         self._distances: float | Sequence[float] = 0.0
@@ -230,12 +232,8 @@ class CompiledPart:
         """The verifications up to the first violation, or all."""
         if distance is not self._by:
             self.measure_against(distance)
-        return self.measured(self._questions.flat(snapshot), to_the_end=to_the_end)
-
-    def measured(self, numbers: ClauseNumbers, *, to_the_end: bool) -> CheckedPart:
-        """The verifications by these numbers, up to the first violation, or all."""
         sums = self._sums
-        count, registers, sides = sums(numbers), sums.registers.copy(), sums.sides
+        count, registers, sides = self._measure(snapshot), sums.registers.copy(), sums.sides
         violations: Sequence[int] = ()
         if count < self._count:
             if to_the_end:
@@ -267,6 +265,10 @@ class CompiledPart:
             self._sums.measure_against(np.array([math.log1p(one) for one in distances]))
             self._distances = distances
         self._by = distance
+
+
+def _measured(sums: SetSums, questions: ClauseQuestions, snapshot: StatisticsSnapshot) -> int:
+    return sums(questions.flat(snapshot))
 
 
 def checked_parts(

@@ -14,6 +14,7 @@ from cep_pipeline.planning.clause_search_codes import (
     COMPARED,
     COST,
     FOUND_AT,
+    GATHERS,
     INSTRUCTIONS,
     KEEP,
     KEPT_AT,
@@ -41,7 +42,7 @@ from cep_pipeline.planning.clause_search_codes import (
     WHERE,
     WINS_TIES,
 )
-from cep_pipeline.planning.clause_search_kernel import leaves_of
+from cep_pipeline.planning.clause_search_kernel import gather, leaves_of
 from cep_pipeline.planning.set_sums_codes import (
     ASKED,
     ASKED_COLUMNS,
@@ -222,9 +223,12 @@ def keep(words_at: Any) -> int:
     return kept[SIDES]
 
 
-def check(kept_at: Any, sums_words_at: Any) -> int:
+def check(kept_at: Any, words_at: Any) -> int:
     """Measure what is kept by the numbers that were taken last, as `set_sums_kernel.measure`."""
-    kept, sums_at = carray(kept_at, SUM_WORDS), carray(sums_words_at, SUM_WORDS)
+    kept, words = carray(kept_at, SUM_WORDS), carray(words_at, SEARCH_WORDS)
+    sums_at = int64_at(words[SUMS_AT])
+    if words[GATHERS]:
+        gather(words)
     kept[LAST], kept[FACTORS] = sums_at[LAST], sums_at[FACTORS]
     kept[FACTOR_MASKS], kept[FACTOR_VALUES] = sums_at[FACTOR_MASKS], sums_at[FACTOR_VALUES]
     kept[FACTOR_KINDS] = sums_at[FACTOR_KINDS]

@@ -12,6 +12,7 @@ from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import variables_of
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_row import ClauseRow
 from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
 from cep_pipeline.planning.connected_parts import connected_parts
 from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape
@@ -208,21 +209,32 @@ class ClauseQuestions:
         asked += [prior for pairs in self._agreements for prior in pairs.values()]
         return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
 
-    @property
-    def keys_of_numbers(self) -> list[tuple[str, bool]]:
-        """The keys of `numbers`, some of them twice, each with whether `numbers_read` has its logarithm."""
-        asked = [*self._priors, *(prior for pairs in self._agreements for prior in pairs.values())]
-        return [*((key, False) for key in self._leaves.values()), *((prior.condition, True) for prior in asked)]
+    @cached_property
+    def row(self) -> ClauseRow | None:
+        """Where snapshots have the numbers; None where more has to be made of them than logarithms."""
+        if self._kleene or self._agreements or self._window_us is None:
+            return None
+        return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
 
-    def numbers_read(self, snapshot: StatisticsSnapshot) -> list[float]:
-        """The `numbers` by `keys_of_numbers`: of leaves as they are, of conditions by their logarithms."""
-        asked = self.asked(snapshot)
-        agreeing = [
-            agreement.ln_selectivities[one][other]
-            for agreement, pairs in zip(asked.agreements, self._agreements, strict=True)
-            for one, other in pairs
-        ]
-        return [*asked.rates, *asked.ln_selectivities, *agreeing]
+    def fills(self, snapshot: StatisticsSnapshot) -> bool:
+        """Whether a snapshot says no more of the clause than its row of numbers."""
+        return not snapshot.joints and (self._last is not None or not snapshot.order_profiles)
+
+    @property
+    def window_us(self) -> float:
+        """Length of the window; of a window of events 0."""
+        return float(self._window_us or 0)
+
+    @property
+    def last(self) -> int:
+        """The variable that counts as the last one, as far as the clause tells."""
+        return len(self._keys) - 1 if self._last is None else self._last
+
+    @property
+    def asked_numbers(self) -> list[tuple[str, Selectivity | None]]:
+        """The keys of `numbers`, some of them twice; those of conditions with their priors."""
+        asked = [*self._priors, *(prior for pairs in self._agreements for prior in pairs.values())]
+        return [*((key, None) for key in self._leaves.values()), *((prior.condition, prior) for prior in asked)]
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
@@ -322,6 +334,11 @@ def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rat
 def planned_rate(snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
     """Events a second that planning works with: where none was seen, half an event in the span of the data."""
     return rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
+
+
+def planned_share(selectivity: Selectivity) -> float:
+    """The selectivity that planning works with, before it is bounded: of none, half a pair of those tested."""
+    return selectivity.value or 0.5 / (selectivity.tested + 1)
 
 
 def ln_planned_selectivity(selectivity: Selectivity) -> float:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning import clause_search_codes as codes
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.cost_terms import Array
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
 from cep_pipeline.planning.set_sums import ClauseNumbers, ClauseShape, Program, SetSums
 from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 KERNEL = "cep_pipeline.planning.clause_search_kernel"
 _SOURCES = (
@@ -40,6 +43,8 @@ SEARCHED = {
 }
 """The planners that there are compiled searches of."""
 _OF_TREES = (codes.ZSTREAM, codes.ZSTREAM_ORDERED)
+Known: TypeAlias = "ClauseNumbers | StatisticsSnapshot"
+"""The numbers of a clause, or the snapshot that has them."""
 _MEASURES = {codes.STEP: "step", codes.COST: "cost", codes.TREE: "tree"}
 
 
@@ -49,14 +54,22 @@ def load_kernel() -> None:
         kernel.compile()
 
 
-def searched(shape: ClauseShape, planner: str, cost: CostModel) -> ClauseSearch | None:
+def searched(
+    shape: ClauseShape, planner: str, cost: CostModel, questions: ClauseQuestions | None = None
+) -> ClauseSearch | None:
     """The compiled search of a planner; None where there is none: for other planners, large clauses, costs that are no
-    sums of a clause's numbers, latency, and trees where linear ones are told apart."""
+    sums of a clause's numbers, latency, and trees where linear ones are told apart.
+
+    Parameters
+    ----------
+    questions
+        What snapshots are asked about the clause, where it is searched by snapshots.
+    """
     kind = SEARCHED.get(planner)
     if kind is None or cost.waits or (kind in _OF_TREES and cost.held is not None):
         return None
     of_all = shape.all_sets(cost)
-    return None if of_all is None else ClauseSearch(of_all.program, kind)
+    return None if of_all is None else ClauseSearch(of_all.program, kind, questions)
 
 
 class ClauseSearch:
@@ -68,9 +81,11 @@ class ClauseSearch:
         The sums of all sets.
     planner
         A value of `SEARCHED`.
+    questions
+        What snapshots are asked about the clause; None where it is searched by numbers.
     """
 
-    def __init__(self, program: Program, planner: int) -> None:
+    def __init__(self, program: Program, planner: int, questions: ClauseQuestions | None = None) -> None:
         self.size, self._planner = program.terms.shape.size, planner
         self._sums = SetSums(program)
         self._words = np.zeros(codes.SEARCH_WORDS, np.int64)
@@ -87,17 +102,51 @@ class ClauseSearch:
         self._words[codes.SUMS_AT] = self._sums.address
         self._address = self._words.ctypes.data
         self._functions = _search.function, _price.function, _keep.function
-        self._latest: ClauseNumbers | None = None
+        self._latest: Known | None = None
+        self._questions, self._row = questions, None if questions is None else questions.row
+        self._window = np.array([0.0 if questions is None else questions.window_us])
+        self._words[codes.WINDOW_AT] = self._window.ctypes.data
         self._holds: FoundClause | None = None
 
-    def take(self, numbers: ClauseNumbers) -> int:
-        """Take these numbers, if they are not those that were taken last; where the words are."""
-        if numbers is not self._latest:
-            self._sums.take(numbers)
-            self._latest = numbers
-        return self._sums.address
+    def take(self, numbers: Known) -> int:
+        """Take these numbers, if they are not those that were taken last; where the words are.
 
-    def __call__(self, numbers: ClauseNumbers) -> FoundClause | None:
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        if numbers is not self._latest:
+            if isinstance(numbers, ClauseNumbers):
+                self._take(numbers)
+            else:
+                self._read(numbers)
+            self._latest = numbers
+        return self._address
+
+    def _take(self, numbers: ClauseNumbers) -> None:
+        self._sums.take(numbers)
+        self._words[codes.GATHERS] = 0
+
+    def _read(self, snapshot: StatisticsSnapshot) -> None:
+        row, questions = self._row, self._questions
+        assert questions is not None
+        if row is None or not questions.fills(snapshot):
+            self._take(questions.flat(snapshot))
+            return
+        try:
+            moved = row.take(snapshot)
+        except KeyError:
+            self._take(questions.flat(snapshot))  # says which leaf is not known
+            return
+        if moved:
+            self._words[codes.ROW_AT], self._words[codes.PLACES_AT] = row.room.ctypes.data, row.places.ctypes.data
+            self._words[codes.PRIORS_AT] = row.priors.ctypes.data
+        if not self._words[codes.GATHERS]:
+            self._sums.take_row(questions.last)
+            self._words[codes.GATHERS] = 1
+
+    def __call__(self, numbers: Known) -> FoundClause | None:
         """What the planner finds by these numbers; None where two sides are so close that it measures them anew."""
         self.take(numbers)
         self._holds = None
@@ -150,7 +199,7 @@ class Kept:
         self.found, self.count = found, count
         self._kept, self._address, self._take, self._function = kept, address, found.search.take, _check.function
 
-    def __call__(self, numbers: ClauseNumbers) -> int:
+    def __call__(self, numbers: Known) -> int:
         """Measure them by these numbers; the place of the first one that is violated, or their number."""
         return self._function(self._address, self._take(numbers))
 
@@ -186,7 +235,7 @@ class FoundClause:
         As `clause_search_codes` lays it out: what is found, and the logarithms of sides.
     """
 
-    def __init__(self, search: ClauseSearch, numbers: ClauseNumbers, data: bytes) -> None:
+    def __init__(self, search: ClauseSearch, numbers: Known, data: bytes) -> None:
         self.search, self.numbers, self.data = search, numbers, data
 
     def prices(self, plan: FoundClause) -> list[float]:

@@ -6,9 +6,27 @@ from cep_pipeline.planning.set_sums_codes import WORDS
 
 SUM_WORDS = WORDS
 
-SUMS_AT, PLANNER, FOUND_AT, LOGS_AT, KEEP, KEPT_AT, PLAN_AT, SEARCH_WORDS = range(8)
+(
+    SUMS_AT,
+    PLANNER,
+    FOUND_AT,
+    LOGS_AT,
+    KEEP,
+    KEPT_AT,
+    PLAN_AT,
+    GATHERS,
+    ROW_AT,
+    PLACES_AT,
+    PRIORS_AT,
+    WINDOW_AT,
+    SEARCH_WORDS,
+) = range(13)
 """Addresses of the words of `set_sums_kernel`, of what is found and of its logarithms, of what is kept of it, and of
-the plan that is priced; which planner it is, and how many comparisons of a block are kept, 0 for all."""
+the plan that is priced; which planner it is, and how many comparisons of a block are kept, 0 for all. Whether numbers
+are gathered from a row (`clause_row`), where it is with places and priors, and the length of the window in
+microseconds."""
+SMALLEST = 1e-30
+"""`statistics.joint.SMALLEST`, which a test compares."""
 
 GREEDY, ZSTREAM, ZSTREAM_ORDERED, DP_LEFT_DEEP = range(4)
 """Planners."""

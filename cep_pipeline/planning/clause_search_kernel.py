@@ -7,6 +7,7 @@ order. Where two sides of a comparison are so close that planners measure them a
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from cep_pipeline.planning.clause_search_codes import (
     COST,
     DP_LEFT_DEEP,
     FOUND_AT,
+    GATHERS,
     JOINS,
     LN_BEST,
     LN_NODES,
@@ -30,18 +32,23 @@ from cep_pipeline.planning.clause_search_codes import (
     MOST,
     NODES,
     ORDER,
+    PLACES_AT,
     PLAN,
     PLAN_AT,
     PLANNER,
+    PRIORS_AT,
     REJECTED,
     ROW,
+    ROW_AT,
     ROWS,
     SEARCH_WORDS,
+    SMALLEST,
     STEP,
     SUMS_AT,
     TABLE,
     TREE,
     WHERE,
+    WINDOW_AT,
     WINS_TIES,
     ZSTREAM,
     ZSTREAM_ORDERED,
@@ -49,8 +56,11 @@ from cep_pipeline.planning.clause_search_codes import (
 from cep_pipeline.planning.set_sums_codes import (
     ASKED,
     ASKED_COLUMNS,
+    FACTOR_VALUES,
+    FACTORS,
     GRAIN,
     NODE,
+    NUMBERS,
     PAIR,
     PRODUCT,
     SETS,
@@ -67,6 +77,22 @@ CLOSE = 100 * GRAIN
 def cell(logarithm: float) -> float:
     """As `ordering.grains`."""
     return np.rint(logarithm / GRAIN)
+
+
+@njit(error_model="numpy")
+def gather(words: Any) -> None:
+    """Write the numbers of the clause from the row of a snapshot, as `ClauseQuestions.flat` has them."""
+    sums_at = int64_at(words[SUMS_AT])
+    row, priors, places = float64_at(words[ROW_AT]), float64_at(words[PRIORS_AT]), int64_at(words[PLACES_AT])
+    window_us = float64_at(words[WINDOW_AT])[0]
+    numbers, shares = float64_at(sums_at[NUMBERS]), float64_at(sums_at[FACTOR_VALUES])
+    size = sums_at[VARIABLES]
+    for variable in range(size):
+        ln_events = math.log(max(row[places[variable]] * window_us / 1e6, SMALLEST))
+        numbers[variable], numbers[size + variable] = ln_events, ln_events
+    for factor in range(sums_at[FACTORS]):
+        place = places[size + factor]
+        shares[factor] = math.log(max(row[place] if place >= 0 else priors[size + factor], SMALLEST))
 
 
 @njit(error_model="numpy")
@@ -291,6 +317,8 @@ def search(words_at: Any) -> int:
     """Find the plan of a clause, and what decided it; 1 where it gives up."""
     words = carray(words_at, SEARCH_WORDS)
     sums_at, found, logs = int64_at(words[SUMS_AT]), int64_at(words[FOUND_AT]), float64_at(words[LOGS_AT])
+    if words[GATHERS]:
+        gather(words)
     add_up(sums_at)
     planner = words[PLANNER]
     found[COMPARED] = 0

@@ -163,7 +163,7 @@ class Replanner:
     @cached_property
     def _searches(self) -> tuple[ClauseSearch, ...] | None:
         """The compiled searches of all clauses; None where one has none."""
-        found = [searched(asked.shape, self.name, self.model) for asked in self.questions]
+        found = [searched(asked.shape, self.name, self.model, asked) for asked in self.questions]
         known = tuple(one for one in found if one is not None)
         return known if len(known) == len(found) else None
 
@@ -176,8 +176,8 @@ class Replanner:
             The snapshot does not know a leaf.
         """
         clauses: list[FoundClause] = []
-        for search, asked in zip(self._searches or (), self.questions, strict=False):
-            found = search(asked.flat(snapshot))
+        for search in self._searches or ():
+            found = search(snapshot)
             if found is None:
                 break
             clauses.append(found)

@@ -283,6 +283,13 @@ class SetSums:
         if numbers.last != self._last:
             self._words[codes.LAST] = self._last = numbers.last
 
+    def take_row(self, last: int) -> None:
+        """Take no numbers, but for the last variable: other code writes them, and there are no joints."""
+        if self._joined is not None:
+            self._join(())
+        if last != self._last:
+            self._words[codes.LAST] = self._last = last
+
     def measure_against(self, ln_distances: Array | float) -> None:
         """Take these ln(1 + d) of the comparisons from now on."""
         self._ln_distances[:] = ln_distances

@@ -11,14 +11,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation import decision_function, invariants_of
+from cep_pipeline.adaptation import decision_function, invariants_of, threshold_codes
 from cep_pipeline.adaptation.decisions import DecisionState, Verdict
 from cep_pipeline.adaptation.found_check import FoundInvariants, found_invariants
 from cep_pipeline.adaptation.thresholds import Deviation, ThresholdCheck, deviations, numbers_now, questions_of
 from cep_pipeline.adaptation.verification import InvariantCheck
+from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import clause_search_codes
 from cep_pipeline.planning.clause_search import SEARCHED
 from cep_pipeline.planning.replanning import FoundPlan, Replanner, runs_of
+from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.joint import SMALLEST
 from tests.adaptation import drifting
 from tests.adaptation.test_verification import up_to_violation
 from tests.statistics.market import parse
@@ -135,4 +139,32 @@ def test_numbers_of_one_key_count_once() -> None:
     questions = questions_of([pattern])[pattern.name]
     snapshot = drifting.snapshot({"A": 2.0})
     assert list(ThresholdCheck("p", questions).keys) == list(numbers_now(questions, snapshot))
-    assert len(questions[0].keys_of_numbers) > len(numbers_now(questions, snapshot))
+    assert len(questions[0].asked_numbers) > len(numbers_now(questions, snapshot))
+
+
+def test_kernels_bound_numbers_as_planning_does() -> None:
+    assert clause_search_codes.SMALLEST == threshold_codes.SMALLEST == SMALLEST
+
+
+def test_what_a_snapshot_does_not_know_is_said() -> None:
+    """Of a leaf, as planning says it; of a condition there is a prior, also where it was measured before."""
+    pattern = parse(drifting.PATTERNS[2])[0]
+    leaves, conditions = terms_of([pattern])
+    rates, shares = {leaf.key: 2.0 for leaf in leaves}, {condition.key: 0.1 for condition in conditions}
+    decision, replanner = decision_function("constant_threshold"), Replanner(pattern, "greedy", "throughput")
+    known = drifting.snapshot(rates, shares)
+    plan = replanner.plan(replanner.search(known))
+    states = decision.begin(plan, [pattern], known), decision_function("invariant").begin(plan, [pattern], known)
+    assert decision.decide(states[0], drifting.snapshot(rates)).replan
+    assert (
+        replanner.search(drifting.snapshot(rates)).orderings
+        == Replanner(pattern, "greedy", "throughput").search(drifting.snapshot(rates)).orderings
+    )
+    lacking = drifting.snapshot(dict(list(rates.items())[1:]), shares)
+    for asked in (
+        lambda: replanner.search(lacking),
+        lambda: decision.decide(states[0], lacking),
+        lambda: decision_function("invariant").decide(states[1], lacking),
+    ):
+        with pytest.raises(PlanError, match="no arrival rate"):
+            asked()
