@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import overload
 
 from cep_pipeline.adaptation.checked import Checked, Verification
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.thresholds import Deviation
+
+
+class Violated(Sequence[Invariant]):
+    """The violated invariants among the checks of a verdict, made when they are asked for: few rules ask."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+
+    def __len__(self) -> int:
+        return len(self._verdict.violated)
+
+    @overload
+    def __getitem__(self, place: int) -> Invariant: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Invariant]: ...
+    def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
+        return self._verdict.violated[place]
+
+    def __iter__(self) -> Iterator[Invariant]:
+        return iter(self._verdict.violated)
 
 
 class Verdict:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep_pipeline.adaptation.decision_state import DecisionState
-from cep_pipeline.adaptation.decision_verdict import Verdict
+from cep_pipeline.adaptation.decision_verdict import Verdict, Violated
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
 from cep_pipeline.adaptation.found_check import FoundCheck, found_invariants
@@ -217,9 +217,7 @@ class InvariantBased(DecisionFunction):
         return self.distance.begin(plan)
 
     def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
-        if isinstance(self.distance, Fixed):
-            return distances
-        return self.distance.after_replanning(distances, verdict.violated, gain)
+        return self.distance.after_replanning(distances, Violated(verdict), gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants, of a plan of many patterns together of all.
