@@ -21,8 +21,10 @@ from cep_pipeline.experiments.cells import Figure
 from cep_pipeline.experiments.multi_pattern_streams import WorkloadStream
 from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, plan_workload
+from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, plan_workload, shared_plan_of
+from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
 from cep_pipeline.planning.workload_plan import Sharing
@@ -245,11 +247,12 @@ class _Given:
 
 @dataclass(frozen=True)
 class _PlannedAndRun:
-    """A contender's plan, the seconds that it took to make, and its quickest run."""
+    """A contender's plan, the seconds that it took to make, its quickest run, and ln of what its joins cost."""
 
     plan: Plan
     planning: float
     ran: NetworkRan
+    ln_joins: float
 
 
 @lru_cache(maxsize=4)
@@ -269,7 +272,11 @@ def _planned_and_run(
     begun = time.perf_counter()
     plan = planned(contender, given.patterns, given.snapshot, search, seed)
     planning = time.perf_counter() - begun
-    return _PlannedAndRun(plan, planning, repeated_run(given.patterns, plan, contender.mechanism, given.events))
+    ran = repeated_run(given.patterns, plan, contender.mechanism, given.events)
+    shared = shared_plan_of(plan, given.patterns)
+    statistics = member_statistics(shared.members, given.snapshot)
+    joins = [ln_node_cost(shared, node, statistics, INSTANCES) for node in shared if node.size > 1]
+    return _PlannedAndRun(plan, planning, ran, ln_sum(joins))
 
 
 def planned(
@@ -322,6 +329,7 @@ def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
         "planning": run.planning,
         "steps": 0 if search is None or search.steps is None else search.steps,
         "cost": math.exp(plan.ln_cost),
+        "cost of joins": math.exp(run.ln_joins),
         "nodes": plan.workload.nodes,
         "nodes apart": plan.workload.nodes_apart,
         "candidates": run.ran.candidates,

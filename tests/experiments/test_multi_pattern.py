@@ -199,7 +199,7 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
                     gain /= 3.0 if place else 1.0
                 gain = 1.0 if contender.planner == "none" else gain
                 figures = {"seconds": 10.0 / gain, "candidates": 1e6 / gain, "created": 100, "peak": 10}
-                figures |= {"candidates of pairs": 5e5 / gain}
+                figures |= {"candidates of pairs": 5e5 / gain, "cost of joins": 1e4 / gain}
                 figures |= {"cost": 1e5 / gain, "nodes": 10, "planning": 1.0, "steps": 100}
                 row |= {f"{contender.name}:{name}": figure for name, figure in figures.items()}
             yield {**row, **changed}
