@@ -18,7 +18,7 @@ selectivity in every set that holds all their variables, which the paper leaves 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,14 @@ Array = np.ndarray[Any, Any]
 
 def ln_partial_matches(statistics: ClauseStatistics, positions: Iterable[int]) -> float:
     """ln PM(S) of the variables at `positions`, in whatever order they are given; of none, 0."""
-    members = sorted(positions)
+    members = tuple(sorted(positions))
+    known = statistics.partial_matches.get(members)
+    if known is None:
+        known = statistics.partial_matches[members] = _ln_partial_matches(statistics, members)
+    return known
+
+
+def _ln_partial_matches(statistics: ClauseStatistics, members: Sequence[int]) -> float:
     inside = set(members)
     total = sum(statistics.ln_instances[member] for member in members)
     total += sum(factor for known, factor in statistics.factors if inside.issuperset(known))

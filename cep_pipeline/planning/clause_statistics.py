@@ -106,6 +106,9 @@ class ClauseStatistics:
         What does not change with the numbers, where that is written down.
     tables
         What cost models charge for its sets, as far as they were asked (`ln_tables.set_tables`).
+    partial_matches
+        ln PM of its sets, as far as it was asked (`cardinality.ln_partial_matches`), by their positions in ascending
+        order.
     joins
         What they charge for joins of trees, as far as trees were compared (`comparisons.ln_below`).
     """
@@ -121,6 +124,7 @@ class ClauseStatistics:
     ln_events: tuple[float, ...] = ()
     shape: ClauseShape | None = field(default=None, compare=False, repr=False)
     tables: dict[CostModel, SetTables | None] = field(default_factory=dict, init=False, compare=False, repr=False)
+    partial_matches: dict[tuple[int, ...], float] = field(default_factory=dict, init=False, compare=False, repr=False)
     joins: list[JoinCosts] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

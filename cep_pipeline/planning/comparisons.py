@@ -59,8 +59,9 @@ def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
     if costs is None:
         costs = JoinCosts(cost, replace(cost, node=NOTHING))
         statistics.joins.append(costs)
-    own = costs.without_node.ln_join(statistics, *tree)
-    return ln_sum((own, *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1])))
+    return ln_sum(
+        (costs.own_of(statistics, tree), *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1]))
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,11 +74,21 @@ class JoinCosts:
         The model, and what it charges beside what the node of a join costs.
     known
         Tree -> ln of what each of its joins costs.
+    own
+        Tree -> ln of what its last join costs beside what its node costs.
     """
 
     cost: CostModel
     without_node: CostModel
     known: dict[PositionTree, tuple[float, ...]] = field(default_factory=dict)
+    own: dict[PositionTree, float] = field(default_factory=dict)
+
+    def own_of(self, statistics: ClauseStatistics, tree: tuple[PositionTree, PositionTree]) -> float:
+        """ln of what the last join of a tree costs beside what its node costs with any two sides."""
+        found = self.own.get(tree)
+        if found is None:
+            found = self.own[tree] = self.without_node.ln_join(statistics, *tree)
+        return found
 
     def below(self, statistics: ClauseStatistics, tree: PositionTree) -> tuple[float, ...]:
         """ln of what each join of a tree costs."""
