@@ -26,7 +26,7 @@ from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
 from cep_pipeline.warehouse.stream_reader import StreamReader
 
 ALONE = 20
-"""Patterns that are run once more by themselves, on one day."""
+"""Patterns that are run once more by themselves, on one day: half of them with the most matches, the others any."""
 
 
 @dataclass(frozen=True)
@@ -148,10 +148,15 @@ def _check_size(outcome: str, details: Mapping[str, object]) -> CheckSize:
 def _alone(
     project: Project, stream: Stream, tables: StreamReader, unit: PublishedMatches, progress: Progress
 ) -> tuple[int, int]:
-    """Run some patterns by themselves over a day, each by a plan of its own, and hold the counts together."""
+    """Run some patterns by themselves over a day, each by a plan of its own, and hold the counts together.
+
+    Half of them are those with the most matches, the others any.
+    """
     request = project.request
     patterns = list(stream.pattern_set(PATTERN_SET).patterns)[: request.patterns]
-    chosen = random.Random(request.seed).sample(patterns, min(ALONE, len(patterns)))
+    chosen = sorted(patterns, key=lambda pattern: -unit.counts[pattern.name])[: ALONE // 2]
+    others = [pattern for pattern in patterns if pattern not in chosen]
+    chosen += random.Random(request.seed).sample(others, min(ALONE - len(chosen), len(others)))
     day, zone = unit.final_day, stream.schema.timezone
     owned = (
         (day_bounds(day, zone)[0], day.toordinal() * SEQ_PER_DAY),

@@ -109,7 +109,7 @@ def detect_day(
         # Without events of its own a day has no new matches, but those that waited become final.
         if events.events_of(work) or any(map(can_pend, patterns)):
             weigh = WorkEstimate(patterns, planned, events.row_groups)
-            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start)
+            slices = cut_day(work, events, spark.sparkContext.defaultParallelism, weigh, events.start, len(patterns))
         behind = slices_between(events.row_groups, [work.end, None], events.look_back)
         detected = detect_slices(
             spark,

@@ -20,6 +20,7 @@ from cep_pipeline.pipeline.observer import Observer
 from cep_pipeline.pipeline.outcomes import DayOutcome, RunOutcome, pending_details
 from cep_pipeline.pipeline.statistics import estimate_day, published_statistics
 from cep_pipeline.pipeline.steps import (
+    MANY_PATTERNS,
     DayWork,
     check_runnable,
     current_plan,
@@ -39,8 +40,6 @@ STEPS = ("ingest", "statistics", "plan", "detect")
 """What can be asked for by `--steps`. Statistics and a plan that detection lacks are made whether asked for or not."""
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
-MANY_PATTERNS = 100
-"""From so many in a set on they and their plan are a large part of what the process holds."""
 
 
 def new_run_id() -> str:

@@ -193,17 +193,52 @@ def patterns_of(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
 
 
 def cut_day(
-    work: DayWork, events: DayEvents, parallelism: int, weigh: Callable[[RowGroup], float], start: Boundary
+    work: DayWork,
+    events: DayEvents,
+    parallelism: int,
+    weigh: Callable[[RowGroup], float],
+    start: Boundary,
+    patterns: int = 1,
 ) -> list[Slice]:
-    """Cut the day, from `start` on, into slices of about equal work, some for each core."""
+    """Cut the day, from `start` on, into slices of about equal work, some for each core (`slices_of_a_core`)."""
+    estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
+    each = slices_of_a_core(work.settings.slices_per_core, patterns, estimated / parallelism)
     return cut(
         events.row_groups,
         start=start,
         end=work.end,
         look_back=events.look_back,
-        count=parallelism * work.settings.slices_per_core,
+        count=parallelism * each,
         work=weigh,
     )
+
+
+MANY_PATTERNS = 100
+"""From so many in a set on they and their plan are a large part of what a process holds, and of what a slice costs."""
+COST_OF_A_PATTERN = 50_000
+"""So many events and partial matches take as long as to begin with a pattern on a slice: a quarter of a millisecond."""
+
+
+def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:
+    """How many slices of a day there are for each core: several are the better balanced, but each pattern costs more.
+
+    Parameters
+    ----------
+    configured
+        The most, and so many for few patterns.
+    patterns
+        Patterns that each slice begins with.
+    work_of_a_core
+        Estimated events and partial matches of the day for each core.
+
+    Examples
+    --------
+    >>> [slices_of_a_core(3, patterns, 120e6) for patterns in (1, 1000, 5000)]
+    [3, 2, 1]
+    """
+    if patterns < MANY_PATTERNS:
+        return configured
+    return int(min(max(work_of_a_core / (patterns * COST_OF_A_PATTERN), 1), configured))
 
 
 def plan_day(
