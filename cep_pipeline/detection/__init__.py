@@ -132,15 +132,15 @@ def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
 
     check: Callable[[Pattern], None] = partial(_check_shared, mechanism)
     runs_trees = sharing == "subexpression"
-    return Mechanism(check, find, find_many=find_many, always_shares=True, runs_trees=runs_trees)
+    return Mechanism(check, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
 
 
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused, share=_share_fused, runs_trees=True),
-    "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find),
-    "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find),
-    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True),
-    "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True),
+    "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find, in_order=True),
+    "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find, in_order=True),
+    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True, in_order=True),
+    "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True, in_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack"), prunes=True),
     "multi_pattern_nfa": _shared("multi_pattern_nfa", "prefix"),
     "multitree": _shared("multitree", "subexpression"),

@@ -294,6 +294,9 @@ class Mechanism:
     prunes
         Whether `find` takes the option `PRUNE`, too: asked for everything, it may then leave out matches of a pattern
         with OUTPUT NON_OVERLAP which that last step would drop, whatever was left out.
+    in_order
+        Whether it goes event by event, so that it finds the matches of patterns that allow it in the order of their
+        last events (`in_order.comes_in_order`).
     """
 
     check: Callable[[Pattern], None]
@@ -306,6 +309,7 @@ class Mechanism:
     runs_trees: bool = False
     options: tuple[str, ...] = ()
     prunes: bool = False
+    in_order: bool = False
 
     def with_options(self, options: Collection[str]) -> Mechanism:
         """The mechanism as it runs with some of its options."""

@@ -1,8 +1,9 @@
 """Matches of a slice in consecutive parts, so that memory does not grow with their number.
 
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
-order, follow each other in order. How many matches a part has is known only when it has been run. A part with too many
-is given up and cut; a kernel gets that far in less time than it takes to write the matches.
+order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
+on the way (`in_order`). Of others it is known only when a part has been run how many matches it has; one with too many
+is given up and cut: a kernel gets that far in less time than it takes to write the matches.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import nullcontext
 
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.extent import waits_for_later_events
+from cep_pipeline.detection.in_order import OrderedMatches, comes_in_order
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
@@ -86,6 +88,9 @@ def many_in_parts(
     # Matches that wait are owned when final, which need not be in the order of the last events.
     cut = [number for number, pattern in enumerate(patterns) if not waits_for_later_events(pattern)]
     found = _Listed(patterns, most, events)
+    if mechanism.in_order and all(map(comes_in_order, patterns)):
+        yield from _in_order(patterns, mechanism, orders, events, owned, counters, limit, found)
+        return
     if len(cut) == len(patterns):
         yield from _cut(patterns, mechanism, orders, events, owned, counters, limit, found)
         return
@@ -144,6 +149,41 @@ def _cut(
             size *= 2
 
 
+def _in_order(
+    patterns: Sequence[Pattern],
+    mechanism: Mechanism,
+    orders: Sequence[Orders],
+    events: PreparedEvents,
+    owned: Owned,
+    counters: Counters,
+    limit: int,
+    listed: _Listed,
+) -> Iterator[list[list[Block]]]:
+    """Parts of one run; once there are too many matches for one, each of one pattern."""
+    waiting = [OrderedMatches(pattern) for pattern in patterns]
+    counted = Counters()
+    held, whole = 0, True
+
+    def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
+        for number, own in enumerate(waiting):
+            for part in own.parts(limit, ended=ended):
+                yield [part if other == number else [] for other in range(len(patterns))]
+
+    for number, block in _find(patterns, mechanism, orders, events, owned, counted):
+        listed.add(number, block)
+        waiting[number].add(block)
+        held += len(block)
+        if held > limit:
+            whole = False
+            yield from let_go(ended=False)
+            held = sum(own.held for own in waiting)
+    _add_whole(counters, counted)
+    if whole:
+        yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
+    else:
+        yield from let_go(ended=True)
+
+
 def _find(
     patterns: Sequence[Pattern],
     mechanism: Mechanism,
@@ -186,6 +226,13 @@ class _Listed:
     def __init__(self, patterns: Sequence[Pattern], most: Sequence[int | None], events: PreparedEvents) -> None:
         self._patterns, self._most, self._events = patterns, most, events
         self._before = [0] * len(patterns)
+
+    def add(self, number: int, block: Block) -> None:
+        """Count matches of a pattern with one clause; TooManyMatches where they are more than may be listed."""
+        most = self._most[number]
+        self._before[number] += len(block)
+        if most is not None and self._before[number] > most:
+            raise TooManyMatches(self._patterns[number].name, most)
 
     def take(
         self, found: Iterable[tuple[int, Block]], limit: int | None, limited: Sequence[int] | None = None

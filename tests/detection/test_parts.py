@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection.blocks import ListBlock, MatchBlock
 from cep_pipeline.detection.detect import detect_slice
+from cep_pipeline.detection.in_order import OrderedMatches
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts
-from cep_pipeline.detection.parts import matches_in_parts
+from cep_pipeline.detection.parts import many_in_parts, matches_in_parts
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import CepError, TooManyMatches
 from tests.streams import events_table, stream_schema
 
 ROWS = [{"timestamp": 10 * (i // 2), "kind": "AB"[i % 3 % 2], "x": i * 7 % 10} for i in range(60)]
@@ -64,6 +70,62 @@ def test_a_part_holds_no_more_than_the_limit_unless_it_is_one_event(limit: int) 
         ends = {row for block in blocks for row in block.rows.max(axis=0).tolist()}
         assert sizes[-1] <= limit or len(ends) == 1
     assert len(sizes) > 1
+
+
+@pytest.mark.parametrize("mechanism", [name for name, of in MECHANISMS.items() if of.in_order])
+@pytest.mark.parametrize("limit", [1, 5, 40])
+def test_mechanisms_that_find_in_order_are_run_once(mechanism: str, limit: int) -> None:
+    """They go on where a part is full, with lists too; the work that is counted is that of one run."""
+    for text, order in (("SEQ(A a, B b)", ["a", "b"]), ("SEQ(A a, B+ b[])", ["a", "b"])):
+        (pattern,) = patterns_of(f"PATTERN {text} WITHIN 90 us")
+        events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
+        runs = []
+
+        def find(*arguments: Any, runs: list[int] = runs) -> Any:
+            runs.append(1)
+            return MECHANISMS[mechanism].find(*arguments)
+
+        once, counted, whole = replace(MECHANISMS[mechanism], find=find), Counters(), Counters()
+        [expected] = matches_in_parts(pattern, MECHANISMS[mechanism], [order], events, EVERYTHING, whole)
+        found = list(matches_in_parts(pattern, once, [order], events, EVERYTHING, counted, limit))
+        assert runs == [1] and len(found) > 1
+        assert counted.metrics({}) == whole.metrics({})
+        assert [one for part in found for one in bound(part)] == bound(expected)
+        ends = [[max(match) for match in bound(part)] for part in found]
+        assert all(len(part) <= limit or len(set(part)) == 1 for part in ends)
+        assert all(max(one) < min(other) for one, other in pairwise(ends))
+
+
+def bound(blocks: list[Any]) -> list[list[int]]:
+    """The rows of each match."""
+    lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
+    return [rows.tolist() for block in lists for rows in np.split(block.rows, block.offsets[1:-1]) if len(block)]
+
+
+@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree", "eager_nfa"])
+@pytest.mark.parametrize("limit", [3, 50])
+def test_patterns_that_are_run_together_have_their_parts_in_order(mechanism: str, limit: int) -> None:
+    patterns = patterns_of(
+        "NAME one PATTERN SEQ(A a, B b) WITHIN 90 us; NAME two PATTERN SEQ(A a, B b, A c) WITHIN 70 us"
+    )
+    events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
+    orders = [[["a", "b"]], [["a", "b", "c"]]]
+    of_all = [patterns, MECHANISMS[mechanism], orders, events, EVERYTHING]
+    [whole] = many_in_parts(*of_all, Counters())  # type: ignore[arg-type]
+    parts_of = list(many_in_parts(*of_all, Counters(), limit))  # type: ignore[arg-type]
+    assert len(parts_of) > 2
+    for number in range(2):
+        assert [match for part in parts_of for match in bound(part[number])] == bound(whole[number])
+    with pytest.raises(TooManyMatches):
+        list(many_in_parts(*of_all, Counters(), limit, [None, 30]))  # type: ignore[arg-type]
+
+
+def test_matches_that_come_out_of_order_are_no_answer() -> None:
+    (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WITHIN 90 us")
+    matches = OrderedMatches(pattern)
+    matches.add(MatchBlock(pattern.clauses[0], np.array([[0, 1], [3, 4]], np.int32)))
+    with pytest.raises(CepError, match="order of their last events"):
+        matches.add(MatchBlock(pattern.clauses[0], np.array([[0], [2]], np.int32)))
 
 
 def test_parts_leave_nothing_behind_in_the_prepared_events() -> None:

@@ -1,0 +1,25 @@
+"""Matches in small parts are those of the oracle, in its order, on every mechanism that is cut or goes on."""
+
+from __future__ import annotations
+
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.detection import MECHANISMS, parts
+from tests.contracts.mechanisms import answer, bindings, drawn, parsed, planned
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), stream_rows=rows(), limit=st.sampled_from([1, 2, 5]))
+def test_small_parts_are_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row], limit: int) -> None:
+    pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
+    plan = planned(pattern, table, "dp_left_deep", mechanism)
+    with patch.object(parts, "MATCHES_AT_ONCE", limit):
+        found = answer(mechanism, pattern, table, plan)
+    assert bindings(found) == bindings(evaluate([pattern], table))
