@@ -106,7 +106,7 @@ SMALL = Sizes(
     windows=20,
     patterns={10: 6, 30: 4, 100: 2, 300: 1},
     most_for_all=100,
-    workloads=1,
+    workloads=2,
     base=100,
     pattern_sizes=(3, 5, 7),
     search=SearchLimit(steps=200_000),

@@ -268,16 +268,17 @@ def never_below_either(rows: Sequence[Row]) -> Finding:
 def reordering_and_rates(density: Sequence[Row], rates: Sequence[Row]) -> Finding:
     """Figure 14, RE."""
     expected = "RE gains with the rate difference"
-    parts, grows = _ends(rates, RE.name)
+    parts, grows = _ends(averaged(rates), RE.name)
     why = "Which rates a workload has beside their differences changes too: few differ little but the slow ones. "
-    of_density, _ = _ends(density, RE.name)
+    of_density, _ = _ends(averaged(density), RE.name)
     return Finding(expected, parts, grows, f"{why}Against density, of which it is to be independent: {of_density}.")
 
 
 def sharing_and_density(rows: Sequence[Row]) -> Finding:
     """Figure 14, SH."""
     expected = "SH gains with density"
-    parts, grows = _ends([{**row, "value": number(row, "density of pairs")} for row in rows], SH.name)
+    means = averaged(rows, ("density of pairs",))
+    parts, grows = _ends([{**row, "value": number(row, "density of pairs")} for row in means], SH.name)
     why = (
         "SH shares the most nodes whatever they cost, and joins blocks without a comparison with each other: its plans "
         f"test {times_as_fast(1 / mean_of(rows_of(rows, contender=SH.name), 'less_tried'))} times the candidates of "
