@@ -212,7 +212,7 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
     record = asked.open().tables.current_plan(pattern_set.name)
     if record is not None and outdated(record, pattern_set) is None:
         made, _ = plan_of_changed(pattern_set, snapshot, None)
-        by = ", ".join(dict.fromkeys(one["planner"] for one in record.plan["patterns"]))
+        by = ", ".join(record.planners)
         return (
             made,
             f"plan {record.version} by {by} is current: daily runs go by it until `cep replan` finds a better one",

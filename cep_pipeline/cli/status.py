@@ -15,6 +15,7 @@ from rich.table import Table
 from cep_pipeline.cli.options import configuration_options, counted, output_console
 
 if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.pipeline.violations import Violation
     from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
 
@@ -73,6 +74,7 @@ def status(
                     f"{plan.created_at:%Y-%m-%d %H:%M}, because: {escape(plan.reason)}"
                 )
                 _print_sharing(console, plan)
+                _print_other_planner(console, name, pattern_set, plan)
                 own = [one for one in decisions if one.pattern_set == pattern_set.name]
                 _print_pending(console, name, pattern_set.name, pending_violation(own, plan.version))
         if decision_limit and decisions:
@@ -121,6 +123,17 @@ def _print_sharing(console: Console, record: PlanRecord) -> None:
     if of_another_format(record) is None and record.plan.get("workload"):
         workload = workload_from_json(record.plan["workload"])
         console.print("\n".join(summary_lines(record.plan["sharing"], workload)), highlight=False)
+
+
+def _print_other_planner(console: Console, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
+    """Of a plan by another planner than the configured one, that it stays until it is replaced."""
+    made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
+    if made_by and pattern_set.planner not in made_by:
+        console.print(
+            f"  made by {', '.join(made_by)}, and {pattern_set.planner} is configured: daily runs go by this plan "
+            f"until `cep replan --stream {stream} --pattern-set {pattern_set.name}` finds a better one",
+            highlight=False,
+        )
 
 
 def _print_pending(console: Console, stream: str, pattern_set: str, violation: Violation | None) -> None:

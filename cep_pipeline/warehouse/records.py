@@ -242,6 +242,13 @@ class PlanRecord:
     statements: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def planners(self) -> tuple[str, ...]:
+        """By which planners its patterns were planned; () where the plan, of another version, does not say it."""
+        plans = self.plan.get("patterns", ())
+        names = (one.get("planner") for one in plans if isinstance(one, Mapping))
+        return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+    @property
     def statistics_digest(self) -> str | None:
         """Digest of the snapshot that it was made from; None where the plan, of another version, does not say it."""
         summary = self.plan.get("statistics")

@@ -33,6 +33,12 @@ def test_plan_is_what_the_next_day_would_be_planned_by(project: DriftingStream) 
     assert changed.output.splitlines()[-1] == (
         "since plan 1: added more; planned anew: 3 of 5 patterns; 2 keep their plan"
     )
+    assert "is configured" not in cep("status", folder=project.folder).output
+    config = project.folder / "pipeline.yaml"
+    config.write_text(config.read_text().replace("planner: simulated_annealing", "planner: tabu"))
+    assert "  made by simulated_annealing, and tabu is configured: daily runs go by this plan until `cep replan --" in (
+        cep("status", folder=project.folder).output
+    )
     apart = cep("plan", "--planner", "greedy", folder=project.folder)
     assert "planner greedy" in apart.output and "since plan" not in apart.output
     assert len(project.tables.plans("all")) == 1, "the current plan stays"
