@@ -18,6 +18,7 @@ from cep_pipeline.detection.mechanism import PRUNE, Counters, Metrics, Orders, O
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
+    batches_together,
     compressed_together,
     count_together,
     first_matches,
@@ -178,8 +179,9 @@ def detect_batches(
     Yields
     ------
     (str, pa.RecordBatch)
-        A pattern's name and some rows of its verbose output: all batches of the first pattern in the page's order, then
-        those of the next one. The caller may stop at any time: the first of 2**60 matches cost no more than a few.
+        A pattern's name and some rows of its verbose output, which come in the page's order: pattern after pattern, but
+        for those that a mechanism runs together, whose batches come in turns. The caller may stop at any time: the
+        first of 2**60 matches cost no more than a few.
 
     Raises
     ------
@@ -192,9 +194,15 @@ def detect_batches(
     chosen = choose_mechanisms(patterns, mechanism)
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
-    for detection in _detections(patterns, chosen, table, plan, Counters(), limit, prune=True):
-        for batch in first_matches(detection):
-            yield detection.pattern.name, batch
+    detections = _detections(patterns, chosen, table, plan, Counters(), limit, prune=True)
+    for together in run_together(detections, plan):
+        listed = [one for one in together if len(together) > 1 and not one.is_read_from_buffers]
+        for number, batch in batches_together(listed) if listed else ():
+            yield listed[number].pattern.name, batch
+        for detection in together:
+            if detection not in listed:
+                for batch in first_matches(detection):
+                    yield detection.pattern.name, batch
 
 
 def _detections(

@@ -132,6 +132,13 @@ class Detection:
             yield from rows.of_part(blocks)
 
     @property
+    def is_read_from_buffers(self) -> bool:
+        """Whether rows are read from buffers of lists that need not be made: there may be more than can be listed."""
+        if self.limit is not None or has_output_policy(self.pattern):
+            return False
+        return binds_lists(self.pattern) and not listed_because(self.pattern)
+
+    @property
     def counts_first(self) -> bool:
         """Whether matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
@@ -185,8 +192,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     -----
     Where lists need not be made to be compressed, the matches are read from buffers: the first of 2**60 come at once.
     """
-    pattern = detection.pattern
-    if detection.limit is not None or has_output_policy(pattern) or not binds_lists(pattern) or listed_because(pattern):
+    if not detection.is_read_from_buffers:
         return detection.batches()
     from cep_pipeline.detection.shared_buffer.expansion import expand
 
@@ -261,8 +267,13 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     ]
 
 
-def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
-    """The matches of each pattern as rows in the page's order, found in one run.
+def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The matches of patterns as rows, found in one run: those of each in the page's order, those of all in turns.
+
+    Yields
+    ------
+    (int, pa.RecordBatch)
+        The place of a pattern among them, and some of its rows.
 
     Raises
     ------
@@ -276,10 +287,23 @@ def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
-    batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
     for parts in listed_in_parts(detections):
         for number, blocks in enumerate(parts):
-            batches[number] += rows[number].of_part(blocks)
+            for batch in rows[number].of_part(blocks):
+                yield number, batch
+
+
+def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
+    """The matches of each pattern as rows in the page's order, found in one run.
+
+    Raises
+    ------
+    TooManyMatches
+        As `Detection.batches`.
+    """
+    batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
+    for number, batch in batches_together(detections):
+        batches[number].append(batch)
     return [
         pa.Table.from_batches(own, matches_schema(detection.pattern))
         for own, detection in zip(batches, detections, strict=True)

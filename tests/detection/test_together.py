@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -72,6 +73,52 @@ def test_tables_and_counts_are_those_of_each_pattern_alone(at_once: int, monkeyp
         assert ["pair", "lists", "kept", "either"] in RUNS
     else:
         assert RUNS[1:] == [["pair", "late", "either"]]  # lists are counted without being made
+
+
+@pytest.mark.parametrize("at_once", [parts.MATCHES_AT_ONCE, 10])
+@pytest.mark.parametrize("limit", [None, 5000])
+def test_batches_of_patterns_come_from_one_run(
+    at_once: int, limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In turns, those of each as in its table; lists that need not be made are read from buffers afterwards."""
+    patterns, events = patterns_of(), events_table(ROWS)
+    tables = cep.detect(patterns, events, mechanism="together")
+    RUNS.clear()
+    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", at_once)
+    found: dict[str, list[str]] = {pattern.name: [] for pattern in patterns}
+    names = []
+    for name, batch in cep.detect_batches(patterns, events, mechanism="together", limit=limit):
+        found[name] += batch.column("match_id").to_pylist()
+        names.append(name)
+    assert found == {name: table.column("match_id").to_pylist() for name, table in tables.items()}
+    listed = ["pair", "late", "kept", "either"] if limit is None else [pattern.name for pattern in patterns]
+    assert listed in RUNS and all(len(run) > 1 for run in RUNS)
+    if at_once == 10:  # what waits for later events comes whole, the others in turns
+        assert names.index("either") < len(names) - 1 - names[::-1].index("pair")
+    else:
+        assert [*dict.fromkeys(names)] == (listed if limit is not None else [*listed, "lists"])
+        assert len(RUNS) == (1 if limit is None else 2)  # and once to count them
+    with pytest.raises(TooManyMatches, match="pair"):
+        next(iter(cep.detect_batches(patterns, events, mechanism="together", limit=10)))
+
+
+@pytest.mark.parametrize("mechanism", ["multi_pattern_nfa", "multitree"])
+def test_batches_of_a_network_come_from_one_run(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns, events = patterns_of(), events_table(ROWS)
+    tables = cep.detect(patterns, events, mechanism=mechanism)
+    runs, of = [], MECHANISMS[mechanism]
+
+    def counted(patterns: Sequence[Pattern], *others: Any) -> Iterator[tuple[int, Block]]:
+        runs.append(len(patterns))
+        assert of.find_many is not None
+        yield from of.find_many(patterns, *others)
+
+    monkeypatch.setitem(MECHANISMS, mechanism, replace(of, find_many=counted))  # type: ignore[arg-type]
+    found: dict[str, list[str]] = {pattern.name: [] for pattern in patterns}
+    for name, batch in cep.detect_batches(patterns, events, mechanism=mechanism):
+        found[name] += batch.column("match_id").to_pylist()
+    assert found == {name: table.column("match_id").to_pylist() for name, table in tables.items()}
+    assert runs == [4]
 
 
 SUMS = """
