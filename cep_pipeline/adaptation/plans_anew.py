@@ -77,6 +77,7 @@ class AloneAnew:
 
     def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
         self._replanner = replanner
+        replanner.prepare()  # no decision is to take the time
         self.questions = {pattern.name: replanner.questions}
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:

@@ -160,6 +160,10 @@ class Replanner:
         self.model = cost_model(pattern, cost, alpha)
         self.questions = tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
 
+    def prepare(self) -> None:
+        """Work out what follows from the pattern alone; a search does, unless somebody has."""
+        _ = self._searches
+
     @cached_property
     def _searches(self) -> tuple[ClauseSearch, ...] | None:
         """The compiled searches of all clauses; None where one has none."""
