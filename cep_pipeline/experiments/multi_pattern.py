@@ -11,7 +11,7 @@ from itertools import product
 
 from cep_pipeline.experiments.cells import Cell, Figure, Row
 from cep_pipeline.experiments.experiment import Experiment, Request, Work
-from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, measure_adaptive
+from cep_pipeline.experiments.multi_pattern_adaptive import AdaptiveSizes, Exchange, measure_adaptive
 from cep_pipeline.experiments.multi_pattern_costs import measure_costs
 from cep_pipeline.experiments.multi_pattern_parts import (
     ADAPTIVE,
@@ -114,7 +114,19 @@ SMALL = Sizes(
     window_s=(600, 900, 1_200),
     types=(7, 12, 18),
     rate_differences=(0.2, 0.4, 1.0),
-    adaptive=AdaptiveSizes(40, 5, {STOCKS: 60, TRAFFIC: 20}, (10, 100, 1_000), 4, steps=5_000, threshold=0.5),
+    adaptive=AdaptiveSizes(
+        patterns=40,
+        size=5,
+        windows={STOCKS: 150, TRAFFIC: 60},
+        phases=(10, 100, 1_000),
+        longer=(10_000,),
+        workloads=2,
+        every_windows=4,
+        reach_windows=16,
+        steps=5_000,
+        threshold=1.0,
+        minimum_gain=0.1,
+    ),
     recomputed=50,
     ours_s=0.75,
     costed=28,
@@ -123,7 +135,7 @@ FULL = replace(
     SMALL,
     patterns={**SMALL.patterns, 1_000: 1},
     search_s=(0.25, 1.0, 4.0, 16.0),
-    adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000, 6_000)),
+    adaptive=replace(SMALL.adaptive, phases=(10, 30, 100, 300, 1_000), longer=(10_000, 100_000), workloads=10),
     recomputed=100,
     ours_s=5.0,
     costed=70,
@@ -135,14 +147,15 @@ class _Streams:
 
     def __init__(self, request: Request, sizes: Sizes) -> None:
         self._request, self._sizes = request, sizes
-        self._kept: dict[tuple[str, int], WorkloadStream] = {}
+        self._kept: dict[tuple[str, int, bool], WorkloadStream] = {}
 
-    def named(self, name: str, windows: int | None = None) -> WorkloadStream:
+    def named(self, name: str, windows: int | None = None, *, own_steps: bool = False) -> WorkloadStream:
         windows = self._sizes.windows if windows is None else windows
-        if (name, windows) not in self._kept:
-            made = stocks(windows) if name == STOCKS else traffic(self._request.data, windows)
-            self._kept[name, windows] = made
-        return self._kept[name, windows]
+        own_steps = own_steps and name == STOCKS
+        if (name, windows, own_steps) not in self._kept:
+            made = stocks(windows, own_steps=own_steps) if name == STOCKS else traffic(self._request.data, windows)
+            self._kept[name, windows, own_steps] = made
+        return self._kept[name, windows, own_steps]
 
     @property
     def descriptions(self) -> dict[str, str]:
@@ -227,14 +240,17 @@ def _counted(shape: Shape, length: int, stream: WorkloadStream) -> Shape:
 
 
 def _adaptive_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
-    def run(stream: str, phase: int) -> Row:
-        return measure_adaptive(streams.named(stream, of.windows[stream]), phase, of, seed)
+    def run(stream: str, exchange: Exchange, phase: int, number: int) -> Row:
+        read = streams.named(stream, of.windows[stream], own_steps=exchange.own_steps)
+        return measure_adaptive(read, exchange, phase, number, of, seed)
 
     of = sizes.adaptive
-    for stream, phase in product(STREAMS, of.phases):
+    for stream, exchange, phase, number in of.cells():
         key: dict[str, Figure] = {"part": ADAPTIVE, "stream": stream, "value": phase, "windows": of.windows[stream]}
-        key |= {"patterns": of.patterns, "size": of.size, "steps": of.steps, "threshold": of.threshold}
-        yield Cell(key, partial(run, stream, phase))
+        key |= {"exchange": exchange.name, "number": number, "patterns": of.patterns, "size": of.size}
+        key |= {"steps": of.steps, "threshold": of.threshold, "minimum gain": of.minimum_gain}
+        key |= {"every": of.every_windows, "reach": of.reach_windows}
+        yield Cell(key, partial(run, stream, exchange, phase, number))
 
 
 def _cost_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:

@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import ConstantThreshold
-from cep_pipeline.adaptation.plan_quality import ln_cost_on
-from cep_pipeline.adaptation.thresholds import deviations, numbers_now, questions_of
 from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.mechanism import Counters, Owned
 from cep_pipeline.detection.prepared import Boundary
 from cep_pipeline.experiments.cells import Figure
-from cep_pipeline.experiments.multi_pattern_loop import run_loop
-from cep_pipeline.experiments.multi_pattern_runs import MULTITREE, Ran, prepared_events, run_plan, same_matches
-from cep_pipeline.experiments.multi_pattern_streams import WorkloadStream, permuted
-from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload
+from cep_pipeline.experiments.multi_pattern_loop import LoopSettings, run_loop
+from cep_pipeline.experiments.multi_pattern_runs import (
+    MULTITREE,
+    Ran,
+    prepared_events,
+    run_plan,
+    same_matches,
+    snapshot_for,
+)
+from cep_pipeline.experiments.multi_pattern_streams import STOCKS, TRAFFIC, WorkloadStream, permuted
+from cep_pipeline.experiments.multi_pattern_workloads import Shape, draw_workload_for, pool_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import plan_workload
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
-STATIC, ADAPTIVE, HINDSIGHT = "static", "adaptive", "hindsight"
-"""The plan of the stream as it was; plans made as it goes on; and the plan of all that is to come, which nobody has."""
+STATIC, FIRST, HINDSIGHT, PHASES = "static", "first", "hindsight", "phases"
+"""Plans of the statistics of the stream as it was, of the first exchanged events, of all of them, and of each phase."""
 LOOP, LOOP_STATIC = "loop", "loop static"
-"""The product's own loop by the same threshold, component by component; and by the first plan."""
-PAIRS_A_CHECK = 1_000
-"""Pairs that the statistics test a scope between two checks."""
+"""The product's own loop, component by component; and the same with the static plan."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A way to read what the patent says of the input.
+
+    Attributes
+    ----------
+    name
+        For keys, and for people.
+    on_top
+        Whether each exchange changes what the one before it left, or the stream as it was.
+    own_steps
+        Whether the differences of each stock have their own size, as real ones do; of sensors they do anyway.
+    """
+
+    name: str
+    on_top: bool = False
+    own_steps: bool = True
+
+
+ANEW = Exchange("drawn anew")
+ON_TOP = Exchange("on top of each other", on_top=True)
+ALIKE = Exchange("drawn anew, stocks alike", own_steps=False)
+EXCHANGES = {one.name: one for one in (ANEW, ON_TOP, ALIKE)}
 
 
 @dataclass(frozen=True)
@@ -45,21 +72,42 @@ class AdaptiveSizes:
         Stream -> how many windows of it are read.
     phases
         x: events after which types are exchanged anew.
+    longer
+        x beyond those of the patent.
+    workloads
+        How many are drawn for the reading that is judged by; of the others it is one.
     every_windows
-        Windows between two checks of the statistics, which are of the events in between.
+        Windows between two checks of the statistics.
+    reach_windows
+        Windows that the statistics reach back.
     steps
         Of the search that makes a plan, from the current one on.
     threshold
         By what share a rate or a selectivity has to have moved for it.
+    minimum_gain
+        The share of its cost that a new plan has to save.
     """
 
     patterns: int
     size: int
     windows: Mapping[str, int]
     phases: tuple[int, ...]
+    longer: tuple[int, ...]
+    workloads: int
     every_windows: int
+    reach_windows: int
     steps: int
     threshold: float
+    minimum_gain: float
+
+    def cells(self) -> list[tuple[str, Exchange, int, int]]:
+        """What is measured: stream, reading, x, and number of the workload."""
+        every = (*self.phases, *self.longer)
+        return [
+            *((s, ANEW, x, n) for s in (STOCKS, TRAFFIC) for x in every for n in range(self.workloads)),
+            *((s, ON_TOP, x, 0) for s in (STOCKS, TRAFFIC) for x in every),
+            *((STOCKS, ALIKE, x, 0) for x in self.phases),
+        ]
 
 
 @dataclass(frozen=True)
@@ -71,111 +119,64 @@ class _Span:
     plan: Plan
 
 
-@dataclass
-class _Decided:
-    spans: list[_Span]
-    deciding: float = 0.0
-    planning: float = 0.0
-    planned: int = 0
-    checks: int = 0
-
-
-def measure_adaptive(stream: WorkloadStream, phase: int, sizes: AdaptiveSizes, seed: int) -> dict[str, Figure]:
+def measure_adaptive(
+    stream: WorkloadStream, exchange: Exchange, phase: int, number: int, sizes: AdaptiveSizes, seed: int
+) -> dict[str, Figure]:
     """Run the plan that was made for the stream as it is over the stream with its types exchanged, and adapt it.
+
+    Parameters
+    ----------
+    number
+        Which workload.
 
     Raises
     ------
     CepError
         The plans led to other matches.
     """
-    workload = draw_workload(stream, Shape(sizes.patterns, sizes.size, kleene=False), 0, seed)
-    patterns = workload.patterns
-    exchanged = permuted(stream, phase, workload.pool, seed)
-    known = estimate_statistics(patterns, stream.events, max_pairs=PAIRS_A_CHECK)
-    first = _searched(patterns, known, sizes.steps, seed, None)
+    shape = Shape(sizes.patterns, sizes.size, kleene=False)
+    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange.on_top)
+    patterns = draw_workload_for(stream, exchanged, shape, number, seed).patterns
     events = exchanged.events
-    every = sizes.every_windows * round(events.num_rows / stream.windows)
-    decided = _decide(patterns, events, first, known, every, sizes, seed)
-    static = _run(exchanged, patterns, [_Span(0, events.num_rows, first)])
-    adaptive = _run(exchanged, patterns, decided.spans)
-    same_matches(ADAPTIVE, adaptive.matches, static.matches)
-    of_all = estimate_statistics(patterns, events, max_pairs=PAIRS_A_CHECK)
-    best = _searched(patterns, of_all, sizes.steps, seed, None)
-    hindsight = _run(exchanged, patterns, [_Span(0, events.num_rows, best)])
-    same_matches(HINDSIGHT, hindsight.matches, static.matches)
+    window = round(events.num_rows / stream.windows)
+    every, reach = sizes.every_windows * window, sizes.reach_windows * window
+    plan_of = partial(_searched, patterns, steps=sizes.steps, seed=seed)
+    known = snapshot_for(patterns, stream.events)
+    static = plan_of(known)
+    all_of_it = partial(_Span, 0, events.num_rows)
+    spans = {
+        STATIC: [all_of_it(static)],
+        FIRST: [all_of_it(plan_of(snapshot_for(patterns, events.slice(0, every))))],
+        HINDSIGHT: [all_of_it(plan_of(snapshot_for(patterns, events)))],
+        PHASES: [
+            _Span(row, row + part.num_rows, plan_of(snapshot_for(patterns, part)))
+            for row, part in _parts(events, max(phase, reach))
+        ],
+    }
+    ran = {name: _run(exchanged, patterns, own) for name, own in spans.items()}
+    matches = {name: one.matches for name, one in ran.items()}
+    settings = LoopSettings(every, reach, sizes.steps, sizes.minimum_gain, seed)
     loops = {}
     for name, decision in ((LOOP_STATIC, None), (LOOP, ConstantThreshold(sizes.threshold))):
-        loops[name] = run_loop(exchanged, patterns, first, known, decision, every=every, steps=sizes.steps, seed=seed)
-        same_matches(name, loops[name].matches, static.matches)
-    return {
-        "events": events.num_rows,
-        "matches": sum(static.matches.values()),
-        **_figures(STATIC, static),
-        **_figures(ADAPTIVE, adaptive),
-        **_figures(HINDSIGHT, hindsight),
-        f"{ADAPTIVE}:deciding": decided.deciding,
-        f"{ADAPTIVE}:planning": decided.planning,
-        f"{ADAPTIVE}:planned": decided.planned,
-        f"{ADAPTIVE}:checks": decided.checks,
-        f"{ADAPTIVE}:plans": len(decided.spans),
-        **loops[LOOP_STATIC].figures(LOOP_STATIC),
-        **loops[LOOP].figures(LOOP),
-    }
+        loops[name] = run_loop(exchanged, patterns, static, known, settings, decision)
+        matches[name] = loops[name].matches
+    for name, found in matches.items():
+        same_matches(name, found, matches[STATIC])
+    figures: dict[str, Figure] = {"events": events.num_rows, "window": window, "matches": sum(matches[STATIC].values())}
+    for name, one in ran.items():
+        figures |= {f"{name}:seconds": one.seconds, f"{name}:plans": len(spans[name])}
+        figures[f"{name}:candidates"] = sum(node.candidates for node in one.counters.nodes.values())
+    for name, loop in loops.items():
+        figures |= loop.figures(name)
+    return figures
 
 
-def _figures(name: str, ran: Ran) -> dict[str, Figure]:
-    return {
-        f"{name}:seconds": ran.seconds,
-        f"{name}:candidates": sum(node.candidates for node in ran.counters.nodes.values()),
-        f"{name}:created": sum(node.created for node in ran.counters.nodes.values()),
-    }
+def _searched(patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, steps: int, seed: int) -> Plan:
+    return plan_workload(patterns, snapshot, "simulated_annealing", steps=steps, seed=seed)
 
 
-def _searched(
-    patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, steps: int, seed: int, start: Plan | None
-) -> Plan:
-    return plan_workload(patterns, snapshot, "simulated_annealing", steps=steps, seed=seed, start=start)
-
-
-def _decide(
-    patterns: Sequence[Pattern],
-    events: pa.Table,
-    first: Plan,
-    known: StatisticsSnapshot,
-    every: int,
-    sizes: AdaptiveSizes,
-    seed: int,
-) -> _Decided:
-    """Which plan runs which events: at each check the numbers that the plan was made by are compared with the latest.
-
-    What a plan finds has no part in it, so that all is decided before any of it is run.
-    """
-    questions = questions_of(patterns)
-
-    def numbers(snapshot: StatisticsSnapshot) -> Mapping[str, Mapping[str, float]]:
-        return {name: numbers_now(clauses, snapshot) for name, clauses in questions.items()}
-
-    before, plan = numbers(known), first
-    decided = _Decided([_Span(0, events.num_rows, first)])
-    for row in range(every, events.num_rows, every):
-        decided.checks += 1
-        latest = estimate_statistics(patterns, events.slice(row - every, every), max_pairs=PAIRS_A_CHECK)
-        begun = time.process_time()
-        moved = any(one.relative >= sizes.threshold for one in deviations(before, questions, latest))
-        decided.deciding += time.process_time() - begun
-        if not moved:
-            continue
-        begun = time.process_time()
-        decided.planned += 1
-        new = _searched(patterns, latest, sizes.steps, seed, plan)
-        cheaper = ln_cost_on(new, patterns, latest) < ln_cost_on(plan, patterns, latest)
-        decided.planning += time.process_time() - begun
-        before = numbers(latest)
-        if cheaper:
-            plan = new
-            last = decided.spans.pop()
-            decided.spans += [_Span(last.first, row, last.plan), _Span(row, last.end, plan)]
-    return decided
+def _parts(events: pa.Table, size: int) -> list[tuple[int, pa.Table]]:
+    return [(row, events.slice(row, size)) for row in range(0, events.num_rows, size)]
 
 
 def _run(stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_Span]) -> Ran:

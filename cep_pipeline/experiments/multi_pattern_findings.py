@@ -9,6 +9,7 @@ from cep_pipeline.benchmarks.report import times_as_fast
 from cep_pipeline.experiments import multi_pattern_parts as part_names
 from cep_pipeline.experiments.cells import Figure, Row
 from cep_pipeline.experiments.findings import Finding, rank_correlation, ratio_range
+from cep_pipeline.experiments.multi_pattern_exchanged import adaptive_over_static
 from cep_pipeline.experiments.multi_pattern_figures import (
     averaged,
     by_contender,
@@ -26,7 +27,6 @@ LEAST_GAIN = 21.0
 OVER_PREFIXES = 5.0
 AHEAD = 1.25
 UP_TO = 3.0
-DYNAMIC = 10.0
 SAME = 0.1
 """Throughputs that differ by less are alike: of runs of milliseconds on a machine that does other things."""
 PLACES = ("EDGE", "VERTEX4", "VERTEX8")
@@ -220,27 +220,6 @@ def _over_baselines(rows: Sequence[Row]) -> dict[tuple[Figure, ...], float]:
     """How many times the mean gain of SA-EDGE is that of the best baseline, by part, stream and value."""
     means = [{**row, "number": 0} for row in averaged(rows)]
     return over_best(means, SA_EDGE.name, [baseline.name for baseline in BASELINES])
-
-
-def adaptive_over_static(rows: Sequence[Row]) -> Finding:
-    """Figure 13."""
-    expected = (
-        "on input whose types are exchanged the adaptive version has at least 10 times the static one's throughput"
-    )
-    found = [number(row, "static:seconds") / number(row, "adaptive:seconds") for row in rows]
-    tried = {
-        name: geometric_mean([number(row, "static:candidates") / number(row, f"{name}:candidates") for row in rows])
-        for name in ("adaptive", "hindsight")
-    }
-    best = geometric_mean([number(row, "static:seconds") / number(row, "hindsight:seconds") for row in rows])
-    why = (
-        "An exchange of 5 of the 12 types, drawn anew each time, evens rates out and leaves their order on average as "
-        "it was, so the first plan stays a good one: even the plan of the statistics of all that is to come has only "
-        f"{times_as_fast(best)} times its throughput, with {times_as_fast(tried['hindsight'])} times fewer candidates. "
-        f"Plans by the last events have {times_as_fast(tried['adaptive'])} times fewer, and each new one begins a "
-        "window before its first event, which is read twice."
-    )
-    return Finding(expected, f"{ratio_range(found)} times", min(found) >= DYNAMIC, why)
 
 
 def never_below_either(rows: Sequence[Row]) -> Finding:

@@ -10,14 +10,36 @@ from cep_pipeline.adaptation.decisions import DecisionFunction, Static
 from cep_pipeline.adaptation.loop import AdaptiveDetection
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.experiments.cells import Figure
-from cep_pipeline.experiments.multi_pattern_runs import MULTITREE
+from cep_pipeline.experiments.multi_pattern_runs import MAX_PAIRS, MULTITREE
 from cep_pipeline.experiments.multi_pattern_streams import WorkloadStream
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
-MOST_PAIRS = 1_000
-"""Pairs that the statistics test a scope between two decisions."""
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """How the loop decides.
+
+    Attributes
+    ----------
+    every
+        Events between two decisions.
+    reach
+        Events that the statistics reach back.
+    steps
+        Of all searches that one decision may lead to.
+    minimum_gain
+        The share of its cost that a new plan has to save.
+    seed
+        Of the searches, and of the pairs that the statistics test.
+    """
+
+    every: int
+    reach: int
+    steps: int
+    minimum_gain: float = 0.0
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,13 +78,10 @@ def run_loop(
     patterns: Sequence[Pattern],
     plan: Plan,
     known: StatisticsSnapshot,
+    settings: LoopSettings,
     decision: DecisionFunction | None = None,
     *,
-    every: int,
-    steps: int,
-    seed: int = 0,
     mechanism: str = MULTITREE,
-    minimum_gain: float = 0.0,
 ) -> LoopRan:
     """Find the matches of patterns in a stream by a shared plan, and by those that follow it.
 
@@ -72,23 +91,17 @@ def run_loop(
         The first plan, and the statistics that it was made from.
     decision
         Asks for another plan; None: the first one stays.
-    every
-        Events between two decisions, each of which is about the statistics of the events since the last one.
-    steps
-        Of all searches that one decision may lead to.
-    minimum_gain
-        The share of the cost that a new plan has to save.
     """
     loop = AdaptiveDetection(
         mechanism=mechanism,
         decision=Static() if decision is None else decision,
-        every_events=every,
-        window=every,
-        seed=seed,
-        max_pairs=MOST_PAIRS,
-        minimum_gain=minimum_gain,
+        every_events=settings.every,
+        window=settings.reach,
+        seed=settings.seed,
+        max_pairs=MAX_PAIRS,
+        minimum_gain=settings.minimum_gain,
         clock=time.process_time,
-        search={"steps": steps, "seed": seed},
+        search={"steps": settings.steps, "seed": settings.seed},
     )
     tables, report = loop.detect(patterns, stream.events, plan, known, output="count")
     return LoopRan({name: int(table.column("count")[0].as_py()) for name, table in tables.items()}, report)

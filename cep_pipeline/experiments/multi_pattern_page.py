@@ -12,6 +12,7 @@ from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
 from cep_pipeline.experiments.multi_pattern import Sizes
 from cep_pipeline.experiments.multi_pattern_costs import KINDS
+from cep_pipeline.experiments.multi_pattern_exchanged import exchanged_chart, exchanged_table, exchanged_text
 from cep_pipeline.experiments.multi_pattern_figures import averaged, by_contender, mean_of, number, rows_of, values_of
 from cep_pipeline.experiments.multi_pattern_findings import all_findings
 from cep_pipeline.experiments.multi_pattern_runs import ALL, MOST_RUNS, SA_EDGE, TRIVIAL
@@ -70,6 +71,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
     measured = [row for row in rows if row["part"] in part_names.COMPARED_BY_GAINS]
     apart = by_contender(measured)
     means = averaged(apart, ("throughput", "candidates", "created", "cost", "planning"))
+    exchanged = rows_of(rows, part=part_names.ADAPTIVE)
     full = " --full" if request.full else ""
     parts = [
         "# Hundreds of patterns at once: shared plans by local search",
@@ -108,21 +110,16 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             parts += ["The density of the graph that these types make:", _densities(apart)]
     parts += [
         "## Input whose types are exchanged (figure 13)",
-        _EXCHANGED.format(
-            patterns=sizes.adaptive.patterns,
-            every=sizes.adaptive.every_windows,
-            threshold=sizes.adaptive.threshold,
-            steps=sizes.adaptive.steps,
-        ),
+        exchanged_text(exchanged, sizes.adaptive),
         "{chart:exchanged}",
-        _exchanged(rows_of(rows, part=part_names.ADAPTIVE)),
+        exchanged_table(exchanged),
         "## What plans cost, and the clock",
         _COSTS.format(plans=sizes.costed, patterns=sizes.base),
         _costs(rows_of(rows, part=part_names.COSTS)),
         "## What computing costs by differences is worth",
         _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
     ]
-    return Page("\n\n".join(parts) + "\n", _charts(means, rows_of(rows, part=part_names.ADAPTIVE)))
+    return Page("\n\n".join(parts) + "\n", _charts(means, exchanged))
 
 
 _WHAT = """\
@@ -163,14 +160,6 @@ _COSTS = """\
 cheapest of each pattern by itself to such that were drawn. Rank correlation of their costs with seconds of the \
 processor, 1 where a cost ranks plans as the clock does; `throughput` is the patent's cost, of orders and trees \
 together what it says of one kind beside the other."""
-
-_EXCHANGED = """\
-In every x events anew, 5 of the workload's types are drawn and exchanged by a permutation. {patterns} patterns \
-without KL. The static plan is made from the stream as it was. The adaptive one is compared with the statistics of \
-the last {every} windows; where a rate or selectivity has moved by {threshold:.0%} the search begins again from the \
-current plan, for {steps:,} steps, and what it finds is put in use where it costs less. A new plan begins a window \
-before its first event. Throughput is that of detection; deciding and planning, in all, stand beside it. The plan in \
-hindsight is made from the statistics of all the exchanged events."""
 
 
 def _table(rows: Sequence[Row], value: str, text: Text) -> str:
@@ -260,27 +249,6 @@ def _densities(rows: Sequence[Row]) -> str:
     return markdown_table(["stream", "types", "density", "of subpatterns of two types and more"], lines)
 
 
-def _exchanged(rows: Sequence[Row]) -> str:
-    lines = []
-    for row in rows:
-        static, adaptive, hindsight = (number(row, f"{name}:seconds") for name in ("static", "adaptive", "hindsight"))
-        lines.append(
-            [
-                str(row["stream"]),
-                f"{number(row, 'value'):,.0f}",
-                *(count_per_s(number(row, "events") / of) for of in (static, adaptive, hindsight)),
-                times_as_fast(static / adaptive),
-                times_as_fast(number(row, "static:candidates") / number(row, "adaptive:candidates")),
-                f"{row['adaptive:planned']} of {row['adaptive:checks']}",
-                f"{row['adaptive:plans']}",
-                format_seconds(number(row, "adaptive:deciding")),
-                format_seconds(number(row, "adaptive:planning")),
-            ]
-        )
-    header = ["stream", "x", "static", "adaptive", "in hindsight", "gain", "fewer candidates", "planned", "plans"]
-    return markdown_table([*header, "deciding", "planning"], lines)
-
-
 def _recomputed(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
@@ -326,24 +294,5 @@ def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[s
                 facet="stream",
             ),
         )
-    points: list[Row] = [
-        {
-            "stream": row["stream"],
-            "x": row["value"],
-            "plan": name,
-            "throughput": number(row, "events") / number(row, f"{name}:seconds"),
-        }
-        for row in exchanged
-        for name in ("static", "adaptive", "hindsight")
-    ]
-    charts["exchanged"] = (
-        "Throughput against x",
-        line_chart(
-            points,
-            Axis("x", "events between two exchanges", log=True),
-            Axis("throughput", "events a second", log=True),
-            "plan",
-            facet="stream",
-        ),
-    )
+    charts["exchanged"] = exchanged_chart(exchanged)
     return charts

@@ -32,7 +32,10 @@ PERMUTED_TYPES = 5
 """y of the patent: types that a permutation of the input exchanges."""
 STEP_CENTS = 50.0
 """Standard deviation of the differences of prices."""
+LEAST_STEP, GREATEST_STEP = 6.0, 113.0
+"""The same where stocks differ in it as they do in minute bars of NASDAQ (CBRL 5.9 cents, GOOG 112.7)."""
 _STOCKS_SEED = 42
+_STEPS_SEED = 43
 _BEGINS = datetime(2014, 8, 4, 7, tzinfo=UTC)
 """Of the real month, a Monday in the morning is where the readings begin."""
 _LOOKS_BEFORE = 12
@@ -93,16 +96,27 @@ class WorkloadStream:
         return np.array([[len(of) for of in kind.differences] for kind in self.kinds]) / self.windows
 
 
-def stocks(windows: int) -> WorkloadStream:
+def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
     """Trades of 20 stocks whose prices walk at random, with 2 to 47 trades of a stock in a window.
 
     Shorter streams are not beginnings of longer ones.
+
+    Parameters
+    ----------
+    own_steps
+        Whether the steps of each stock have their own size, drawn from `LEAST_STEP` to `GREATEST_STEP`, whatever its
+        rate. Where a stock keeps its trades that makes no difference to workloads, whose comparisons are drawn by what
+        share of pairs passes them; where trades come to be another stock's it does.
     """
     random = np.random.default_rng((_STOCKS_SEED, windows))
     trades = round(windows * float(RATES.sum()))
     times_us = np.sort(random.integers(0, windows * WINDOW_S * 1_000_000, trades))
     codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
-    differences = np.rint(random.normal(0.0, STEP_CENTS, trades)) / 100
+    steps = np.full(TYPES, STEP_CENTS)
+    if own_steps:
+        evenly = LEAST_STEP * (GREATEST_STEP / LEAST_STEP) ** (np.arange(TYPES) / (TYPES - 1))
+        steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
+    differences = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
     names = [f"S{code:02d}" for code in range(TYPES)]
     events = pa.table(
         {
@@ -173,18 +187,32 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
     return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds)
 
 
-def permuted(stream: WorkloadStream, phase: int, types: Sequence[int], seed: int) -> WorkloadStream:
-    """The stream with types exchanged (MCEP [0150]): in every `phase` events anew 5 of some types, by a permutation."""
+def permuted(
+    stream: WorkloadStream, phase: int, types: Sequence[int], seed: int, *, on_top: bool = False
+) -> WorkloadStream:
+    """The stream with types exchanged (MCEP [0150]): in every `phase` events 5 of some types are put in random order.
+
+    An event of one of them becomes one of the type that follows its own in that order, of the last one one of the
+    first: none of the five keeps its events.
+
+    Parameters
+    ----------
+    on_top
+        Whether an exchange changes what those before it have left, so that soon all of the types have changed, or the
+        stream as it was.
+    """
     attribute = stream.schema.type_attribute
     column = stream.events.column(attribute).combine_chunks()
     codes = column.indices.to_numpy()
     random = np.random.default_rng((seed, phase))
     exchanged = np.empty_like(codes)
+    left = np.arange(len(stream.types), dtype=codes.dtype)
     for first in range(0, len(codes), phase):
         chosen = random.choice(np.array(types), min(PERMUTED_TYPES, len(types)), replace=False)
         becomes = np.arange(len(stream.types), dtype=codes.dtype)
-        becomes[chosen] = random.permutation(chosen)
-        exchanged[first : first + phase] = becomes[codes[first : first + phase]]
+        becomes[chosen] = np.roll(chosen, -1)
+        left = becomes[left] if on_top else becomes
+        exchanged[first : first + phase] = left[codes[first : first + phase]]
     replaced = pa.DictionaryArray.from_arrays(pa.array(exchanged), column.dictionary)
     events = stream.events.set_column(stream.events.column_names.index(attribute), attribute, replaced)
     name = f"{stream.name}, types exchanged every {phase} events"

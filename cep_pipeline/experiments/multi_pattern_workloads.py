@@ -122,15 +122,40 @@ def draw_workload(stream: WorkloadStream, shape: Shape, number: int, seed: int) 
     number, seed
         Which workload of this shape, and of which run. The window has no part in what is drawn.
     """
+    return _draw_workload(stream, shape, number, seed, [stream])
+
+
+def draw_workload_for(
+    stream: WorkloadStream, changed: WorkloadStream, shape: Shape, number: int, seed: int
+) -> PatternWorkload:
+    """Draw a workload as of one stream, whose patterns have few matches in another one that is made of it, too."""
+    return _draw_workload(stream, shape, number, seed, [stream, changed])
+
+
+def pool_of(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[int, ...]:
+    """The types that the patterns of a workload are of."""
+    return _first_world(stream, shape, number, seed)[1].pool
+
+
+def _first_world(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[np.random.Generator, _World]:
     random = np.random.default_rng((seed, number, shape.size, shape.types, round(1000 * shape.rate_difference)))
     world = _draw_world(random, stream, shape)
     while not _has_patterns(stream, shape, world):  # types whose rates differ too much, or no comparison among them
         world = _draw_world(random, stream, shape)
+    return random, world
+
+
+def _draw_workload(
+    stream: WorkloadStream, shape: Shape, number: int, seed: int, inputs: Sequence[WorkloadStream]
+) -> PatternWorkload:
+    random, world = _first_world(stream, shape, number, seed)
     drawn: dict[_Draft, None] = {}
     kept: list[_Draft] = []
     while len(kept) < shape.patterns:
         new = [_next_draft(random, stream, shape, world, drawn) for _ in range(shape.patterns - len(kept))]
-        kept += _with_few_matches(stream, world, new)
+        for one in inputs:
+            new = _with_few_matches(one, world, new)
+        kept += new
     text = _text(stream, world, kept, shape.window)
     return PatternWorkload(text, tuple(parse_patterns(text, stream.schema)), world.pool)
 
@@ -159,6 +184,8 @@ def _next_draft(
 
 def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft]) -> list[_Draft]:
     """Those that have about as few matches as they are expected to, in all of the stream."""
+    if not drafts:
+        return []
     text = _text(stream, world, drafts, DEFAULT_WINDOW)
     patterns = parse_patterns(text, stream.schema)
     snapshot = estimate_statistics(patterns, stream.events, max_pairs=PAIRS)
