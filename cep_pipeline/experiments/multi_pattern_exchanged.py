@@ -88,12 +88,12 @@ def adaptive_over_static(rows: Sequence[Row]) -> Finding:
         "It is not in this input: the plan of the statistics of all that is to come tests "
         f"{ratio_range(_fewer(row, HINDSIGHT) for row in judged)} times fewer candidates than the static one, plans of "
         f"each phase's own {ratio_range(_fewer(row, PHASES) for row in judged)}, and the loop's "
-        f"{ratio_range(_fewer(row, LOOP) for row in judged)}. While exchanges are drawn anew, seven of the twelve types "
-        "are what they were at any time; where exchanges stand on top of each other it is up to "
-        f"{times_as_fast(most[HINDSIGHT])} and {times_as_fast(most[PHASES])} times. In windows of so few events the loop "
-        "does not keep what its plans save: a new plan's network is made before its first event, and reads the window "
-        f"behind its last one, too, so that a candidate takes it {times_as_fast(slower)} times as long as a run of one "
-        "plan over all."
+        f"{ratio_range(_fewer(row, LOOP) for row in judged)}. While exchanges are drawn anew, seven of the twelve "
+        "types are what they were at any time; where exchanges stand on top of each other it is up to "
+        f"{times_as_fast(most[HINDSIGHT])} and {times_as_fast(most[PHASES])} times. In windows of so few events the "
+        "loop does not keep what its plans save: a new plan's network is made before its first event, and reads the "
+        f"window behind its last one, too, so that a candidate takes it {times_as_fast(slower)} times as long as a run "
+        "of one plan over all."
     )
     return Finding(expected, f"{ratio_range(found)} times", min(found) >= DYNAMIC, why)
 
