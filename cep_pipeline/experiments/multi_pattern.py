@@ -125,7 +125,7 @@ SMALL = Sizes(
         reach_windows=16,
         steps=5_000,
         threshold=1.0,
-        minimum_gain=0.1,
+        minimum_gain=0.5,
     ),
     recomputed=50,
     ours_s=0.75,

@@ -42,16 +42,17 @@ generated trades of the other parts are alike in that; here the differences of e
 {least:g} to {greatest:g} cents as in minute bars of NASDAQ. *{alike}* shows what it is without.
 
 {patterns} patterns without KL. A pattern is drawn anew where it has too many matches, as in the other parts, in the \
-exchanged input too: they cost the same by any plan. The patent's windows have ten thousands of events, so that \
-thousands of exchanges fall in one; these have {windows} events, and x = 10,000 is longer than any.
+exchanged input too: they cost the same by any plan. Windows of the patent have ten thousands of events, and many \
+exchanges; these have {windows} events, and x = 10,000 is more than any of them has.
 
 The adaptive version is the product's own loop with a `constant_threshold`: every {every} windows the statistics of \
 the last {reach} are looked at, and where a rate or selectivity has grown by {threshold:.0%} the search goes on from \
-the plan in use for {steps:,} steps; what it finds is used where it saves {gain:.0%} of the cost and more. Static and \
-adaptive throughput are those of detection in the loop, with the making of networks; deciding and planning, in all, \
-stand beside them. Behind these: how many times fewer candidates than the static plan are tested by the plan of the \
-first windows, by that of the statistics of all that is to come, by those of each phase's own statistics (of {reach} \
-windows, or x events where that is more), and in the loop. The middle two nobody has beforehand."""
+the plan in use for {steps:,} steps; what it finds is used where it saves {gain:.0%} of the cost and more, for a \
+switch takes as long as some windows of detection. Static and adaptive throughput are those of detection in the loop, \
+with the making of networks; deciding and planning, in all, stand beside them. Behind these: how many times fewer \
+candidates than the static plan are tested by the plan of the first windows, by that of the statistics of all that is \
+to come, by those of each phase's own statistics (of {reach} windows, or x events where that is more), and in the \
+loop. The middle two nobody has beforehand."""
 
 
 def exchanged_text(rows: Sequence[Row], sizes: AdaptiveSizes) -> str:
@@ -90,9 +91,9 @@ def adaptive_over_static(rows: Sequence[Row]) -> Finding:
         f"each phase's own {ratio_range(_fewer(row, PHASES) for row in judged)}, and the loop's "
         f"{ratio_range(_fewer(row, LOOP) for row in judged)}. While exchanges are drawn anew, seven of the twelve "
         "types are what they were at any time; where exchanges stand on top of each other it is up to "
-        f"{times_as_fast(most[HINDSIGHT])} and {times_as_fast(most[PHASES])} times. In windows of so few events the "
-        "loop does not keep what its plans save: a new plan's network is made before its first event, and reads the "
-        f"window behind its last one, too, so that a candidate takes it {times_as_fast(slower)} times as long as a run "
+        f"{times_as_fast(most[HINDSIGHT])} and {times_as_fast(most[PHASES])} times. In windows of so few events a "
+        "switch has its price: the new plan's network is made before its first event, and the old one reads the window "
+        f"behind its last one, too, so that a candidate takes the loop {times_as_fast(slower)} times as long as a run "
         "of one plan over all."
     )
     return Finding(expected, f"{ratio_range(found)} times", min(found) >= DYNAMIC, why)

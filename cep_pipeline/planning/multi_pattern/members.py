@@ -40,7 +40,7 @@ class Member:
         if not (self.clause.index < len(clauses) and clauses[self.clause.index] == self.clause):
             raise ValueError(f"clause {self.clause.index} is none of pattern {self.pattern.name!r}")
 
-    @property
+    @cached_property
     def id(self) -> MemberId:
         """The pattern's name and the index of the clause."""
         return self.pattern.name, self.clause.index
