@@ -1,17 +1,19 @@
 """Pattern files of many patterns, drawn by a seed: as in MCEP [0128]-[0132], over the events of a stream at hand.
 
 A pattern is a SEQ or an AND of some events, compares about half of them by pairs, and asks each event to be one of the
-rare ones: so that over all of a stream it has few matches, which no plan saves. A fifth has NOT or KL. Where there are
-more types than a pattern has events, its first two types are one of a hundred pairs: that is what patterns share.
+rare ones: so that over all of a stream it has few matches, which no plan saves. A fifth has NOT or KL; KL only of types
+of which few rare events are ever in one window, as their lists double with each. Where there are more types than a
+pattern has events, its first two types are one of a hundred pairs: that is what patterns share.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,6 +25,8 @@ SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 PAIRS = 100
 """Of types, that patterns begin with."""
+MOST_LISTED = 6
+"""Rare events in a window, of a type under KL."""
 MOST_DRAWS = 100
 """Draws for a pattern that is not there yet."""
 
@@ -47,9 +51,18 @@ class Rare:
 
     def of(self, events: pa.Table) -> str:
         """The condition without its variable, such as `size > 4800`."""
+        return f"{self.attribute} {self.sign} {self._limit(events):.10g}"
+
+    def holds(self, events: pa.Table) -> npt.NDArray[np.bool_]:
+        """Which events fulfil it."""
+        values, limit = events.column(self.attribute), float(f"{self._limit(events):.10g}")
+        fulfilled = pc.greater(values, limit) if self.sign == ">" else pc.less(values, limit)
+        found: npt.NDArray[np.bool_] = fulfilled.fill_null(False).to_numpy()
+        return found
+
+    def _limit(self, events: pa.Table) -> float:
         values = events.column(self.attribute).drop_null().to_numpy()
-        limit = np.quantile(values, 1 - self.share if self.sign == ">" else self.share, method="nearest")
-        return f"{self.attribute} {self.sign} {limit:.10g}"
+        return float(np.quantile(values, 1 - self.share if self.sign == ">" else self.share, method="nearest"))
 
 
 @dataclass(frozen=True)
@@ -64,14 +77,14 @@ class Drawing:
         Of which each event has one.
     sizes
         Numbers of events of a pattern, all as often.
-    window
-        As patterns say it.
+    window_s
+        Of all patterns.
     """
 
     compared: tuple[str, ...]
     rare: tuple[Rare, ...]
     sizes: tuple[int, ...]
-    window: str
+    window_s: int
 
 
 def draw_statements(drawing: Drawing, type_attribute: str, events: pa.Table, number: int, seed: int) -> str:
@@ -92,12 +105,13 @@ def draw_statements(drawing: Drawing, type_attribute: str, events: pa.Table, num
     names = pc.unique(events.column(type_attribute)).drop_null().cast(pa.string()).to_pylist()
     types = sorted(names)
     rare = [one.of(events) for one in drawing.rare]
+    listed = types_with_few(drawing, type_attribute, events)
     draw = random.Random(seed)
     pairs = [draw.sample(types, 2) for _ in range(PAIRS)] if len(types) > max(drawing.sizes) else []
     drawn: dict[str, None] = {}
     for _ in range(number):
         for _ in range(MOST_DRAWS):
-            pattern = _draw(draw, drawing, types, pairs, rare)
+            pattern = _draw(draw, drawing, types, pairs, rare, listed)
             if pattern not in drawn:
                 drawn[pattern] = None
                 break
@@ -106,8 +120,31 @@ def draw_statements(drawing: Drawing, type_attribute: str, events: pa.Table, num
     return ";\n".join(f"NAME p{place:04d} {pattern}" for place, pattern in enumerate(drawn)) + "\n"
 
 
+def types_with_few(drawing: Drawing, type_attribute: str, events: pa.Table) -> frozenset[str]:
+    """The types of which at most `MOST_LISTED` rare events are in one window."""
+    fulfilled = np.logical_or.reduce([one.holds(events) for one in drawing.rare])
+    some = events.filter(pa.array(fulfilled))
+    codes = some.column(type_attribute).cast(pa.string()).combine_chunks().dictionary_encode()
+    times = some.column("timestamp").cast(pa.int64()).to_numpy()
+    few = set(pc.unique(events.column(type_attribute)).drop_null().cast(pa.string()).to_pylist())
+    indices = codes.indices.to_numpy()
+    order = np.argsort(indices, kind="stable")
+    ends = np.searchsorted(indices[order], np.arange(len(codes.dictionary) + 1))
+    for place, name in enumerate(codes.dictionary.to_pylist()):
+        own = times[order[ends[place] : ends[place + 1]]]
+        last = np.searchsorted(own, own + drawing.window_s * 1_000_000, side="right")
+        if (last - np.arange(len(own))).max() > MOST_LISTED:
+            few.discard(name)
+    return frozenset(few)
+
+
 def _draw(
-    draw: random.Random, drawing: Drawing, types: Sequence[str], pairs: Sequence[Sequence[str]], rare: Sequence[str]
+    draw: random.Random,
+    drawing: Drawing,
+    types: Sequence[str],
+    pairs: Sequence[Sequence[str]],
+    rare: Sequence[str],
+    listed: Collection[str],
 ) -> str:
     size = draw.choice(drawing.sizes)
     if pairs:
@@ -120,6 +157,8 @@ def _draw(
     operator = "SEQ" if draw.random() < SEQUENCES else "AND"
     special = draw.choice(("NOT", "KL")) if draw.random() < SPECIAL and size > 2 else ""
     place = draw.randrange(1, size - 1) if special else -1
+    if special == "KL" and chosen[place] not in listed:
+        special = "NOT"
     if special == "NOT":
         operator = "SEQ"
     names = [f"v{number}" for number in range(size)]
@@ -135,4 +174,6 @@ def _draw(
     for variable in names:
         element = f"{variable}[i]" if special == "KL" and variable == names[place] else variable
         conditions.append(f"{element}.{draw.choice(rare)}")
-    return f"PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN {drawing.window}"
+    return (
+        f"PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN {drawing.window_s} seconds"
+    )
