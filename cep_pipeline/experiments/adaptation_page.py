@@ -162,9 +162,9 @@ an hour at most: detection over them is no work beside a check. Five sets of pat
 negated event, conjunctions, sequences with an event under KL, and disjunctions of three sequences (KL in the traffic \
 by greedy alone: a tree has all lists of a class as a leaf); types are drawn with seed {seed}, and by how much a \
 number of an event has to be above that of the one before: as much as makes the selectivity {alike} in the stocks, \
-and one between {skewed} in the traffic, for patterns of {of_size} events, and for others such that all conditions \
-together select as much. `greedy` plans for `lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` \
-by the cost of instances, which counts tries too, and beside them `dp_left_deep` for `fused`.
+and one between {skewed} in the traffic, for patterns of {of_size} events and more, and for smaller ones such that all \
+conditions together select as much. `greedy` plans for `lazy_chain_nfa` by the throughput cost, `zstream` for \
+`evaluation_tree` by the cost of instances, which counts tries too, and beside them `dp_left_deep` for `fused`.
 
 The patent decides "during every iteration" of its loop, many times while a window passes, and the old plan works on \
 for a window beside the new one: where plans are switched faster than windows pass, several are at work at a time. So \

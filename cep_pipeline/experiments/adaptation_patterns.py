@@ -42,12 +42,12 @@ LONGER, HALVINGS = 1.25, 2
 """Each window that is tried is so many times the one before; the step that is too far is halved so often."""
 MADE_COUNTS = 2
 """Making a partial match is so many tries."""
-WORK_A_MATCH = 50
+WORK_A_MATCH = 42
 """And a match, which no plan saves: a pattern is not to spend its time there, nor to have more of them in all of the
 stream than detection holds at once (`detection.parts`), which would have it find them again."""
 OF_SELECTIVITIES = 5
-"""The size whose conditions have the selectivities of the stream; those of fewer events are stricter, those of more
-less so, so that all together select as much: else short patterns are all matches, which no plan saves."""
+"""The size from which on conditions have the selectivities of the stream; those of fewer events are stricter, so that
+all together select as much: else short patterns are all matches, which no plan saves."""
 PAIRS_A_CHECK = 4000
 """Pairs that the statistics test a scope between two decisions."""
 
@@ -217,7 +217,7 @@ def _operator(
         attribute = stream.compared[place % len(stream.compared)]
         least_share, most_share = stream.selectivities
         drawn = least_share * (most_share / least_share) ** random.random()
-        selectivity = drawn ** ((OF_SELECTIVITIES - 1) / (size - 1))
+        selectivity = drawn ** max((OF_SELECTIVITIES - 1) / (size - 1), 1.0)
         pair = types[place : place + 2]
         earlier, later = (random.choice(_numbers(stream, of, attribute), DRAWN_PAIRS) for of in pair)
         least = float(np.quantile(later - earlier, 1 - selectivity))

@@ -59,12 +59,12 @@ class Sizes:
 
 
 SMALL = Sizes(
-    {STOCKS: 32, TRAFFIC: 64, PERMUTED: 32},
+    {STOCKS: 32, TRAFFIC: 48, PERMUTED: 32},
     (4, 6, 8),
     (5,),
     (0.0, 0.1, 0.25, 0.5),
     (0.1, 0.3, 0.75, 2.0),
-    3_000_000.0,
+    2_500_000.0,
     (5_000, 10_000, 20_000),
     5,
     1,
@@ -72,7 +72,7 @@ SMALL = Sizes(
 )
 _THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
 FULL = Sizes(
-    {STOCKS: 32, TRAFFIC: 64, PERMUTED: 32},
+    {STOCKS: 32, TRAFFIC: 48, PERMUTED: 32},
     (3, 4, 5, 6, 7, 8),
     (3, 4, 5, 6, 7, 8),
     SCANNED_DISTANCES,

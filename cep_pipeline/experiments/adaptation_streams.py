@@ -27,21 +27,21 @@ TYPES = 10
 """Event types of the generated streams."""
 PER_S = 10.0
 """Events a second of the generated streams, of all types together."""
-DRIFT_EVERY = 40
+DRIFT_EVERY = 100
 """Events after which rates and numbers of the stocks change."""
 CLASSES = 10
 """Classes of the roads."""
-ONE_OF = 3
+ONE_OF = 2
 """Of roads in the order of how often they have vehicles, one of so many is read: all report at the same instants."""
-FIRST_MONDAY_US = 1_407_114_000_000_000
-"""Three o'clock at night of the first Monday in the month: the shortest runs see the morning."""
-BEGIN_S = 3 * 3_600
+FIRST_MONDAY_US = 1_407_117_600_000_000
+"""Four o'clock in the morning of the first Monday in the month: the shortest runs see rates change."""
+BEGIN_S = 4 * 3_600
 """The same time of the first day of the generated twin."""
 ROADS = 120
 """Roads of the generated twin of the traffic."""
 _DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
 """Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
-ALIKE, SKEWED = (0.05, 0.05), (0.03, 0.3)
+ALIKE, SKEWED = (0.025, 0.025), (0.03, 0.3)
 """Selectivities of conditions: of the stocks, and of the traffic."""
 LEAST_S = {STOCKS: 12, TRAFFIC: 2 * EVERY_S, PERMUTED: 12}
 LONGEST_S = {STOCKS: 1_000, TRAFFIC: 14_400, PERMUTED: 1_000}
@@ -125,7 +125,7 @@ def permuted_rates(events: int, phase: int, seed: int) -> ExperimentStream:
 
 
 def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentStream:
-    """The looks at roads with vehicles from three o'clock at night of the month's first Monday on, by classes of roads.
+    """The looks at roads with vehicles from four o'clock of the month's first Monday on, by classes of roads.
 
     Every road is looked at every five minutes. Where the month is not there, looks of a generated twin.
     """
@@ -134,13 +134,13 @@ def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentSt
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
         source = (
-            "readings of roads in use, one of three roads, in {} classes, of Aarhus from Monday, 4 August 2014, "
-            "at 3:00 on"
+            "readings of roads in use, every other road, in {} classes, of Aarhus from Monday, 4 August 2014, "
+            "at 4:00 on"
         )
         begin_us = FIRST_MONDAY_US
     else:
         readings = _generated_readings(-(-(BEGIN_S + seconds) // EVERY_S) + 1, seed)
-        source = "generated readings of roads in use, one of three roads, in {} classes (the real month was not there)"
+        source = "generated readings of roads in use, every other road, in {} classes (the real month was not there)"
         begin_us = readings.column("timestamp").cast(pa.int64())[0].as_py() + BEGIN_S * 1_000_000
     rows, classes = _roads_in_use(readings, begin_us, begin_us + seconds * 1_000_000)
     taken = readings.take(pa.array(rows))
