@@ -44,7 +44,7 @@ MADE_COUNTS = 2
 """Making a partial match is so many tries."""
 WORK_A_MATCH = 42
 """And a match, which no plan saves: a pattern is not to spend its time there, nor to have more of them in all of the
-stream than detection holds at once (`detection.parts`), which would have it find them again."""
+stream than are held at once (`detection.parts`): some mechanisms would find them again."""
 OF_SELECTIVITIES = 5
 """The size from which on conditions have the selectivities of the stream; those of fewer events are stricter, so that
 all together select as much: else short patterns are all matches, which no plan saves."""
