@@ -251,7 +251,7 @@ def paper_rows(factors: Mapping[str, float] = {}, **changed: Figure) -> Iterator
             yield {**row, **changed}
     for stream in STREAMS:
         own = {"static:seconds": 11.0, "loop static:seconds": 12.0, "loop:seconds": 1.0}
-        own |= {f"{name}:candidates": 100.0 for name in ("static", "loop", "hindsight", "phases")}
+        own |= {f"{name}:candidates": 100.0 for name in ("static", "loop static", "loop", "hindsight", "phases")}
         for exchange, x in product((ANEW, ON_TOP), (10, 10_000)):
             judged = exchange is ANEW and x == 10
             exchanged = {"exchange": exchange.name, "value": x, **own, **({} if judged else {"loop:seconds": 9.0})}
