@@ -212,7 +212,7 @@ class ClauseQuestions:
     @cached_property
     def row(self) -> ClauseRow | None:
         """Where snapshots have the numbers; None where more has to be made of them than logarithms."""
-        if self._kleene or self._agreements or self._window_us is None:
+        if self._agreements or self._window_us is None:
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
 

@@ -59,6 +59,7 @@ from cep_pipeline.planning.set_sums_codes import (
     FACTOR_VALUES,
     FACTORS,
     GRAIN,
+    KLEENE,
     NODE,
     NUMBERS,
     PAIR,
@@ -71,6 +72,7 @@ from cep_pipeline.planning.set_sums_codes import (
 from cep_pipeline.planning.set_sums_kernel import add_up, ln_add
 
 CLOSE = 100 * GRAIN
+LN_2 = math.log(2)
 
 
 @njit(error_model="numpy")
@@ -88,8 +90,12 @@ def gather(words: Any) -> None:
     numbers, shares = float64_at(sums_at[NUMBERS]), float64_at(sums_at[FACTOR_VALUES])
     size = sums_at[VARIABLES]
     for variable in range(size):
-        ln_events = math.log(max(row[places[variable]] * window_us / 1e6, SMALLEST))
+        events = max(row[places[variable]] * window_us / 1e6, SMALLEST)
+        ln_events = math.log(events)
         numbers[variable], numbers[size + variable] = ln_events, ln_events
+        if sums_at[KLEENE] >> variable & 1:  # lists
+            exponent = events * LN_2
+            numbers[variable] = exponent + math.log(-math.expm1(-exponent))
     for factor in range(sums_at[FACTORS]):
         place = places[size + factor]
         shares[factor] = math.log(max(row[place] if place >= 0 else priors[size + factor], SMALLEST))

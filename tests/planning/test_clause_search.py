@@ -12,13 +12,17 @@ from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.adaptation.verification import is_violated
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning import clause_search_codes as codes
+from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.clause_search import SEARCHED, FoundClause, searched
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.cost_terms import MOST_VARIABLES
 from cep_pipeline.planning.costs import COSTS, CostModel, ln_order_cost, ln_tree_cost, with_latency
 from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.ordering import DecidingComparison, TreeOrdering, tightest_of_blocks
+from cep_pipeline.statistics.estimate import terms_of
+from tests.adaptation import drifting
 from tests.planning.test_replanning import close, of_any_shape, with_shape
+from tests.statistics.market import parse
 
 UNLIKE = ClauseStatistics(
     ("a", "b", "c", "d", "e", "f"),
@@ -28,6 +32,8 @@ UNLIKE = ClauseStatistics(
     ln_events=(0.0, -1.2, 4.5, 6.5, 5.8, 0.1),
 )
 """Of whose trees the comparisons are found in another order than that of their margins."""
+
+LISTS = "NAME one PATTERN SEQ(A a, B+ b[], C c, D d) WHERE a.diff < c.diff AND b[i].diff < d.diff WITHIN 2 seconds"
 
 
 def found_for(planner: str, cost: CostModel, known: ClauseStatistics) -> FoundClause | None:
@@ -82,6 +88,31 @@ def checks_are_readable(
             assert (sums.registers[left], sums.registers[right], wins_ties) == (*sides, one.wins_ties)
             violated.append(is_violated(one, *sides))
         assert first == ([*violated, True].index(True))
+
+
+@pytest.mark.parametrize("planner", ["greedy", "dp_left_deep"])
+@settings(max_examples=60)
+@given(data=st.data(), cost=st.sampled_from(["throughput", "kernel"]))
+def test_snapshots_are_read_as_questions_read_them(planner: str, data: st.DataObject, cost: str) -> None:
+    """Snapshot after snapshot, with lists, and with conditions that are measured in some of them only."""
+    text = data.draw(st.sampled_from([*drifting.PATTERNS, LISTS]))
+    [pattern, *_] = parse(text)
+    leaves, conditions = terms_of([pattern])
+    for clause in pattern.clauses:
+        questions = ClauseQuestions(pattern, clause, often=True)
+        search = searched(questions.shape, planner, COSTS[cost], questions)
+        assert search is not None
+        for _ in range(3):
+            rates = {leaf.key: data.draw(drifting.RATES | st.just(0.0)) for leaf in leaves}
+            known = {
+                one.key: data.draw(drifting.SHARES | st.just(0.0)) for one in conditions if data.draw(st.booleans())
+            }
+            snapshot = drifting.snapshot(rates, known)
+            found, expected = search(snapshot), search(questions.flat(snapshot))
+            assert (found is None) == (expected is None)
+            assert found is None or expected is None or found.plan == expected.plan
+            assert found is None or expected is None or found.comparisons == expected.comparisons
+            assert found is None or expected is None or found.prices(found) == expected.prices(expected)
 
 
 @settings(max_examples=40)
