@@ -110,6 +110,8 @@ class AdaptiveRun:
             set_sums.load_kernel()  # no decision is to take the time of compiling it
             clause_search.load_kernel()
             thresholds.load_kernel()
+        for loop in self._adapting:
+            loop.prepare()
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(

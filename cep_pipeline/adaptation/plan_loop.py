@@ -128,6 +128,10 @@ class PlanLoop:
         """All matches that begin before this row have been found."""
         return self._waiting[0].first if self._waiting else self._begin
 
+    def prepare(self) -> None:
+        """Work out what follows from the patterns alone, before the clock is looked at."""
+        self._plans_anew.prepare()
+
     def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
         """Take the first plan in use: one that was made before, or one from these statistics."""
         began = self._clock()

@@ -59,6 +59,10 @@ class PlansAnew(Protocol):
         """What snapshots are asked about each pattern."""
         ...
 
+    def prepare(self) -> None:
+        """Work out what follows from the patterns alone."""
+        ...
+
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         """A plan that was made before, as the loop takes it in use."""
         ...
@@ -77,8 +81,10 @@ class AloneAnew:
 
     def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
         self._replanner = replanner
-        replanner.prepare()  # no decision is to take the time
         self.questions = {pattern.name: replanner.questions}
+
+    def prepare(self) -> None:
+        self._replanner.prepare()
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         return plan
@@ -145,6 +151,9 @@ class TogetherAnew:
     @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
         return questions_of(self._patterns)
+
+    def prepare(self) -> None:
+        _ = self.questions
 
     def taken(self, plan: Plan, snapshot: StatisticsSnapshot) -> Plan:
         if plan.workload is not None:
