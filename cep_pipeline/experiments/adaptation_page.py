@@ -48,7 +48,7 @@ from cep_pipeline.experiments.adaptation_sizes import (
     distance_name,
     threshold_name,
 )
-from cep_pipeline.experiments.adaptation_streams import ALIKE, LONGEST_S, PERMUTED, SKEWED, STOCKS, TRAFFIC
+from cep_pipeline.experiments.adaptation_streams import ALIKE, LONGEST_S, PERMUTED, REPORTS, SKEWED, STOCKS, TRAFFIC
 from cep_pipeline.experiments.cells import Row
 from cep_pipeline.experiments.experiment import Request
 from cep_pipeline.experiments.findings import findings_text
@@ -77,6 +77,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             traffic=descriptions[TRAFFIC],
             checks=_by_stream(sizes.checks),
             fraction=INTERVALS_A_WINDOW,
+            reports=REPORTS,
             reaches=_listed(REACHES),
             of_size=OF_SELECTIVITIES,
             of_first=MOST_OF_FIRST,
@@ -163,16 +164,18 @@ negated event, conjunctions, sequences with an event under KL, and disjunctions 
 by greedy alone: a tree has all lists of a class as a leaf); types are drawn with seed {seed}, and by how much a \
 number of an event has to be above that of the one before: as much as makes the selectivity {alike} in the stocks, \
 and one between {skewed} in the traffic, for patterns of {of_size} events and more, and for smaller ones such that all \
-conditions together select as much. `greedy` plans for `lazy_chain_nfa` by the throughput cost, `zstream` for \
-`evaluation_tree` by the cost of instances, which counts tries too, and beside them `dp_left_deep` for `fused`.
+conditions together select as much; half of that in conjunctions, whose pairs come in either order. `greedy` plans \
+for `lazy_chain_nfa` by the throughput cost, `zstream` for `evaluation_tree` by the cost of instances, which counts \
+tries too, and beside them `dp_left_deep` for `fused`.
 
 The patent decides "during every iteration" of its loop, many times while a window passes, and the old plan works on \
 for a window beside the new one: where plans are switched faster than windows pass, several are at work at a time. So \
 the time between two decisions is here a fixed part of the pattern's window, one of {fraction}. With two, hardly more \
 than one old plan would be at work at a time; with twice as many, windows that make enough work between two decisions \
 are in the traffic as long as the morning's change of rates itself, which no plan could then follow. Roads report \
-every 300 s: decisions about them are not taken more often either. An earlier form of this experiment had intervals \
-of up to six windows, in which a switch cost next to nothing, and no decision function could be far ahead of another.
+every 300 s: between two decisions about them there are {reports} reports at least. An earlier form of this \
+experiment had intervals of up to six windows, in which a switch cost next to nothing, and no decision function could \
+be far ahead of another.
 
 Detection is to be about as much work between any two decisions in all cells: a window is the longest under which \
 plans of the time make no more than {work:,.0f} tries of an event on a partial match between two decisions, in the \

@@ -48,6 +48,8 @@ stream than are held at once (`detection.parts`): some mechanisms would find the
 OF_SELECTIVITIES = 5
 """The size from which on conditions have the selectivities of the stream; those of fewer events are stricter, so that
 all together select as much: else short patterns are all matches, which no plan saves."""
+ORDERS = 2
+"""A pair of a conjunction may come in either order: its conditions are so many times stricter than a sequence's."""
 PAIRS_A_CHECK = 4000
 """Pairs that the statistics test a scope between two decisions."""
 
@@ -218,6 +220,7 @@ def _operator(
         least_share, most_share = stream.selectivities
         drawn = least_share * (most_share / least_share) ** random.random()
         selectivity = drawn ** max((OF_SELECTIVITIES - 1) / (size - 1), 1.0)
+        selectivity /= ORDERS if kind == CONJUNCTION else 1
         pair = types[place : place + 2]
         earlier, later = (random.choice(_numbers(stream, of, attribute), DRAWN_PAIRS) for of in pair)
         least = float(np.quantile(later - earlier, 1 - selectivity))

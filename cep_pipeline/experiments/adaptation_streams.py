@@ -33,6 +33,8 @@ CLASSES = 10
 """Classes of the roads."""
 ONE_OF = 2
 """Of roads in the order of how often they have vehicles, one of so many is read: all report at the same instants."""
+REPORTS = 2
+"""Reports of the roads between two decisions, at least: one alone has no pair of looks that follow each other."""
 FIRST_MONDAY_US = 1_407_117_600_000_000
 """Four o'clock in the morning of the first Monday in the month: the shortest runs see rates change."""
 BEGIN_S = 4 * 3_600
@@ -169,7 +171,7 @@ def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentSt
         SKEWED,
         LEAST_S[TRAFFIC],
         LONGEST_S[TRAFFIC],
-        EVERY_S,
+        REPORTS * EVERY_S,
     )
 
 

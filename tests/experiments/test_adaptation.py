@@ -21,6 +21,7 @@ from cep_pipeline.experiments import adaptation_findings as findings
 from cep_pipeline.experiments.adaptation import EXPERIMENT
 from cep_pipeline.experiments.adaptation_figures import Best, best_of, by_decision, compared_rows, of_part
 from cep_pipeline.experiments.adaptation_patterns import (
+    CONJUNCTION,
     INTERVALS_A_WINDOW,
     KLEENE,
     NEGATION,
@@ -158,9 +159,9 @@ def test_windows_are_longer_for_more_work_and_intervals_with_them() -> None:
         assert fitted.every_us * INTERVALS_A_WINDOW == fitted.window_s * 1_000_000
 
 
-def test_sensors_are_not_asked_more_often_than_they_report() -> None:
+def test_decisions_are_not_taken_more_often_than_sensors_report_twice() -> None:
     stream = traffic_readings(None, 3_600, seed=1)
-    assert [interval_us(stream, window_s) for window_s in (600, 1_200, 4_800)] == [300 * 10**6] * 2 + [1_200 * 10**6]
+    assert [interval_us(stream, window_s) for window_s in (600, 2_400, 4_800)] == [600 * 10**6] * 2 + [1_200 * 10**6]
 
 
 def test_the_first_plan_bounds_the_window_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +189,14 @@ def test_conditions_of_small_patterns_select_as_much_as_those_of_five_events() -
         selectivities = list(numbers_now(questions_of([pattern])["p"], snapshot).values())[size:]
         assert len(selectivities) == size - 1
         assert np.prod(selectivities) == pytest.approx(0.025 ** max(size - 1, 4), rel=0.9)
+
+
+def test_conditions_of_a_conjunction_pass_as_many_pairs_as_those_of_a_sequence() -> None:
+    stream = drifting_stocks(20_000, seed=1)
+    (pattern,) = parse_patterns(pattern_text(stream, CONJUNCTION, 5, 1, 60), stream.schema)
+    snapshot = estimate_statistics([pattern], stream.events, seed=1)
+    selectivities = list(numbers_now(questions_of([pattern])["p"], snapshot).values())[5:]
+    assert selectivities == pytest.approx([0.025 / 2] * 4, rel=0.4)
 
 
 def permuted_loop(every_us: int) -> AdaptiveDetection:
