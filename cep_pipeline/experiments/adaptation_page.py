@@ -26,6 +26,7 @@ from cep_pipeline.experiments.adaptation_figures import (
 from cep_pipeline.experiments.adaptation_findings import all_findings
 from cep_pipeline.experiments.adaptation_patterns import (
     INTERVALS_A_WINDOW,
+    LISTS_OF_TREES_S,
     MADE_COUNTS,
     MOST_OF_FIRST,
     OF_SELECTIVITIES,
@@ -83,6 +84,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             of_first=MOST_OF_FIRST,
             longest_stocks=LONGEST_S[STOCKS],
             longest_traffic=LONGEST_S[TRAFFIC],
+            lists=LISTS_OF_TREES_S,
             thresholds=_listed(sizes.thresholds),
             distances=_listed(sizes.distances),
             work=sizes.work,
@@ -181,8 +183,8 @@ Detection is to be about as much work between any two decisions in all cells: a 
 plans of the time make no more than {work:,.0f} tries of an event on a partial match between two decisions, in the \
 mean ({made} for making one; {of_matches} for a match, by which no run finds more of them than detection holds at \
 once), and the first plan no more than {of_first} times as many; at most stocks and permuted {longest_stocks:,} s, \
-traffic {longest_traffic:,} s. So many decisions are taken: {checks}, after as many intervals as the statistics reach \
-over, of which the first plan is made, for all decision functions alike, the static plan too. Statistics are those of \
+traffic {longest_traffic:,} s, and {lists} s where a tree holds lists. So many decisions are taken: {checks}, after \
+as many intervals as the statistics reach over, of which the first plan is made, for all decision functions alike, the static plan too. Statistics are those of \
 the last {reaches} intervals: the number whose mean misses the next interval's numbers by least, found for each cell \
 before any decision is taken, and not by what comes of it. The static plan is run over the whole stream at once; where \
 a plan is replaced, detection runs over the stretch in which matches begin by it, and the window behind.

@@ -38,6 +38,9 @@ MOST_OF_FIRST = 10
 """So many times as much work the plan of the first place may be at the others."""
 LESS_OF_KLEENE = 3
 """With an event under KL, whose lists double with each event, the shortest window is so many times shorter."""
+LISTS_OF_TREES_S = 14
+"""And for trees, which hold all lists at their leaf, this is the longest window: another few events of a type, and they
+are more than there is memory for."""
 LONGER, HALVINGS = 1.25, 2
 """Each window that is tried is so many times the one before; the step that is too far is halved so often."""
 MADE_COUNTS = 2
@@ -95,7 +98,8 @@ def fitted_pattern(
     """
     fits = partial(_fits, stream, kind, size, seed, work, checks, by)
     least_s = stream.least_window_s // (LESS_OF_KLEENE if kind == KLEENE else 1)
-    window_s = _longest_window(fits, least_s, stream.longest_window_s)
+    longest_s = LISTS_OF_TREES_S if kind == KLEENE and by == TREE_BY else stream.longest_window_s
+    window_s = _longest_window(fits, least_s, longest_s)
     text = pattern_text(stream, kind, size, seed, window_s)
     (pattern,) = parse_patterns(text, stream.schema)
     return Fitted(text, pattern, window_s, interval_us(stream, window_s))
