@@ -184,8 +184,9 @@ plans of the time make no more than {work:,.0f} tries of an event on a partial m
 mean ({made} for making one; {of_matches} for a match, by which no run finds more of them than detection holds at \
 once), and the first plan no more than {of_first} times as many; at most stocks and permuted {longest_stocks:,} s, \
 traffic {longest_traffic:,} s, and {lists} s where a tree holds lists. So many decisions are taken: {checks}, after \
-as many intervals as the statistics reach over, of which the first plan is made, for all decision functions alike, the static plan too. Statistics are those of \
-the last {reaches} intervals: the number whose mean misses the next interval's numbers by least, found for each cell \
+as many intervals as the statistics reach over, of which the first plan is made, for all decision functions alike, \
+the static plan too. Statistics are those of the last {reaches} intervals: the number whose mean misses the next \
+interval's numbers by least, found for each cell \
 before any decision is taken, and not by what comes of it. The static plan is run over the whole stream at once; where \
 a plan is replaced, detection runs over the stretch in which matches begin by it, and the window behind.
 
