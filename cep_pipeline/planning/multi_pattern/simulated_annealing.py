@@ -48,6 +48,7 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
     while probed < PROBED and (steps := budget.take()):
         largest = search.probe(steps)
         probed += steps
+    begun = used = budget.used
     schedule, last = None, 0
     while steps := budget.take():
         if budget.used > 1.0 - QUENCHED:
@@ -57,16 +58,20 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
             search.anneal(steps)
             continue
         if schedule is None:
-            expected = (1.0 - QUENCHED) * search.steps / max(budget.used, 1e-9)
+            expected = (1.0 - QUENCHED - begun) * search.steps / max(begun, 1e-9)
             members = len(search.problem.members)
             schedule = Cooling(int(expected / (STEPS_PER_MEMBER * members)), from_c0=members < FEW_MEMBERS)
-            cooling = max(1, round(expected / schedule.thresholds))
-        number, power = schedule.at(budget.used / (1.0 - QUENCHED))
+            # Of fewer steps than one cooling has the beginning is left out.
+            skipped = max(0.0, 1.0 - expected / (STEPS_PER_MEMBER * members))
+            cooling = max(1, round(expected / ((1.0 - skipped) * schedule.thresholds)))
+        # By what was used before these steps: of few steps in all, one chunk is much.
+        number, power = schedule.at(skipped + (1.0 - skipped) * (used - begun) / (1.0 - QUENCHED - begun))
         if number > last:
             search.restart()
             last = number
         search.set_threshold(largest * ALPHA**power, ALPHA, cooling)
         search.anneal(steps)
+        used = budget.used
 
 
 class Cooling:

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.planning.costs import INSTANCES
 from cep_pipeline.planning.multi_pattern.component_search import Budget, search_components, search_of
-from cep_pipeline.planning.multi_pattern.members import Member
+from cep_pipeline.planning.multi_pattern.members import Member, members_of
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.simulated_annealing import (
     ALPHA,
@@ -22,9 +24,11 @@ from cep_pipeline.planning.multi_pattern.simulated_annealing import (
     REHEATED,
     Cooling,
     anneal,
+    simulated_annealing,
 )
 from cep_pipeline.planning.multi_pattern.workload import SearchOptions
 from tests.planning.multi_pattern.planned import alike, workload_of
+from tests.planning.multi_pattern.workloads import SCHEMA
 
 
 @given(st.integers(-3, 50), st.lists(st.floats(0.0, 1.0), min_size=2))
@@ -54,6 +58,18 @@ def test_a_search_of_some_steps_is_frozen_when_they_end(steps: int, members: lis
         assert search.steps == steps
         assert search.threshold == 0.0
         assert search.ln_cost == pytest.approx(search.ln_best, abs=1e-9)  # nothing dearer was taken since
+
+
+def test_a_search_of_few_steps_begins_warm_enough_to_leave_a_local_optimum() -> None:
+    text = """
+    NAME two PATTERN AND(D v0, A v1) WITHIN 2 seconds;
+    NAME three PATTERN AND(A v0, C v1, D v2) WITHIN 2 seconds
+    """
+    workload = workload_of(members_of(parse_patterns(text, SCHEMA)), "prefix", INSTANCES)
+    for seed in range(3):
+        plans, _ = simulated_annealing(workload, SearchOptions(Neighbourhood.of("edge"), None, 5_000, seed))
+        # Both may begin with A, too, which is dearer, and better than its own neighbours.
+        assert plans == {("two", 0): ("v0", "v1"), ("three", 0): ("v2", "v0", "v1")}
 
 
 @given(alike())
