@@ -240,9 +240,9 @@ def _of_switches(rows: Sequence[Row]) -> str:
     price = geometric_mean([number(row, "by_next") / max(number(row, "less_work"), 1e-9) for row in own])
     return (
         f"Planning at every decision puts a new plan in use at {switches / max(checks, 1):.0%} of them. By the cost "
-        "model on the events that they ran over these plans save more than was measured, by a factor of "
-        f"{times_as_fast(price)}, which is what old and new plans side by side cost, and all else that the model does "
-        "not see: an old plan reads on for a window, but not the events that only new matches begin with."
+        f"model on the events that they ran over these plans save {times_as_fast(price)} times what they were measured "
+        "to: so much is the price of old and new plans side by side, with all else that the model does not see. An old "
+        "plan reads on for a window, but not the events that only new matches begin with."
     )
 
 
@@ -274,7 +274,7 @@ def _costs(rows: Sequence[Row], decision: str) -> str:
         return ""
     plans = planned + len(own)  # the first plans too
     return (
-        f"A check takes {format_seconds(deciding / checks)} of processor time and a plan "
-        f"{format_seconds(planning / plans)}, with cold caches; detection between two checks takes the kernels "
+        f"A check takes {1e6 * deciding / checks:.0f} µs of processor time and a plan "
+        f"{1e6 * planning / plans:.0f} µs, with cold caches; detection between two checks takes the kernels "
         f"{format_seconds(detecting / (checks + 2 * len(own)))}."
     )
