@@ -8,6 +8,7 @@ from itertools import product
 
 from cep_pipeline.experiments.adaptation_patterns import (
     CHAIN_BY,
+    CONJUNCTION,
     INTERVALS_A_WINDOW,
     KLEENE,
     SEQUENCE,
@@ -22,6 +23,7 @@ from cep_pipeline.experiments.adaptation_sizes import (
     CHANGES,
     COMPARISON,
     CONTENDERS,
+    FREQUENCY,
     FULL,
     OF_THE_PATENT,
     SMALL,
@@ -80,7 +82,8 @@ def plan_work(request: Request) -> Work:
     """The measurements, and their page."""
     sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
     streams = _Streams(request, sizes)
-    cells = [*_comparison_cells(sizes, streams, request.seed), *_change_cells(sizes, streams, request.seed)]
+    parts = _comparison_cells, _change_cells, _frequency_cells
+    cells = [cell for part in parts for cell in part(sizes, streams, request.seed)]
 
     def page(rows: Sequence[Row]) -> Page:
         from cep_pipeline.experiments.adaptation_page import write_page
@@ -113,15 +116,34 @@ def _change_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
         yield Cell({**key, "contender": contender.name}, partial(run, phase, contender))
 
 
+def _frequency_cells(sizes: Sizes, streams: _Streams, seed: int) -> Iterator[Cell]:
+    def run(kind: str, intervals: int, contender: Contender) -> Row:
+        return _measured(streams.named(STOCKS), kind, sizes.frequency_size, contender, sizes, seed, intervals)
+
+    for kind, intervals, contender in product((SEQUENCE, CONJUNCTION), sizes.frequencies, OF_THE_PATENT):
+        key = {**_key(FREQUENCY, STOCKS, sizes), "set": kind, "size": sizes.frequency_size, "a window": intervals}
+        yield Cell({**key, "contender": contender.name}, partial(run, kind, intervals, contender))
+
+
 def _measured(
-    stream: ExperimentStream, kind: str, size: int, contender: Contender, sizes: Sizes, seed: int
+    stream: ExperimentStream,
+    kind: str,
+    size: int,
+    contender: Contender,
+    sizes: Sizes,
+    seed: int,
+    intervals: int | None = None,
 ) -> dict[str, Figure]:
+    """Intervals: decisions while a window passes, where they are not the usual ones; statistics reach as far back."""
     by = CHAIN_BY if contender is CHAIN else TREE_BY
     fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by)
+    reaches: Sequence[int] = REACHES
+    if intervals is not None:
+        fitted, reaches = fitted.decided(intervals), (intervals,)
     return {
         "pattern": fitted.text,
         "window_s": fitted.window_s,
-        **measure(contender, stream, fitted, sizes, seed),
+        **measure(contender, stream, fitted, sizes, seed, reaches),
     }
 
 

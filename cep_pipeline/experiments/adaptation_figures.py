@@ -79,7 +79,7 @@ class Best:
 def chosen_by(rows: Iterable[Row], stream: str, contender: Contender) -> list[Row]:
     """The rows by which t and d are chosen: sequences, and with permuted rates all there are."""
     own = rows_of(rows, stream=stream, contender=contender.name)
-    return [row for row in own if row["part"] == CHANGES or row["set"] == SEQUENCE]
+    return [row for row in own if row["part"] == CHANGES or (row["part"] == COMPARISON and row["set"] == SEQUENCE)]
 
 
 def mean_gain(rows: Iterable[Row], decision: str) -> float:
@@ -127,7 +127,7 @@ def ratios(
 
 def cell_of(row: Row) -> tuple[Figure, ...]:
     """What tells the measured cells apart."""
-    return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase"))
+    return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase", "a window"))
 
 
 def total(rows: Iterable[Row], decision: str, figure: str) -> float:
@@ -135,14 +135,19 @@ def total(rows: Iterable[Row], decision: str, figure: str) -> float:
     return sum(number(row, figure) for row in rows_of(rows, decision=decision))
 
 
-def per_cell(rows: Iterable[Row], value: Callable[[Sequence[Row]], float]) -> list[float]:
-    """A value of the rows of each cell."""
+def cells_of(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each cell."""
     cells: dict[tuple[Figure, ...], list[Row]] = {}
     for row in rows:
         cells.setdefault(cell_of(row), []).append(row)
-    return [value(of) for of in cells.values()]
+    return [*cells.values()]
 
 
-def of_part(rows: Iterable[Row], changes: bool = False) -> list[Row]:
-    """The rows of the comparison, or of permuted rates."""
-    return rows_of(rows, part=CHANGES if changes else COMPARISON)
+def per_cell(rows: Iterable[Row], value: Callable[[Sequence[Row]], float]) -> list[float]:
+    """A value of the rows of each cell."""
+    return [value(of) for of in cells_of(rows)]
+
+
+def of_part(rows: Iterable[Row], part: str = COMPARISON) -> list[Row]:
+    """The rows of a part."""
+    return rows_of(rows, part=part)

@@ -24,6 +24,7 @@ from cep_pipeline.experiments.adaptation_figures import (
     total,
 )
 from cep_pipeline.experiments.adaptation_findings import all_findings
+from cep_pipeline.experiments.adaptation_frequency import frequency_table, frequency_text
 from cep_pipeline.experiments.adaptation_patterns import (
     INTERVALS_A_WINDOW,
     LISTS_OF_TREES_S,
@@ -39,7 +40,10 @@ from cep_pipeline.experiments.adaptation_prediction import REACHES
 from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, predictions_table, predictions_text
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
+    CHANGES,
+    COMPARISON,
     CONTENDERS,
+    FREQUENCY,
     META,
     OTHER_K,
     STATIC,
@@ -67,9 +71,11 @@ Text = Callable[[Row], str]
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
     """The page of finished cells; that all decision functions found the same was checked in each of them."""
+    often = by_decision(of_part(rows, FREQUENCY))
+    rows = [row for row in rows if row["part"] != FREQUENCY]
     apart = by_decision(rows)
     best = {(stream, contender.name): best_of(apart, stream, contender, sizes) for stream, contender in _cases(apart)}
-    compared, changes = (compared_rows(of_part(apart, changes=which), best) for which in (False, True))
+    compared, changes = (compared_rows(of_part(apart, part), best) for part in (COMPARISON, CHANGES))
     parts = [
         "# The plan follows the data: invariants and other decisions to plan again",
         f"Made by `cep experiment adaptation{' --full' if request.full else ''} --seed {request.seed}` on {machine()}.",
@@ -135,6 +141,9 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         _change_table(changes, lambda row: count_per_s(number(row, "throughput"))),
         _change_table(changes, lambda row: times_as_fast(number(row, "gain"))),
         _change_table(changes, _replannings),
+        "## How often it is decided",
+        frequency_text(often, sizes),
+        frequency_table(often, sizes),
         "## What statistics say of the events that follow",
         "By how much the mean of the last intervals misses a rate or selectivity of the next one: the factor, in the "
         "geometric mean over the numbers of all patterns.",

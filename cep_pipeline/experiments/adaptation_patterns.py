@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 
@@ -65,12 +65,28 @@ class Fitted:
     ----------
     every_us
         Microseconds between two decisions.
+    intervals
+        Decisions while a window passes.
     """
 
     text: str
     pattern: Pattern
     window_s: int
     every_us: int
+    intervals: int = INTERVALS_A_WINDOW
+
+    def decided(self, intervals: int) -> Fitted:
+        """The same pattern over as much of the stream, decided about so often while its window passes."""
+        return replace(self, intervals=intervals, every_us=self.window_s * 1_000_000 // intervals)
+
+    def checks_of(self, checks: int) -> int:
+        """The decisions over as much of the stream as `checks` of them pass in otherwise."""
+        return checks * self.intervals // INTERVALS_A_WINDOW
+
+    @property
+    def pairs(self) -> int:
+        """Pairs that the statistics test a scope between two decisions: as many a window, however often."""
+        return PAIRS_A_CHECK * INTERVALS_A_WINDOW // self.intervals
 
 
 @cache

@@ -69,17 +69,21 @@ class Prediction:
         return min(self.error, key=self.error.__getitem__)
 
 
-def prediction(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> Prediction:
+def prediction(
+    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, reaches: Sequence[int] = REACHES
+) -> Prediction:
     """How well the numbers of intervals predict those of the next one.
 
     Parameters
     ----------
     loop
         With the planner and the interval; how far its statistics reach, and what it decides by, do not matter.
+    reaches
+        The numbers of intervals that are tried.
     """
     watching = _Watching()
     _run_unseen(replace(loop, window=loop.every, decision=watching), pattern, events)
-    return Prediction(_errors(pattern, watching.snapshots), watching.snapshots)
+    return Prediction(_errors(pattern, watching.snapshots, reaches), watching.snapshots)
 
 
 def saved(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Prediction) -> tuple[float, float]:
@@ -126,14 +130,14 @@ def _less(costs: Sequence[tuple[float, float]]) -> float:
     return first / used if used else 1.0
 
 
-def _errors(pattern: Pattern, snapshots: Sequence[StatisticsSnapshot]) -> dict[int, float]:
+def _errors(pattern: Pattern, snapshots: Sequence[StatisticsSnapshot], reaches: Sequence[int]) -> dict[int, float]:
     """Of the last so many intervals -> the mean factor by which the numbers of the next one are missed."""
     questions = questions_of([pattern])[pattern.name]
     numbers = [numbers_now(questions, snapshot) for snapshot in snapshots]
     found = {}
-    for reach in REACHES:
+    for reach in reaches:
         missed = []
-        for place in range(max(REACHES), len(numbers)):  # the same intervals for all reaches
+        for place in range(max(reaches), len(numbers)):  # the same intervals for all reaches
             before = numbers[place - reach : place]
             for what, number in numbers[place].items():
                 mean = math.fsum(of[what] for of in before) / reach

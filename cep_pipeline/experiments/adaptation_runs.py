@@ -27,7 +27,7 @@ from cep_pipeline.adaptation.distance import Fixed, MetaAdaptive, average_relati
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
-from cep_pipeline.experiments.adaptation_patterns import PAIRS_A_CHECK, Fitted, matches_in, output_of
+from cep_pipeline.experiments.adaptation_patterns import Fitted, matches_in, output_of
 from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction, saved
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
@@ -144,13 +144,23 @@ class _Detected:
 
 
 def measure(
-    contender: Contender, stream: ExperimentStream, fitted: Fitted, sizes: Sizes, seed: int
+    contender: Contender,
+    stream: ExperimentStream,
+    fitted: Fitted,
+    sizes: Sizes,
+    seed: int,
+    reaches: Sequence[int] = REACHES,
 ) -> dict[str, Figure]:
     """Run a pattern under every decision function, so often as is asked for.
 
     What is decided does not depend on what is found. So decisions are timed first, without detection: in between the
     caches are swept, as detection would. Then the mechanism runs, once for all decision functions that switched to the
     same plans at the same events, which ask the same of it.
+
+    Parameters
+    ----------
+    reaches
+        How many intervals back the statistics may reach.
 
     Returns
     -------
@@ -162,24 +172,25 @@ def measure(
     CepError
         A decision function led to other matches.
     """
-    average, pattern, every_us, checks = _Noted(), fitted.pattern, fitted.every_us, sizes.checks[stream.name]
+    average, pattern, every_us = _Noted(), fitted.pattern, fitted.every_us
+    checks = fitted.checks_of(sizes.checks[stream.name])
     settled = AdaptiveDetection(
         planner=contender.planner,
         cost=contender.cost,
         mechanism=contender.mechanism,
         every=f"{every_us} us",
         seed=seed,
-        max_pairs=PAIRS_A_CHECK,
+        max_pairs=fitted.pairs,
         detect_events=1,  # and so many windows as the loop goes over at once
         clock=time.process_time,
     )
     # How far the statistics reach is found on the stretch that begins like the longest one that it may ask for.
-    told = prediction(settled, pattern, stream.before(every_us * intervals_read(checks, max(REACHES))))
+    told = prediction(settled, pattern, stream.before(every_us * intervals_read(checks, max(reaches))), reaches)
     settled = replace(settled, window=f"{told.reach * every_us} us")
     events = stream.before(every_us * intervals_read(checks, told.reach))
     begin = stream.before(every_us * told.reach)
     from_us = begin.column("timestamp").cast(pa.int64())[-1].as_py()
-    snapshot = estimate_statistics([pattern], begin, seed=seed, max_pairs=told.reach * PAIRS_A_CHECK)
+    snapshot = estimate_statistics([pattern], begin, seed=seed, max_pairs=told.reach * fitted.pairs)
     loops = {
         name: replace(settled, decision=decision)
         for name, decision in decisions_of(contender, sizes, average, from_us).items()

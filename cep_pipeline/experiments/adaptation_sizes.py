@@ -9,8 +9,9 @@ from cep_pipeline.adaptation.distance import SCANNED_DISTANCES
 from cep_pipeline.experiments.adaptation_patterns import CHAIN_BY, SETS, TREE_BY
 from cep_pipeline.experiments.adaptation_streams import PERMUTED, STOCKS, TRAFFIC
 
-COMPARISON, CHANGES = "comparison", "changes"
-"""The parts: patterns of five sets over stocks and traffic, and one over rates that are permuted."""
+COMPARISON, CHANGES, FREQUENCY = "comparison", "changes", "frequency"
+"""The parts: patterns of five sets over stocks and traffic; one over rates that are permuted; and some of the stocks
+that are decided about more and less often."""
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
 OTHER_K = "other K"
 """Invariants of the K that a planner is not compared by, at d = 0."""
@@ -35,6 +36,8 @@ class Sizes:
         Events after which rates are permuted, and the size of the sequence there.
     repetitions
         Runs of each that count; of them the least times.
+    frequencies, frequency_size
+        Decisions while a window passes, and the size of the sequence and the conjunction that are decided so.
     beside
         The sets that `fused` runs too, beside permuted rates.
     processes
@@ -50,6 +53,8 @@ class Sizes:
     phases: tuple[int, ...]
     phase_size: int
     repetitions: int
+    frequencies: tuple[int, ...]
+    frequency_size: int
     beside: tuple[str, ...] = SETS
     processes: int = 1
 
@@ -68,6 +73,8 @@ SMALL = Sizes(
     (5_000, 10_000, 20_000),
     5,
     1,
+    (1, 4, 16, 64),
+    5,
     processes=4,
 )
 _THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -81,6 +88,8 @@ FULL = Sizes(
     (5_000, 10_000, 20_000, 40_000),
     6,
     1,
+    (1, 2, 4, 8, 16, 32, 64),
+    5,
     processes=4,
 )
 

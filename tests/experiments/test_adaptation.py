@@ -19,7 +19,16 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.experiments import adaptation, adaptation_patterns
 from cep_pipeline.experiments import adaptation_findings as findings
 from cep_pipeline.experiments.adaptation import EXPERIMENT
-from cep_pipeline.experiments.adaptation_figures import Best, best_of, by_decision, compared_rows, of_part
+from cep_pipeline.experiments.adaptation_figures import (
+    Best,
+    best_of,
+    by_decision,
+    chosen_by,
+    compared_rows,
+    number,
+    of_part,
+)
+from cep_pipeline.experiments.adaptation_frequency import frequency_table, frequency_text
 from cep_pipeline.experiments.adaptation_patterns import (
     CONJUNCTION,
     INTERVALS_A_WINDOW,
@@ -40,6 +49,7 @@ from cep_pipeline.experiments.adaptation_sizes import (
     CHAIN,
     COMPARISON,
     CONTENDERS,
+    FREQUENCY,
     FULL,
     FUSED,
     META,
@@ -71,7 +81,7 @@ from tests.cli.command_line import cep
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 CHECKS = {STOCKS: 3, TRAFFIC: 3, PERMUTED: 3}
-TINY = Sizes(CHECKS, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 3_000.0, (300,), 3, 1, beside=(SEQUENCE,))
+TINY = Sizes(CHECKS, (3, 4), (3,), (0.0, 0.5), (0.1, 2.0), 3_000.0, (300,), 3, 1, (2, 8), 3, beside=(SEQUENCE,))
 DAY_S = 86_400
 
 
@@ -232,20 +242,51 @@ def rows() -> list[Row]:
 
 
 def test_every_decision_function_has_its_figures(rows: list[Row]) -> None:
-    assert len(rows) == 2 * (2 * 3 + 4 * 2) - 1 + 3
+    assert len(rows) == 2 * (2 * 3 + 4 * 2) - 1 + 3 + 2 * 2 * 2
     names = [STATIC, UNCONDITIONAL, "t=0.1", "t=2", "d=0", "d=0.5", AVERAGE, META, OTHER_K]
     apart = by_decision(rows)
     assert len(apart) == len(rows) * len(names)
     for row in apart:
         assert row["decision"] in names
         assert row["seconds"] > 0 and row["throughput"] > 0  # type: ignore[operator]
-        assert row["checks"] == (0 if row["decision"] == STATIC else 3)
+        assert row["checks"] == (0 if row["decision"] == STATIC else 3 * int(row.get("a window") or 4) // 4)
         assert row["switches"] <= row["planned"] <= row["checks"]  # type: ignore[operator]
         if row["decision"] == UNCONDITIONAL:
             assert row["planned"] == row["checks"]
         if row["decision"] == STATIC:
             assert row["gain"] == row["less_work"] == 1
     assert any(row["switches"] for row in apart) and any(row["matches"] for row in apart)
+
+
+def test_deciding_more_often_changes_nothing_else(rows: list[Row]) -> None:
+    often = [row for row in rows if row["part"] == FREQUENCY]
+    assert {row["a window"] for row in often} == set(TINY.frequencies)
+    for row in often:
+        assert number(row, "interval_s") * number(row, "a window") == row["window_s"]
+        assert row["reach"] == row["a window"]  # in time: one window
+        twins = [of for of in often if (of["set"], of["contender"]) == (row["set"], row["contender"])]
+        assert {of["pattern"] for of in twins} == {row["pattern"]} and len(twins) == len(TINY.frequencies)
+
+
+def test_the_table_of_frequencies_has_the_best_of_each_pattern() -> None:
+    times = {STATIC: 8.0, UNCONDITIONAL: 16.0, "t=0.1": 4.0, "t=2": 5.0, "d=0": 6.0, "d=0.5": 2.0}
+    rows: list[Row] = []
+    for a_window, slower in ((2, 1.0), (8, 0.5)):
+        row: dict[str, Figure] = {"part": FREQUENCY, "stream": STOCKS, "set": SEQUENCE, "size": 3}
+        row |= {"contender": CHAIN.name, "a window": a_window, "events_read": 1_000}
+        for name, seconds in times.items():
+            figures = {"detecting": seconds * (1 if name == STATIC else slower), "deciding": 0.0, "planning": 0.0}
+            row |= {f"{name}:{what}": of for what, of in {**figures, "candidates": 9, "switches": 3}.items()}
+        rows.append(row)
+    apart = by_decision(rows)
+    lines = frequency_table(apart, TINY).splitlines()[2:]
+    found = [[cell.strip() for cell in line.strip("|").split("|")][2:7] for line in lines]
+    assert found == [["2", "0.500", "2.00", "1.33", "4.00"], ["8", "1.00", "4.00", "2.67", "8.00"]]
+    text = frequency_text(apart, TINY)
+    assert "of 8 decisions a window, planning unconditionally has 1.00 times" in text and "of 2 0.500 times" in text
+    assert "The best distance has 3.00 times the throughput of d = 0, and 3.00 times" in text
+    # Of other parts nothing is chosen by them.
+    assert chosen_by(apart, STOCKS, CHAIN) == []
 
 
 def test_runs_that_switch_alike_take_the_mechanism_as_long(rows: list[Row]) -> None:
@@ -272,6 +313,7 @@ def test_the_page_has_its_tables_charts_and_findings(rows: list[Row], tmp_path: 
         "figures 7 and 8",
         "Dynamic input",
         "Where the distance comes from",
+        "How often it is decided",
         "What statistics say",
     ):
         assert heading in text
@@ -301,7 +343,7 @@ def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_as_many_distances_as_thresholds_are_tried() -> None:
     with pytest.raises(ValueError, match="as many distances as thresholds"):
-        Sizes(CHECKS, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1)
+        Sizes(CHECKS, (3,), (3,), (0.0,), (0.1, 2.0), 20.0, (300,), 3, 1, (), 3)
     small, full = (EXPERIMENT.plan(Request(full=full)) for full in (False, True))
     assert len(small.cells) < len(full.cells)
     assert {cell.key["size"] for cell in full.cells if cell.key["part"] == COMPARISON} == set(range(3, 9))
