@@ -50,11 +50,15 @@ class Work:
     processes
         How many cells are measured at a time, each in a process of its own; there are no more than the machine has
         processors.
+    weight
+        How much work a cell is, about: where several are measured at a time those of most work are begun first, so
+        that none of them is left to the end alone.
     """
 
     cells: Sequence[Cell]
     page: Callable[[Sequence[Row]], Page]
     processes: int = 1
+    weight: Callable[[Cell], float] = lambda cell: 0.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,8 @@ def _measured(
     with ProcessPoolExecutor(
         processes, mp_context=get_context("spawn"), initializer=_plan, initargs=(experiment.plan, request)
     ) as pool:
-        running = {pool.submit(_run, place): place for place in places}
+        heaviest_first = sorted(places, key=lambda place: -work.weight(work.cells[place]))
+        running = {pool.submit(_run, place): place for place in heaviest_first}
         try:
             for done in as_completed(running):
                 yield running[done], done.result()

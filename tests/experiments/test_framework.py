@@ -8,6 +8,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -147,6 +148,32 @@ def test_experiments_are_found_by_name() -> None:
         assert experiment_named(name).name == name
     with pytest.raises(InputError, match="there is no experiment 'lazy'; there are: lazy_nfa, nfab"):
         experiment_named("lazy")
+
+
+def in_turn(path: Path, request: Request) -> Work:
+    """Four cells of growing work, two processes; a cell notes when it is measured."""
+    return Work(
+        [Cell({"number": number}, partial(_noted, path, number)) for number in range(4)],
+        lambda rows: Page(f"{[row['number'] for row in rows]}\n"),
+        processes=2,
+        weight=lambda cell: cast(int, cell.key["number"]),
+    )
+
+
+def _noted(path: Path, number: int) -> Row:
+    with path.open("a") as file:
+        file.write(f"{number}\n")
+    return {}
+
+
+def test_heavy_cells_are_measured_first_where_several_are_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "measured"
+    experiment = Experiment("e", "E", "P", partial(in_turn, path))
+    page = run_experiment(experiment, Request(), None, Progress())
+    assert page.text == "[0, 1, 2, 3]\n"
+    measured = [int(line) for line in path.read_text().split()]
+    # Of the three that are taken before it one at most is not done.
+    assert sorted(measured) == [0, 1, 2, 3] and measured.index(0) >= 2
 
 
 def measured_apart(request: Request) -> Work:
