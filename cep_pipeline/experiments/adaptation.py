@@ -7,11 +7,14 @@ from functools import partial
 from itertools import product
 from typing import cast
 
+from cep_pipeline.detection.room import NoRoom, at_most
 from cep_pipeline.experiments.adaptation_patterns import (
     CHAIN_BY,
     CONJUNCTION,
     INTERVALS_A_WINDOW,
     KLEENE,
+    LONGER,
+    MOST_BYTES,
     SEQUENCE,
     SETS,
     TREE_BY,
@@ -140,17 +143,26 @@ def _measured(
     seed: int,
     intervals: int | None = None,
 ) -> dict[str, Figure]:
-    """Intervals: decisions while a window passes, where they are not the usual ones; statistics reach as far back."""
+    """Intervals: decisions while a window passes, where they are not the usual ones; statistics reach as far back.
+
+    Where a plan of the stream holds more than there is memory for, the window is a shorter one.
+    """
     by = CHAIN_BY if contender is CHAIN else TREE_BY
-    fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by)
-    reaches: Sequence[int] = REACHES
-    if intervals is not None:
-        fitted, reaches = fitted.decided(intervals), (intervals,)
-    return {
-        "pattern": fitted.text,
-        "window_s": fitted.window_s,
-        **measure(contender, stream, fitted, sizes, seed, reaches),
-    }
+    most_s = None
+    while True:
+        fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by, most_s)
+        reaches: Sequence[int] = REACHES
+        if intervals is not None:
+            fitted, reaches = fitted.decided(intervals), (intervals,)
+        try:
+            with at_most(MOST_BYTES):
+                figures = measure(contender, stream, fitted, sizes, seed, reaches)
+        except NoRoom:
+            if fitted.window_s == 1:
+                raise
+            most_s = int(fitted.window_s / LONGER)
+        else:
+            return {"pattern": fitted.text, "window_s": fitted.window_s, **figures}
 
 
 def _key(part: str, stream: str, sizes: Sizes) -> dict[str, Figure]:

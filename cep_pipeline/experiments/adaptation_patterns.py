@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Static
 from cep_pipeline.detection.detect import COUNT_SCHEMA
+from cep_pipeline.detection.room import NoRoom, at_most
 from cep_pipeline.experiments.adaptation_streams import ExperimentStream, Floats
 from cep_pipeline.experiments.join_patterns import variable_names
 from cep_pipeline.language.parser import parse_patterns
@@ -53,6 +55,9 @@ OF_SELECTIVITIES = 5
 all together select as much: else short patterns are all matches, which no plan saves."""
 ORDERS = 2
 """A pair of a conjunction may come in either order: its conditions are so many times stricter than a sequence's."""
+MOST_BYTES = 1 << 30
+"""What may be held at a time by a run over a window: what the morning makes of a plan of the night may be more than
+there is memory for."""
 PAIRS_A_CHECK = 4000
 """Pairs that the statistics test a scope between two decisions."""
 
@@ -91,7 +96,14 @@ class Fitted:
 
 @cache
 def fitted_pattern(
-    stream: ExperimentStream, kind: str, size: int, seed: int, work: float, checks: int, by: By = TREE_BY
+    stream: ExperimentStream,
+    kind: str,
+    size: int,
+    seed: int,
+    work: float,
+    checks: int,
+    by: By = TREE_BY,
+    most_s: int | None = None,
 ) -> Fitted:
     """The pattern of a set and size, with the longest window under which it is no more work than wanted.
 
@@ -111,10 +123,14 @@ def fitted_pattern(
         Decisions that are taken over the stream.
     by
         Planner, cost model and mechanism.
+    most_s
+        Seconds of the longest window, where that is not to be the stream's.
     """
     fits = partial(_fits, stream, kind, size, seed, work, checks, by)
     least_s = stream.least_window_s // (LESS_OF_KLEENE if kind == KLEENE else 1)
     longest_s = LISTS_OF_TREES_S if kind == KLEENE and by == TREE_BY else stream.longest_window_s
+    if most_s is not None:
+        least_s, longest_s = min(least_s, most_s), min(longest_s, most_s)
     window_s = _longest_window(fits, least_s, longest_s)
     text = pattern_text(stream, kind, size, seed, window_s)
     (pattern,) = parse_patterns(text, stream.schema)
@@ -183,8 +199,12 @@ def _fits(
 
 
 def _work(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, planned_from: StatisticsSnapshot) -> int:
-    """Tries, or what matches count as, by the plan of some statistics."""
-    tables, report = loop.detect([pattern], events, snapshot=planned_from, output=output_of(pattern))
+    """Tries, or what matches count as, by the plan of some statistics; more than any where memory does not do."""
+    try:
+        with at_most(MOST_BYTES):
+            tables, report = loop.detect([pattern], events, snapshot=planned_from, output=output_of(pattern))
+    except NoRoom:
+        return sys.maxsize
     tries = sum(node.candidates + MADE_COUNTS * node.created for node in report.metrics.nodes)
     return max(tries, WORK_A_MATCH * matches_in(tables[pattern.name]))
 

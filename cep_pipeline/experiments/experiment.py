@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.cells import Cell, CellStore, Figure, Row, code_digest
 from cep_pipeline.experiments.page import Page
 
@@ -135,6 +137,11 @@ def _measured(
         try:
             for done in as_completed(running):
                 yield running[done], done.result()
+        except BrokenProcessPool as error:
+            raise CepError(
+                f"{experiment.name}: a process that measured was ended from outside, most likely for want of memory; "
+                "what was measured is kept: run the same command again, and it goes on from there"
+            ) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

@@ -15,6 +15,7 @@ import pytest
 from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
 from cep_pipeline.adaptation.thresholds import numbers_now, questions_of
 from cep_pipeline.detection.detect import count_table
+from cep_pipeline.detection.room import NoRoom
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments import adaptation, adaptation_patterns
 from cep_pipeline.experiments import adaptation_findings as findings
@@ -36,6 +37,8 @@ from cep_pipeline.experiments.adaptation_patterns import (
     NEGATION,
     SEQUENCE,
     SETS,
+    TREE_BY,
+    Fitted,
     fitted_pattern,
     interval_us,
     matches_in,
@@ -189,6 +192,31 @@ def test_the_first_plan_bounds_the_window_too(monkeypatch: pytest.MonkeyPatch) -
     for times[0] in (1, 10, 40):
         found.append(fitted_pattern(replace(stream), SEQUENCE, 4, 1, 300.0, 32).window_s)
     assert found[0] == found[1] > 2 * found[2]
+
+
+def test_a_window_that_holds_more_than_there_is_room_for_is_a_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = permuted_rates(6_000, 3_000, seed=1)
+    longer = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
+    monkeypatch.setattr(adaptation_patterns, "MOST_BYTES", 1 << 12)
+    monkeypatch.setattr("cep_pipeline.detection.evaluation_tree.run.ROOM", 16)
+    bounded = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
+    assert bounded < longer
+    assert fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3, TREE_BY, bounded // 2).window_s == bounded // 2
+
+
+def test_a_pattern_whose_plans_hold_too_much_is_measured_in_a_shorter_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+
+    def measure_once(contender: object, stream: object, fitted: Fitted, *others: object) -> dict[str, Figure]:
+        measured.append(fitted.window_s)
+        if len(measured) == 1:
+            raise NoRoom("too much is held")
+        return {"figure": 1}
+
+    monkeypatch.setattr(adaptation, "measure", measure_once)
+    cell = next(cell for cell in EXPERIMENT.plan(Request(sizes=TINY)).cells if cell.key["part"] == COMPARISON)
+    row = cell.run()
+    assert len(measured) == 2 and measured[1] < measured[0] and row["window_s"] == measured[1]
 
 
 def test_conditions_of_small_patterns_select_as_much_as_those_of_five_events() -> None:

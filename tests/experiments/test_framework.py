@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from functools import partial
@@ -14,7 +15,7 @@ import pytest
 
 from cep_pipeline.benchmarks.measure import Progress
 from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
-from cep_pipeline.errors import InputError
+from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.experiments import EXPERIMENTS, experiment_named
 from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
 from cep_pipeline.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
@@ -198,3 +199,27 @@ def test_cells_are_measured_in_processes_of_their_own(tmp_path: Path) -> None:
     page = run_experiment(experiment, request, store, Progress(advance=lambda: advanced.append(1)))
     assert page.text in ("[0, 7, 14, 21] 1\n", "[0, 7, 14, 21] 2\n")
     assert len(store) == len(advanced) == 4
+
+
+def ended_from_outside(request: Request) -> Work:
+    """A cell that is measured, and one whose process ends without a word."""
+    cells = [Cell({"number": number}, partial(_ending, number)) for number in range(3)]
+    return Work(cells, lambda rows: Page(f"{len(rows)}\n"), processes=2)
+
+
+def _ending(number: int) -> Row:
+    if number == 2 and "CEP_TEST_ENDS" in os.environ:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+
+
+def test_a_process_that_is_ended_from_outside_is_an_error_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, experiment = Request(), Experiment("e", "E", "P", ended_from_outside)
+    monkeypatch.setenv("CEP_TEST_ENDS", "1")
+    with pytest.raises(CepError, match=r"e: a process that measured was ended .* run the same command again"):
+        run_experiment(experiment, request, store_beside(tmp_path / "e.md", experiment, request), Progress())
+    monkeypatch.delenv("CEP_TEST_ENDS")
+    page = run_experiment(experiment, request, store_beside(tmp_path / "e.md", experiment, request), Progress())
+    assert page.text == "3\n"

@@ -26,6 +26,7 @@ from cep_pipeline.detection.mechanism import (
     refuse_other_orders,
 )
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -92,6 +93,7 @@ class _States:
                 f"more than {capacity // 2:,} partial matches are alive at a time: shorten the window, add conditions, "
                 "or use mechanism 'fused', which stores none of single events"
             )
+        ask_for(4 * capacity * self.stride, f"{capacity // 2:,} partial matches are alive at a time")
         self._resize(state, capacity)
 
     def _resize(self, state: int, capacity: int) -> None:

@@ -26,6 +26,7 @@ from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned, conjuncts_joining
 from cep_pipeline.detection.ownership import earliest_row
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -258,6 +259,8 @@ class _State:
                 f"a node of the tree holds more than {self.sizes[store]:,} instances within a window: shorten the "
                 "window, add conditions, or use mechanism 'fused', which stores none of single events"
             )
+        more = 4 * int((self.sizes * self.strides).sum() + self.sizes[store] * self.strides[store])
+        ask_for(more, f"a node of the tree holds {self.sizes[store]:,} instances within a window")
         self.sizes[store] *= 2
         self.bases = self._bases()
         self.store = np.empty(int((self.sizes * self.strides).sum()) + 1, np.int32)

@@ -10,6 +10,7 @@ from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.instances.term_writer import Accumulators
+from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 
 RING_WORDS = 9
@@ -59,10 +60,12 @@ class CellRing:
         Raises
         ------
         DataError
-            It cannot be doubled: cells are numbered by 31 bits.
+            It cannot be doubled: cells are numbered by 31 bits; or there is no memory for that.
         """
         if 2 * self.size > NUMBERS:
             raise DataError(f"the lists within a window have more than {self.size:,} elements: shorten the window")
+        size = 2 * (self._links.nbytes + self._wholes.nbytes + self._reals.nbytes)
+        ask_for(size, f"the lists within a window have {self.size:,} elements")
         numbers = np.arange(self._ends[0], self._ends[1])
         old, new = numbers & (self.size - 1), numbers & (2 * self.size - 1)
         self.size *= 2

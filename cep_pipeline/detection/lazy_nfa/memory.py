@@ -11,6 +11,7 @@ from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
+from cep_pipeline.detection.room import ask_for
 
 INSTANCE_ROOM, SEARCH_ROOM = 1 << 8, 1 << 6
 """Stored instances, and searches within each other, that there is room for at first."""
@@ -86,6 +87,9 @@ class Memory:
         if reason == c.NEW_STATE:
             self.states.add_children(int(r[c.PENDING_STATE]))
         elif reason == c.POOL_FULL:
+            held = len(self._entries) // c.ENTRY_WORDS
+            size = 2 * (self._entries.nbytes + self._entry_slots.nbytes)
+            ask_for(size, f"the lazy automaton holds {held:,} partial matches within a window")
             self._entries, self._entry_slots = _doubled(self._entries), _doubled(self._entry_slots)
         elif reason == c.STACK_FULL:
             self._searches = _doubled(self._searches)

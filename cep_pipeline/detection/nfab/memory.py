@@ -12,6 +12,7 @@ import numpy as np
 
 from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.room import NoRoom, ask_for
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
 """As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
@@ -45,7 +46,9 @@ class MatchBuffer:
     def grow(self) -> None:
         """Double the stacks; the words change."""
         if 2 * self.size > MOST:
-            raise MemoryError(f"the runs of a window select more than {self.size:,} events: shorten the window")
+            raise NoRoom(f"the runs of a window select more than {self.size:,} events: shorten the window")
+        size = 2 * (self.pointers.nbytes + self.starts.nbytes)
+        ask_for(size, f"the runs of a window select {self.size:,} events")
         pointers = np.zeros((self.states, 2 * self.size, POINTER_WORDS), np.int32)
         starts = np.zeros((self.states, 2 * self.size), np.int64)
         for state, (released, made, _) in enumerate(self.stacks.tolist()):
@@ -72,7 +75,8 @@ class VersionNumbers:
     def grow(self) -> None:
         """Double the ring; its words change."""
         if 2 * self.size > MOST:
-            raise MemoryError(f"the runs of a window split more than {self.size:,} times: shorten the window")
+            raise NoRoom(f"the runs of a window split more than {self.size:,} times: shorten the window")
+        ask_for(2 * self.prefixes.nbytes, f"the runs of a window split {self.size:,} times")
         numbers = np.arange(self.ends[0], self.ends[1])
         prefixes = np.zeros((2 * self.size, PREFIX_WORDS), np.int32)
         prefixes[numbers & (2 * self.size - 1)] = self.prefixes[numbers & (self.size - 1)]
@@ -116,7 +120,9 @@ class RunPool:
     def grow(self) -> None:
         """Double the pool; its words change."""
         if 2 * self.capacity > MOST:
-            raise MemoryError(f"more than {self.capacity:,} runs live at a time: shorten the window")
+            raise NoRoom(f"more than {self.capacity:,} runs live at a time: shorten the window")
+        size = sum(array.nbytes for array in (self.slots, self.vectors, self.lists, self.table))
+        ask_for(2 * size, f"{self.capacity:,} runs live at a time")
         old = self.capacity
         self.capacity *= 2
         for name in (

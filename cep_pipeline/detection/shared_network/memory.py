@@ -14,6 +14,7 @@ from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS
 from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
 from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.room import ask_for
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventRows, steps_of
 from cep_pipeline.detection.shared_network.network import Network, Node
@@ -250,6 +251,7 @@ class Memory:
                 f"a node of the shared plan holds more than {self._rooms[node]:,} instances within a window: shorten "
                 "the window, add conditions, or use mechanism 'fused', which stores none of single events"
             )
+        ask_for(2 * before.nbytes, f"a node of the shared plan holds {self._rooms[node]:,} instances within a window")
         self._stores[node] = np.concatenate((before, np.empty_like(before)))
         self._store_addresses[node] = int(self._stores[node].ctypes.data)
         self._rooms[node] *= 2

@@ -39,6 +39,7 @@ from cep_pipeline.detection.nfab.versions import (
     shorter,
 )
 from cep_pipeline.detection.nfab.way_back import PATH_WORDS, PENDING_WORDS, retrieve, wait
+from cep_pipeline.errors import DataError
 
 STATES = 3
 
@@ -329,7 +330,7 @@ def test_rings_grow_with_what_they_hold() -> None:
 @pytest.mark.parametrize("ring", [MatchBuffer(1), VersionNumbers()])
 def test_rings_have_a_limit(ring: MatchBuffer | VersionNumbers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MOST", ring.size)
-    with pytest.raises(MemoryError, match="shorten the window"):
+    with pytest.raises(DataError, match="shorten the window"):
         ring.grow()
 
 
