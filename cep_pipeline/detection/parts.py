@@ -17,6 +17,7 @@ from cep_pipeline.detection.in_order import OrderedMatches, comes_in_order
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.detection.room import named
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 
@@ -196,8 +197,9 @@ def _find(
         yield from mechanism.find_many(patterns, orders, events, owned, counters)
         return
     for number, (pattern, own) in enumerate(zip(patterns, orders, strict=True)):
-        for block in mechanism.find(pattern, own, events, owned, counters):
-            yield number, block
+        with named(pattern.name):
+            for block in mechanism.find(pattern, own, events, owned, counters):
+                yield number, block
 
 
 def _add_whole(counters: Counters, counted: Counters) -> None:

@@ -38,6 +38,15 @@ def at_most(size: int) -> Iterator[None]:
         _most.reset(before)
 
 
+@contextmanager
+def named(pattern: str) -> Iterator[None]:
+    """Say of which pattern it is, where there is no room."""
+    try:
+        yield
+    except NoRoom as error:
+        raise NoRoom(f"pattern {pattern!r}: {error}") from error
+
+
 def ask_for(size: int, held: str) -> None:
     """Ask for so many bytes in place of half as many.
 
