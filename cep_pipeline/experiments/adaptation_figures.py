@@ -130,6 +130,12 @@ def cell_of(row: Row) -> tuple[Figure, ...]:
     return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase", "a window"))
 
 
+def best_gain(cell: Sequence[Row], decisions: Iterable[str]) -> float:
+    """The greatest gain that one of these decision functions has in a cell."""
+    names = set(decisions)
+    return max(number(row, "gain") for row in cell if row["decision"] in names)
+
+
 def total(rows: Iterable[Row], decision: str, figure: str) -> float:
     """The sum of a figure of a decision function."""
     return sum(number(row, figure) for row in rows_of(rows, decision=decision))

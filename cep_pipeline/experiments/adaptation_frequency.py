@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import geometric_mean
 
 from cep_pipeline.benchmarks.report import markdown_table, times_as_fast
-from cep_pipeline.experiments.adaptation_figures import cells_of, number, per_cell, rows_of
+from cep_pipeline.experiments.adaptation_figures import best_gain, cells_of, number, per_cell, rows_of
 from cep_pipeline.experiments.adaptation_sizes import UNCONDITIONAL, Sizes, distance_name, threshold_name
 from cep_pipeline.experiments.cells import Row
 
@@ -70,11 +70,11 @@ def _mean(rows: Sequence[Row], value: Callable[[Sequence[Row]], float]) -> str:
 
 
 def _of_distances(cell: Sequence[Row], sizes: Sizes) -> float:
-    return max(number(row, "gain") for row in _named(cell, [distance_name(d) for d in sizes.distances]))
+    return best_gain(cell, map(distance_name, sizes.distances))
 
 
 def _of_thresholds(cell: Sequence[Row], sizes: Sizes) -> float:
-    return max(number(row, "gain") for row in _named(cell, [threshold_name(t) for t in sizes.thresholds]))
+    return best_gain(cell, map(threshold_name, sizes.thresholds))
 
 
 def _gain(cell: Sequence[Row], decision: str) -> float:

@@ -444,6 +444,15 @@ def test_a_finding_that_fails_says_why_with_figures() -> None:
         assert "A check takes" in text and "times fewer" in text
 
 
+def test_a_finding_about_the_best_says_what_it_is_where_each_pattern_has_its_own() -> None:
+    rows = by_decision([*paper_rows(better=0.6)])
+    # In negations another t is the best one: the one that is chosen by the sequences is not half as good.
+    spoiled = [{**row, "gain": 4.0} if (row["set"], row["decision"]) == (NEGATION, "t=2") else row for row in rows]
+    best = {(stream, one.name): Best(0.1, 0.5) for stream in (STOCKS, TRAFFIC) for one in OF_THE_PATENT}
+    text = findings.all_findings(spoiled, best, TINY)[1].text
+    assert "Where each pattern has its own best of both, invariants are ahead in 6 cells and behind in 4: 0.450" in text
+
+
 def test_the_best_is_chosen_by_sequences_alone() -> None:
     rows = by_decision([*paper_rows()])
     spoiled = [{**row, "gain": 100.0} if (row["set"], row["decision"]) == (NEGATION, "t=2") else row for row in rows]
