@@ -19,8 +19,8 @@ SMALL = 1 << 26
 SPARE = 0.1
 """The share of the memory at hand that is left alone."""
 MEMINFO = Path("/proc/meminfo")
-GROUP_LIMIT, GROUP_USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-"""Where Linux says how much memory a container may have, and has."""
+GROUP = Path("/sys/fs/cgroup")
+"""Where Linux says how much memory there is, and how much a container may have, and has."""
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
@@ -84,8 +84,16 @@ def available_bytes() -> int | None:
     except OSError:
         pass
     try:
-        limit = GROUP_LIMIT.read_text().strip()
-        found += [] if limit == "max" else [max(int(limit) - int(GROUP_USED.read_text()), 0)]
+        limit = (GROUP / "memory.max").read_text().strip()
+        if limit != "max":
+            found.append(max(int(limit) - _used_bytes(), 0))
     except OSError:
         pass
     return min(found, default=None)
+
+
+def _used_bytes() -> int:
+    """What a container has of memory, without files that are kept for the next reader and given up when asked for."""
+    kinds = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+    kept = sum(int(kinds.get(kind, 0)) for kind in ("active_file", "inactive_file"))
+    return int((GROUP / "memory.current").read_text()) - kept

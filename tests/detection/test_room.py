@@ -40,20 +40,21 @@ def test_shared_plans_are_refused_alike(mechanism: str) -> None:
 
 
 def test_what_is_given_depends_on_what_is_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MEMINFO", "GROUP_LIMIT", "GROUP_USED"):
-        monkeypatch.setattr(room, name, tmp_path / name)
+    monkeypatch.setattr(room, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(room, "GROUP", tmp_path)
     assert available_bytes() is None
     ask_for(1 << 50, "nobody says how much there is")
-    (tmp_path / "MEMINFO").write_text("MemTotal: 8000000 kB\nMemAvailable: 1000000 kB\n")
+    (tmp_path / "meminfo").write_text("MemTotal: 8000000 kB\nMemAvailable: 1000000 kB\n")
     assert available_bytes() == 1_024_000_000
     ask_for(900_000_000, "it holds 3 things")
     with pytest.raises(DataError, match=r"it holds 3 things, and there is no memory for as many again \(1.0 GB\)"):
         ask_for(1_000_000_000, "it holds 3 things")
-    (tmp_path / "GROUP_LIMIT").write_text("max\n")
+    (tmp_path / "memory.max").write_text("max\n")
     assert available_bytes() == 1_024_000_000
-    (tmp_path / "GROUP_LIMIT").write_text("300000000\n")
-    (tmp_path / "GROUP_USED").write_text("200000000\n")
-    assert available_bytes() == 100_000_000
+    (tmp_path / "memory.max").write_text("300000000\n")
+    (tmp_path / "memory.current").write_text("280000000\n")
+    (tmp_path / "memory.stat").write_text("anon 200000000\ninactive_file 50000000\nactive_file 30000000\n")
+    assert available_bytes() == 100_000_000  # files that are only kept make room
     ask_for(room.SMALL, "little is not asked about")
     with pytest.raises(NoRoom):
         ask_for(95_000_000, "of a container")
