@@ -186,12 +186,25 @@ class AdaptiveRun:
                 if not stream.has_more():
                     return
                 if every_us is None:
-                    rows = stream.advance_by(self._settings.interval_events or 1)
+                    rows = self._past_a_window(*stream.advance_by(self._settings.interval_events or 1))
                 else:
                     since = stream.time_of(stream.arrived) - stream.start_us
                     rows = stream.advance_to(stream.start_us + (since // every_us + 1) * every_us)
                 stream.has_more()
             yield rows
+
+    def _past_a_window(self, first: int, stop: int) -> tuple[int, int]:
+        """The rows of an interval, and where decisions wait for windows to pass as many more as that takes."""
+        stream, windows = self._stream, [one.window for loop in self._adapting for one in loop.patterns]
+        if not self._settings.waits_for_windows or not windows:
+            return first, stop
+        most = max(window.events or 0 for window in windows)
+        if stop - first < most:
+            stop = stream.advance_by(most - (stop - first))[1]
+        until_us = stream.time_of(first) + max(window.time_us or 0 for window in windows)
+        if stream.time_of(stop - 1) < until_us:
+            stop = max(stop, stream.advance_to(until_us)[1])
+        return first, stop
 
     def _count(self, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, if anybody is going to ask."""

@@ -47,7 +47,9 @@ class AdaptiveDetection:
         Decides whether to plan again.
     every_events, every
         A decision is taken every so many events, or whenever so much of the stream's time has passed, such as
-        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events.
+        `"10 minutes"`: one of the two; neither: every `EVERY_EVENTS` events, and not before the longest window of the
+        patterns has passed. What is decided more often than that follows numbers of less than a window, which the next
+        window need not have, and keeps several plans at work at a time.
     budget
         The share of the time of detecting and deciding that may go into deciding and planning, above 0 and below 1: a
         decision that comes too soon for that is put off to the next time that one is due; the first one, and the first
@@ -100,9 +102,14 @@ class AdaptiveDetection:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
         self.statistics_window()
 
-    def statistics_window(self) -> Window:
-        """How far back the statistics reach."""
-        return statistics_window(self.window, self.interval_events, self.interval_us)
+    def statistics_window(self) -> Window | None:
+        """How far back the statistics reach; None: over the last two intervals, however long they are."""
+        return statistics_window(self.window, self.every_events, self.interval_us)
+
+    @property
+    def waits_for_windows(self) -> bool:
+        """Whether no decision is taken before a window has passed."""
+        return self.every is None and self.every_events is None
 
     @property
     def interval_us(self) -> int | None:
@@ -111,7 +118,7 @@ class AdaptiveDetection:
 
     @property
     def interval_events(self) -> int | None:
-        """Events between decisions; None where time is."""
+        """Events between decisions, or at least between them; None where time is."""
         if self.every is not None:
             return None
         return EVERY_EVENTS if self.every_events is None else self.every_events

@@ -38,7 +38,8 @@ class RecentStatistics:
     patterns
         Those that are planned.
     window
-        How far back the statistics reach: whole parts between decisions that lie in it, and always some of the last.
+        How far back the statistics reach: whole parts between decisions that lie in it, and always some of the last;
+        None: the last two parts.
     seed
         Decides which pairs are drawn.
     max_pairs
@@ -53,7 +54,7 @@ class RecentStatistics:
     """
 
     def __init__(
-        self, patterns: Sequence[Pattern], window: Window, *, seed: int = 0, max_pairs: int = PAIRS_A_CHECK
+        self, patterns: Sequence[Pattern], window: Window | None, *, seed: int = 0, max_pairs: int = PAIRS_A_CHECK
     ) -> None:
         if max_pairs < 1:
             raise InputError(f"max_pairs is {max_pairs}: at least one pair must be tested")
@@ -65,16 +66,7 @@ class RecentStatistics:
 
     def update(self, stream: EventStream, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, at least one, which follow those counted before."""
-        window_us, window_events = self._window.time_us, self._window.events
-        earliest_us = stream.time_of(stop - 1) - (window_us or 0)
-        if window_us is not None:
-            first = max(first, stream.row_at(earliest_us))
-            while self._parts and self._parts[0].since_us < earliest_us:
-                self._parts.popleft()
-        else:
-            first = max(first, stop - (window_events or 1))
-            while self._parts and self._parts[0].first < stop - (window_events or 1):
-                self._parts.popleft()
+        first = self._slide(stream, first, stop)
         start = self.reads_from(stream, first)
         pattern = self._patterns[0]
         events = PreparedEvents(
@@ -92,6 +84,23 @@ class RecentStatistics:
         )
         self._parts.append(_Part(first, stream.time_of(first), counts))
 
+    def _slide(self, stream: EventStream, first: int, stop: int) -> int:
+        """Let go of the parts that are not in the window any more; the first of the new rows that is."""
+        window = self._window
+        if window is None:
+            while len(self._parts) > 1:
+                self._parts.popleft()
+        elif window.time_us is not None:
+            earliest_us = stream.time_of(stop - 1) - window.time_us
+            first = max(first, stream.row_at(earliest_us))
+            while self._parts and self._parts[0].since_us < earliest_us:
+                self._parts.popleft()
+        else:
+            first = max(first, stop - (window.events or 1))
+            while self._parts and self._parts[0].first < stop - (window.events or 1):
+                self._parts.popleft()
+        return first
+
     def reads_from(self, stream: EventStream, first: int) -> int:
         """The row from which on events are read to count those from `first` on: windows reach back before them."""
         by_time = stream.row_at(stream.time_of(first) - self._reach_us)
@@ -104,15 +113,20 @@ class RecentStatistics:
             whole,
             kind=Kind.WINDOW,
             as_of_us=whole.end_us,
-            window_us=self._window.time_us,
-            window_events=self._window.events,
+            window_us=None if self._window is None else self._window.time_us,
+            window_events=whole.events if self._window is None else self._window.events,
         )
         _ = found.planned  # whoever decides has them in a row
         return found
 
 
-def statistics_window(window: str | int | None, every_events: int | None, every_us: int | None) -> Window:
+def statistics_window(window: str | int | None, every_events: int | None, every_us: int | None) -> Window | None:
     """How far back statistics reach: a length of time, a number of events, or as far as the decision before the last.
+
+    Returns
+    -------
+    Window or None
+        None where it is not said how far that is: intervals of no fixed length.
 
     Raises
     ------
@@ -125,4 +139,6 @@ def statistics_window(window: str | int | None, every_events: int | None, every_
         return Window(events=window)
     if window is not None:
         return Window(time_us=parse_duration_us(window))
-    return Window(events=2 * every_events) if every_events is not None else Window(time_us=2 * (every_us or 1))
+    if every_us is not None:
+        return Window(time_us=2 * every_us)
+    return None if every_events is None else Window(events=2 * every_events)

@@ -54,8 +54,12 @@ def machine() -> str:
                 break
     except OSError:
         pass  # not Linux: the platform's own name stands
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores (shared), Python {platform.python_version()}, {', '.join(_versions())}"
+    return f"{name}, {cores()} cores (shared), Python {platform.python_version()}, {', '.join(_versions())}"
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _versions() -> Iterator[str]:

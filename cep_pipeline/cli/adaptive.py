@@ -38,7 +38,8 @@ def adaptation_options(command: Command) -> Command:
         click.option(
             "--every",
             metavar="LENGTH",
-            help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events]",
+            help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
+            "window of the patterns where that is more]",
         ),
         click.option(
             "--budget",

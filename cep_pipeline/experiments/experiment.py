@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cep_pipeline.benchmarks.measure import Progress
+from cep_pipeline.benchmarks.report import cores
 from cep_pipeline.errors import CepError
 from cep_pipeline.experiments.cells import Cell, CellStore, Figure, Row, code_digest
 from cep_pipeline.experiments.page import Page
@@ -124,7 +124,7 @@ def _measured(
     experiment: Experiment, request: Request, work: Work, places: Sequence[int]
 ) -> Iterator[tuple[int, Mapping[str, Figure]]]:
     """The figures of cells, by their places among all, as they are finished."""
-    processes = min(work.processes, len(places), os.cpu_count() or 1)
+    processes = min(work.processes, len(places), cores())
     if processes <= 1:
         for place in places:
             yield place, work.cells[place].run()

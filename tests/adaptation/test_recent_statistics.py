@@ -47,6 +47,17 @@ def test_the_window_holds_the_latest_events(window: Window, first: int) -> None:
         assert one.tested == one.pairs
 
 
+def test_without_a_window_they_are_those_of_the_last_two_parts() -> None:
+    patterns, table = patterns_of(AND), drifting()
+    stream, statistics = EventStream(patterns, table), RecentStatistics(patterns, None, max_pairs=10**9)
+    for events, first in ((100, 0), (50, 0), (300, 100), (10, 150)):
+        statistics.update(stream, *stream.advance_by(events))
+        found = statistics.snapshot()
+        assert found.events == found.window_events == stream.arrived - first
+        kinds = table.column("kind").to_pylist()[first : stream.arrived]
+        assert {rate.leaf: rate.count for rate in found.rates} == {kind: kinds.count(kind) for kind in "ABC"}
+
+
 def test_orders_of_pairs_are_not_counted() -> None:
     """Nobody plans by them; all else is as it is with them."""
     patterns, table = patterns_of(ABC), drifting()
@@ -74,5 +85,6 @@ def test_windows_of_statistics() -> None:
     assert statistics_window(500, None, SECOND) == Window(events=500)
     assert statistics_window(None, 10, None) == Window(events=20)
     assert statistics_window(None, None, SECOND) == Window(time_us=2 * SECOND)
+    assert statistics_window(None, None, None) is None
     with pytest.raises(InputError, match="window"):
         statistics_window(0, 10, None)
