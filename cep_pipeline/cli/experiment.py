@@ -55,7 +55,8 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
                 the acep-invariants patent: throughput against the minimal distance d; static, unconditional, constant
                 threshold and invariants side by side on drifting stocks and on traffic, t and d tried with equal
                 budgets: throughput, gain, replannings, share of deciding and planning; rates that are permuted;
-                what statistics say of the events that follow; four measurements at a time
+                how often it is decided; what statistics say of the events that follow, and how much the plans save
+                that were best in hindsight; four measurements at a time
       multi_pattern
                 the MCEP patent, section 6: throughput gain of shared plans over plans of each pattern by itself,
                 against the number of patterns (300; 1,000 with --full), their size, search time, windows, density

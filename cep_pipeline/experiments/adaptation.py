@@ -148,7 +148,7 @@ def _measured(
     Where a plan of the stream holds more than there is memory for, the window is a shorter one.
     """
     by = CHAIN_BY if contender is CHAIN else TREE_BY
-    most_s = None
+    most_s, shortened = None, 0
     while True:
         fitted = fitted_pattern(stream, kind, size, seed, sizes.work, sizes.checks[stream.name], by, most_s)
         reaches: Sequence[int] = REACHES
@@ -156,13 +156,13 @@ def _measured(
             fitted, reaches = fitted.decided(intervals), (intervals,)
         try:
             with at_most(MOST_BYTES):
-                figures = measure(contender, stream, fitted, sizes, seed, reaches)
+                figures = measure(contender, stream, fitted, sizes, seed, reaches, hindsight=intervals is None)
         except NoRoom:
             if fitted.window_s == 1:
                 raise
-            most_s = int(fitted.window_s / LONGER)
+            most_s, shortened = int(fitted.window_s / LONGER), shortened + 1
         else:
-            return {"pattern": fitted.text, "window_s": fitted.window_s, **figures}
+            return {"pattern": fitted.text, "window_s": fitted.window_s, "shortened": shortened, **figures}
 
 
 def _key(part: str, stream: str, sizes: Sizes) -> dict[str, Figure]:

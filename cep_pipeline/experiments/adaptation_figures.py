@@ -13,6 +13,7 @@ from cep_pipeline.experiments.adaptation_sizes import (
     CHANGES,
     COMPARISON,
     META,
+    SAME,
     STATIC,
     UNCONDITIONAL,
     Contender,
@@ -45,7 +46,8 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
     list of rows
         Beside what was measured: `seconds` of detecting, deciding and planning; `throughput`, events a second of them;
         `gain`, times the throughput of the static plan; `less_work`, how many times fewer events were tried on partial
-        matches than by the static plan; `overhead`, the share of deciding and planning.
+        matches than by the static plan, and `in_hindsight` by the plans that were best in hindsight, where they were
+        run; `overhead`, the share of deciding and planning.
     """
     apart: list[Row] = []
     for row in rows:
@@ -53,6 +55,8 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
         names = dict.fromkeys(name.partition(":")[0] for name in row if ":" in name)
         static = {name: number(row, f"{STATIC}:{name}") for name in ("detecting", "deciding", "planning", "candidates")}
         of_static = static["detecting"] + static["deciding"] + static["planning"]
+        if "hindsight_candidates" in row:
+            key["in_hindsight"] = static["candidates"] / max(number(row, "hindsight_candidates"), 1.0)
         for decision in names:
             own = {n.partition(":")[2]: figure for n, figure in row.items() if n.startswith(f"{decision}:")}
             aside = cast(float, own["deciding"]) + cast(float, own["planning"])
@@ -123,6 +127,35 @@ def ratios(
         if not names or row["contender"] in names:
             by_cell.setdefault(cell_of(row), {})[str(row["decision"])] = number(row, figure)
     return {cell: of[one] / of[other] for cell, of in by_cell.items() if one in of and of.get(other)}
+
+
+@dataclass(frozen=True)
+class Lead:
+    """In how many cells one decision function is ahead of another one, and behind it; in the others they are alike.
+
+    Attributes
+    ----------
+    ratios
+        How many times the other one's figure it has in each cell.
+    """
+
+    ahead: int
+    behind: int
+    ratios: Sequence[float]
+
+    @property
+    def mean(self) -> float:
+        """The geometric mean of the ratios."""
+        return geometric_mean(self.ratios)
+
+
+def lead(rows: Sequence[Row], one: str, other: str, figure: str = "throughput") -> Lead:
+    """How far one decision function is ahead: times that runs of one kind have both are no lead, nor is `SAME`."""
+    spreads = {(cell_of(row), row["decision"]): number(row, "spread") for row in rows} if figure == "throughput" else {}
+    found = ratios(rows, one, other, figure)
+    alike = {cell: 1 + max(SAME, *(spreads.get((cell, name), 0.0) for name in (one, other))) for cell in found}
+    ahead, behind = (sum(ratio**sign > alike[cell] for cell, ratio in found.items()) for sign in (1, -1))
+    return Lead(ahead, behind, [*found.values()])
 
 
 def cell_of(row: Row) -> tuple[Figure, ...]:

@@ -29,6 +29,7 @@ from cep_pipeline.experiments.adaptation_patterns import (
     INTERVALS_A_WINDOW,
     LISTS_OF_TREES_S,
     MADE_COUNTS,
+    MOST_BYTES,
     MOST_OF_FIRST,
     OF_SELECTIVITIES,
     PAIRS_A_CHECK,
@@ -38,6 +39,7 @@ from cep_pipeline.experiments.adaptation_patterns import (
 )
 from cep_pipeline.experiments.adaptation_prediction import REACHES
 from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, predictions_table, predictions_text
+from cep_pipeline.experiments.adaptation_reasons import reasons_text
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CHANGES,
@@ -45,6 +47,7 @@ from cep_pipeline.experiments.adaptation_sizes import (
     CONTENDERS,
     FREQUENCY,
     META,
+    OF_THE_PATENT,
     OTHER_K,
     STATIC,
     UNCONDITIONAL,
@@ -91,6 +94,7 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             longest_stocks=LONGEST_S[STOCKS],
             longest_traffic=LONGEST_S[TRAFFIC],
             lists=LISTS_OF_TREES_S,
+            most_held=MOST_BYTES >> 20,
             thresholds=_listed(sizes.thresholds),
             distances=_listed(sizes.distances),
             work=sizes.work,
@@ -103,6 +107,8 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         "## What the patent found, and what we find",
         "By the two mechanisms of the patent; where `fused` was run too, it stands beside them below.",
         findings_text(all_findings(apart, best, sizes)),
+        "### Why they are no further apart",
+        reasons_text(_of_the_patent(of_part(apart)), _of_the_patent(compared), sizes),
         "## Throughput against the minimal distance (figure 6)",
         "Sequences, by their number of events.",
         "{chart:distance}",
@@ -145,12 +151,16 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         frequency_text(often, sizes),
         frequency_table(often, sizes),
         "## What statistics say of the events that follow",
-        "By how much the mean of the last intervals misses a rate or selectivity of the next one: the factor, in the "
-        "geometric mean over the numbers of all patterns.",
+        "By how much the mean of the last intervals misses a rate or selectivity of the events that a plan made then "
+        "runs over, of the next interval and the window behind it: the factor, in the geometric mean over the numbers "
+        "of all patterns. An earlier form of this experiment asked for those of the next interval's pairs, whose "
+        "earlier events may be of the window before: these are more alike, and let statistics reach back less far "
+        "than plans need it.",
         errors_table(rows),
         predictions_text(apart),
         predictions_table(apart),
         "## The patterns' windows",
+        _shortened(rows),
         _windows_table(rows),
     ]
     return Page("\n\n".join(parts) + "\n", _charts(apart, compared, sizes))
@@ -192,12 +202,13 @@ Detection is to be about as much work between any two decisions in all cells: a 
 plans of the time make no more than {work:,.0f} tries of an event on a partial match between two decisions, in the \
 mean ({made} for making one; {of_matches} for a match, by which no run finds more of them than detection holds at \
 once), and the first plan no more than {of_first} times as many; at most stocks and permuted {longest_stocks:,} s, \
-traffic {longest_traffic:,} s, and {lists} s where a tree holds lists. So many decisions are taken: {checks}, after \
+traffic {longest_traffic:,} s, and {lists} s where a tree holds lists; and a shorter one where a plan of the stream \
+holds more than {most_held:,} MiB of partial matches at a time. So many decisions are taken: {checks}, after \
 as many intervals as the statistics reach over, of which the first plan is made, for all decision functions alike, \
-the static plan too. Statistics are those of the last {reaches} intervals: the number whose mean misses the next \
-interval's numbers by least, found for each cell \
-before any decision is taken, and not by what comes of it. The static plan is run over the whole stream at once; where \
-a plan is replaced, detection runs over the stretch in which matches begin by it, and the window behind.
+the static plan too. Statistics are those of the last {reaches} intervals: the number whose mean misses by least the \
+numbers of the events that a plan then runs over, those of the next interval and the window behind it, found for each \
+cell before any decision is taken, and not by what comes of it. The static plan is run over the whole stream at \
+once; where a plan is replaced, detection runs over the stretch in which matches begin by it, and the window behind.
 
 Throughput is events a second of detecting, deciding and planning, by the processor's time; keeping statistics, \
 which all but the static plan need alike, is told apart. What is decided does not depend on what is found: decisions \
@@ -206,6 +217,12 @@ that switched to the same plans at the same events. Tried with equal budgets: t 
 An invariant f1 < f2 is violated if f1 > (1 + d) f2: the patent prints the factor on the other side, (1 + d) f1 < \
 f2, which would make invariants the stricter the greater d is, against its own prose, in which d is the least \
 difference that counts as a violation."""
+
+
+def _of_the_patent(rows: Iterable[Row]) -> list[Row]:
+    """The rows of the two mechanisms of the patent."""
+    names = {contender.name for contender in OF_THE_PATENT}
+    return [row for row in rows if row["contender"] in names]
 
 
 def _by_stream(values: Mapping[str, int]) -> str:
@@ -359,6 +376,12 @@ def _rules_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best]) -> s
         names = (threshold_name(of.threshold), distance_name(of.distance), *OTHERS)
         lines.append([stream, contender.name, *(times_as_fast(mean_gain(own, name)) for name in names)])
     return markdown_table(["stream", "planner", "best t", "best d", *OTHERS.values()], lines)
+
+
+def _shortened(rows: Sequence[Row]) -> str:
+    """How many windows are shorter than their work alone would have them."""
+    held = sum(number(row, "shortened") > 0 for row in rows)
+    return f"Because a plan held too much, {held} of {len(rows)} windows are shorter than their work would have them."
 
 
 def _windows_table(rows: Sequence[Row]) -> str:

@@ -1,67 +1,45 @@
-"""What statistics say of the events that follow them: numbers of the next interval, and what plans save there."""
+"""What statistics say of the events that follow them: numbers of what a plan runs over, and what plans save there."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState, Verdict
 from cep_pipeline.adaptation.plan_quality import ln_cost_on
 from cep_pipeline.adaptation.thresholds import numbers_now, questions_of
+from cep_pipeline.experiments.adaptation_decisions import Later, Watching
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.plans import Plan
-from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 REACHES = (1, 2, 4, 8, 16)
-"""Intervals whose numbers, in their mean, are taken for those of the next one."""
-
-
-@dataclass(eq=False)
-class _Watching(DecisionFunction):
-    """Plans again always, and notes what was planned from what."""
-
-    snapshots: list[StatisticsSnapshot] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
-
-    def begin(
-        self, plan: Plan, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot | None = None, **others: Any
-    ) -> DecisionState:
-        assert snapshot is not None, "the loop plans from statistics"
-        self.snapshots.append(snapshot)
-        self.plans.append(plan)
-        return super().begin(plan, patterns, snapshot, **others)
-
-    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        self.snapshots.append(snapshot)
-        return Verdict(True, "all is looked at")
-
-    def replanned(
-        self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
-    ) -> DecisionState:
-        self.plans.append(plan)
-        return super().replanned(state, verdict, plan, snapshot, gain=gain)
+"""Intervals whose numbers, in their mean, are taken for those of the events that follow."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well the numbers of some intervals say those of the next one, over a stream.
+    """How well the numbers of some intervals say those of the events that a plan runs over, along a stream.
+
+    A plan that is put in use between two intervals runs over the events of the next one, and over those of the window
+    behind it: no match that is its own has an event before. So the numbers to be told are those of these events alone.
+    The next interval's pairs, whose earlier events are of the window before, are more alike to those that came before
+    than a plan will find them.
 
     Attributes
     ----------
     error
-        Of the last so many intervals -> by how much their mean misses a rate or selectivity of the next one: the
+        Of the last so many intervals -> by how much their mean misses a rate or selectivity of what follows: the
         factor, in the geometric mean.
-    snapshots
-        The statistics of each interval by itself.
+    following
+        For each interval the statistics of the events that matches which begin in it are of.
     """
 
     error: dict[int, float]
-    snapshots: Sequence[StatisticsSnapshot]
+    following: Sequence[StatisticsSnapshot]
 
     @property
     def reach(self) -> int:
@@ -72,7 +50,7 @@ class Prediction:
 def prediction(
     loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, reaches: Sequence[int] = REACHES
 ) -> Prediction:
-    """How well the numbers of intervals predict those of the next one.
+    """How well the numbers of intervals predict those of the events that follow.
 
     Parameters
     ----------
@@ -81,12 +59,30 @@ def prediction(
     reaches
         The numbers of intervals that are tried.
     """
-    watching = _Watching()
+    watching = Watching()
     _run_unseen(replace(loop, window=loop.every, decision=watching), pattern, events)
-    return Prediction(_errors(pattern, watching.snapshots, reaches), watching.snapshots)
+    following, whole = _following(loop, pattern, events)
+    return Prediction(_errors(pattern, watching.snapshots, following[:whole], reaches), following)
 
 
-def saved(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Prediction) -> tuple[float, float]:
+def _following(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> tuple[list[StatisticsSnapshot], int]:
+    """For each interval the statistics of it and the window behind it; for so many the stream has all of that."""
+    every_us, window_us = loop.interval_us, pattern.window.time_us
+    assert every_us is not None and window_us is not None
+    time_us = events.column("timestamp").cast(pa.int64()).to_numpy()
+    begin_us = np.arange(time_us[0], time_us[-1] + 1, every_us)
+    rows = np.searchsorted(time_us, (begin_us, begin_us + every_us + window_us))
+    max_pairs = loop.max_pairs * (every_us + window_us) // every_us
+    found = [
+        estimate_statistics([pattern], events.slice(first, stop - first), seed=loop.seed, max_pairs=max_pairs)
+        for first, stop in rows.T.tolist()
+    ]
+    return found, int(np.count_nonzero(begin_us + every_us + window_us <= time_us[-1]))
+
+
+def saved(
+    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Prediction, planned_from: StatisticsSnapshot
+) -> tuple[float, float]:
     """How many times less than the first plan the plans of planning always cost.
 
     Parameters
@@ -95,30 +91,38 @@ def saved(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Pre
         With the planner, the interval and the reach of the statistics.
     told
         The prediction over the same events.
+    planned_from
+        The statistics of the first plan, of as many intervals as they reach over; it is in use up to the first decision
+        behind them.
 
     Returns
     -------
     (float, float)
-        By the statistics that each plan was chosen by, and by those of the interval that it then ran over. The first
-        plan is that of as many intervals as the statistics reach over.
+        By the statistics that each plan was chosen by, and by those of the events that it then ran over.
     """
-    watching = _Watching()
-    _run_unseen(replace(loop, decision=watching), pattern, events)
+    watching = Watching()
+    assert planned_from.end_us is not None, "the first plan is made from events"
+    _run_unseen(replace(loop, decision=Later(watching, planned_from.end_us)), pattern, events, planned_from)
     costs: dict[str, list[tuple[float, float]]] = {"latest": [], "next": []}
-    begin = told.reach - 1
-    first = watching.plans[begin]
-    # The plan of a place is used over the next interval; a cost is of a window, and all intervals are as long.
-    for place in range(begin, len(watching.plans) - 1):
-        for by, snapshot in (("latest", watching.snapshots[place]), ("next", told.snapshots[place + 1])):
-            of_first, of_used = (ln_cost_on(one, [pattern], snapshot) for one in (first, watching.plans[place]))
+    first = watching.plans[0]
+    # The plan of a decision is used over the next interval; a cost is of a window, and all intervals are as long.
+    for decision, (plan, latest) in enumerate(zip(watching.plans, watching.snapshots, strict=True)):
+        interval = told.reach + decision
+        if interval == len(told.following):
+            break
+        for by, snapshot in (("latest", latest), ("next", told.following[interval])):
+            of_first, of_used = (ln_cost_on(one, [pattern], snapshot) for one in (first, plan))
             costs[by].append((of_first, of_used))
     return _less(costs["latest"]), _less(costs["next"])
 
 
-def _run_unseen(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> None:
+def _run_unseen(
+    loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, planned_from: StatisticsSnapshot | None = None
+) -> None:
     """Decide without detection."""
     lists = any(one.kleene for one in pattern.operands)
-    replace(loop, find=False).detect([pattern], events, output="verbose" if lists else "count")
+    output = "verbose" if lists else "count"
+    replace(loop, find=False).detect([pattern], events, snapshot=planned_from, output=output)
 
 
 def _less(costs: Sequence[tuple[float, float]]) -> float:
@@ -130,16 +134,21 @@ def _less(costs: Sequence[tuple[float, float]]) -> float:
     return first / used if used else 1.0
 
 
-def _errors(pattern: Pattern, snapshots: Sequence[StatisticsSnapshot], reaches: Sequence[int]) -> dict[int, float]:
-    """Of the last so many intervals -> the mean factor by which the numbers of the next one are missed."""
+def _errors(
+    pattern: Pattern,
+    snapshots: Sequence[StatisticsSnapshot],
+    following: Sequence[StatisticsSnapshot],
+    reaches: Sequence[int],
+) -> dict[int, float]:
+    """Of the last so many intervals -> the mean factor by which the numbers of what follows are missed."""
     questions = questions_of([pattern])[pattern.name]
     numbers = [numbers_now(questions, snapshot) for snapshot in snapshots]
     found = {}
     for reach in reaches:
         missed = []
-        for place in range(max(reaches), len(numbers)):  # the same intervals for all reaches
+        for place in range(max(reaches), len(following)):  # the same intervals for all reaches
             before = numbers[place - reach : place]
-            for what, number in numbers[place].items():
+            for what, number in numbers_now(questions, following[place]).items():
                 mean = math.fsum(of[what] for of in before) / reach
                 if mean > 0 and number > 0:
                     missed.append(abs(math.log(mean / number)))

@@ -8,107 +8,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Distances
-from cep_pipeline.adaptation.decisions import (
-    ConstantThreshold,
-    DecisionFunction,
-    DecisionState,
-    InvariantBased,
-    Static,
-    Unconditional,
-    Verdict,
-)
-from cep_pipeline.adaptation.distance import Fixed, MetaAdaptive, average_relative_difference
-from cep_pipeline.adaptation.invariants import Invariant
+from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
 from cep_pipeline.benchmarks.measure import one_core
 from cep_pipeline.errors import CepError
+from cep_pipeline.experiments.adaptation_decisions import TOO_EARLY, NotedAverage, decisions_of
+from cep_pipeline.experiments.adaptation_hindsight import in_hindsight
 from cep_pipeline.experiments.adaptation_patterns import Fitted, matches_in, output_of
 from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction, saved
-from cep_pipeline.experiments.adaptation_sizes import (
-    AVERAGE,
-    META,
-    OTHER_K,
-    STATIC,
-    UNCONDITIONAL,
-    Contender,
-    Sizes,
-    distance_name,
-    threshold_name,
-)
+from cep_pipeline.experiments.adaptation_sizes import SAME, Contender, Sizes
 from cep_pipeline.experiments.adaptation_streams import ExperimentStream
 from cep_pipeline.experiments.cells import Figure
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.ordering import tightest_of_blocks
-from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 
 SWEPT_BYTES = 1 << 24
 """More than the caches of a core hold."""
-TOO_EARLY = "the statistics do not reach back as far as they are to"
 Asked = tuple[tuple[int, str], ...]
 """Which plans a mechanism is to run from which events on, after the first one."""
-
-
-@dataclass
-class _Noted:
-    """The average relative difference of each block's tightest comparison, and that of all, noted as it is found."""
-
-    found: float = 0.0
-    of_all: float = 0.0
-
-    def begin(self, plan: Plan) -> Distances:
-        clauses = [clause.comparisons for pattern in plan.patterns for clause in pattern.clauses]
-        self.of_all = average_relative_difference(one for comparisons in clauses for one in comparisons)
-        self.found = average_relative_difference(
-            one for comparisons in clauses for one in tightest_of_blocks(comparisons, 1)
-        )
-        return Distances(self.found)
-
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
-        return distances
-
-
-@dataclass(frozen=True)
-class _Later(DecisionFunction):
-    """Decides as another one does, but not before the statistics are those of so many intervals as later ones are.
-
-    Attributes
-    ----------
-    from_us
-        The last instant without a decision.
-    """
-
-    decided_by: DecisionFunction
-    from_us: int
-
-    def begin(self, plan: Plan, *others: Any, **settings: Any) -> DecisionState:
-        return self.decided_by.begin(plan, *others, **settings)
-
-    def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        if snapshot.end_us is None or snapshot.end_us <= self.from_us:
-            return Verdict(False, TOO_EARLY)
-        return self.decided_by.decide(state, snapshot)
-
-    def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
-        return self.decided_by.replanned(state, *others, **settings)
-
-
-def decisions_of(contender: Contender, sizes: Sizes, average: _Noted, from_us: int) -> dict[str, DecisionFunction]:
-    """What is compared: the four decision functions, with all that is tried of t and d."""
-    decisions: dict[str, DecisionFunction] = {
-        UNCONDITIONAL: Unconditional(),
-        **{threshold_name(t): ConstantThreshold(t) for t in sizes.thresholds},
-        **{distance_name(d): InvariantBased(contender.k, Fixed(d)) for d in sizes.distances},
-        AVERAGE: InvariantBased(contender.k, average),
-        META: InvariantBased(contender.k, MetaAdaptive()),
-        OTHER_K: InvariantBased(contender.other_k),
-    }
-    return {STATIC: Static(), **{name: _Later(decision, from_us) for name, decision in decisions.items()}}
 
 
 def intervals_read(checks: int, reach: int) -> int:
@@ -135,12 +55,28 @@ class _Decided:
 
 
 @dataclass
-class _Detected:
-    """What a mechanism found, how many events it tried on partial matches, and the least time that it took."""
+class Detected:
+    """What a mechanism found, how many events it tried on partial matches, and how long it took each time."""
 
     output: pa.Table
     candidates: int
-    seconds: float
+    times: list[float] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """The least time."""
+        return min(self.times)
+
+    @property
+    def spread(self) -> float:
+        """By what share of the least time the next one is more; 0 of one time."""
+        least, following = [*sorted(self.times), self.seconds][:2]
+        return following / least - 1 if least else 0.0
+
+    @property
+    def agrees(self) -> bool:
+        """Whether two times are alike: another one would tell nothing new."""
+        return len(self.times) > 1 and self.spread <= SAME
 
 
 def measure(
@@ -150,17 +86,21 @@ def measure(
     sizes: Sizes,
     seed: int,
     reaches: Sequence[int] = REACHES,
+    *,
+    hindsight: bool = True,
 ) -> dict[str, Figure]:
     """Run a pattern under every decision function, so often as is asked for.
 
     What is decided does not depend on what is found. So decisions are timed first, without detection: in between the
     caches are swept, as detection would. Then the mechanism runs, once for all decision functions that switched to the
-    same plans at the same events, which ask the same of it.
+    same plans at the same events, which ask the same of it; and again until two of the times are alike.
 
     Parameters
     ----------
     reaches
         How many intervals back the statistics may reach.
+    hindsight
+        Whether the plans that were the best ones in hindsight are run, too.
 
     Returns
     -------
@@ -172,7 +112,7 @@ def measure(
     CepError
         A decision function led to other matches.
     """
-    average, pattern, every_us = _Noted(), fitted.pattern, fitted.every_us
+    average, pattern, every_us = NotedAverage(), fitted.pattern, fitted.every_us
     checks = fitted.checks_of(sizes.checks[stream.name])
     settled = AdaptiveDetection(
         planner=contender.planner,
@@ -201,20 +141,19 @@ def measure(
         for name, loop in loops.items():
             _, report = _run(replace(loop, find=False), pattern, _swept(events, every_us), snapshot)
             decided.setdefault(name, _Decided(report)).add(report)
-    detected: dict[Asked, _Detected] = {}
+    detected: dict[Asked, Detected] = {}
+    asking = {of.asked: name for name, of in reversed(decided.items())}
     for _ in range(contender.unmeasured + sizes.repetitions):
-        for asked, name in {of.asked: name for name, of in reversed(decided.items())}.items():
+        for asked, name in asking.items():
+            if asked in detected and detected[asked].agrees:
+                continue
             output, report = _run(loops[name], pattern, events, snapshot)
             first = next(iter(detected.values()), None)
             if first is not None and not output.equals(first.output):
-                raise CepError(
-                    f"adaptation: {name} on {contender.mechanism} finds {matches_in(output):,} matches in the "
-                    f"{stream.name}, where {matches_in(first.output):,} were found; plans must not change what is found"
-                )
-            candidates, seconds = sum(node.candidates for node in report.metrics.nodes), report.total.detecting
-            of = detected.setdefault(asked, _Detected(output, candidates, seconds))
-            of.seconds = min(of.seconds, seconds)
-    by_latest, by_next = saved(settled, pattern, events, told)
+                raise _found_otherwise(name, contender, stream, matches_in(output), matches_in(first.output))
+            of = detected.setdefault(asked, Detected(output, sum(node.candidates for node in report.metrics.nodes)))
+            of.times.append(report.total.detecting)
+    by_latest, by_next = saved(settled, pattern, events, told, snapshot)
     figures: dict[str, Figure] = {
         "events_read": events.num_rows,
         "interval_s": every_us / 1e6,
@@ -225,9 +164,27 @@ def measure(
         "by_next": by_next,
         **{f"error_{reach}": error for reach, error in told.error.items()},
     }
+    if hindsight:
+        following = told.following[: intervals_read(checks, told.reach)]
+        best = in_hindsight(settled, pattern, events, snapshot, following, told.reach + 1, fitted.intervals)
+        found = matches_in(next(iter(detected.values())).output)
+        if best.matches != found:
+            raise _found_otherwise("in hindsight", contender, stream, best.matches, found)
+        figures |= {
+            "hindsight_candidates": best.tries,
+            "hindsight_switches": best.switches,
+            "switch_price": best.price,
+        }
     for name, by in decided.items():
         figures |= {f"{name}:{figure}": value for figure, value in _figures(by, detected[by.asked]).items()}
     return figures
+
+
+def _found_otherwise(name: str, contender: Contender, stream: ExperimentStream, matches: int, others: int) -> CepError:
+    return CepError(
+        f"adaptation: {name} on {contender.mechanism} finds {matches:,} matches in the {stream.name}, where {others:,} "
+        "were found; plans must not change what is found"
+    )
 
 
 def _run(
@@ -260,11 +217,12 @@ def _swept(events: pa.Table, every_us: int) -> Iterator[pa.Table]:
         yield events.slice(first, stop - first)
 
 
-def _figures(decided: _Decided, detected: _Detected) -> dict[str, Figure]:
+def _figures(decided: _Decided, detected: Detected) -> dict[str, Figure]:
     report = decided.report
     return {
         **decided.least,
         "detecting": detected.seconds,
+        "spread": detected.spread,
         "matches": matches_in(detected.output),
         "checks": sum(check.reason != TOO_EARLY for check in report.checks),
         "planned": report.replannings,

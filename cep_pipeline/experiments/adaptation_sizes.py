@@ -13,6 +13,8 @@ COMPARISON, CHANGES, FREQUENCY = "comparison", "changes", "frequency"
 """The parts: patterns of five sets over stocks and traffic; one over rates that are permuted; and some of the stocks
 that are decided about more and less often."""
 STATIC, UNCONDITIONAL, AVERAGE, META = "static", "unconditional", "average", "meta"
+SAME = 0.02
+"""Times that differ by less are alike."""
 OTHER_K = "other K"
 """Invariants of the K that a planner is not compared by, at d = 0."""
 
@@ -35,7 +37,7 @@ class Sizes:
     phases, phase_size
         Events after which rates are permuted, and the size of the sequence there.
     repetitions
-        Runs of each that count; of them the least times.
+        The most runs of each that count, of which the least time does: it is run until two times are alike.
     frequencies, frequency_size
         Decisions while a window passes, and the size of the sequence and the conjunction that are decided so.
     beside
@@ -72,7 +74,7 @@ SMALL = Sizes(
     2_500_000.0,
     (5_000, 10_000, 20_000),
     5,
-    1,
+    2,
     (1, 4, 16, 64),
     5,
     processes=4,
@@ -87,7 +89,7 @@ FULL = Sizes(
     1_000_000.0,
     (5_000, 10_000, 20_000, 40_000),
     6,
-    1,
+    2,
     (1, 2, 4, 8, 16, 32, 64),
     5,
     processes=4,

@@ -25,7 +25,7 @@ from cep_pipeline.experiments.adaptation_patterns import (
     fitted_pattern,
     matches_in,
 )
-from cep_pipeline.experiments.adaptation_runs import measure
+from cep_pipeline.experiments.adaptation_runs import Detected, measure
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CHAIN,
@@ -53,7 +53,7 @@ from tests.experiments.adaptation_sizes import CHECKS, TINY
 def test_a_pattern_whose_plans_hold_too_much_is_measured_in_a_shorter_window(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
 
-    def measure_once(contender: object, stream: object, fitted: Fitted, *others: object) -> dict[str, Figure]:
+    def measure_once(contender: object, stream: object, fitted: Fitted, *_: object, **__: object) -> dict[str, Figure]:
         measured.append(fitted.window_s)
         if len(measured) == 1:
             raise NoRoom("too much is held")
@@ -63,6 +63,7 @@ def test_a_pattern_whose_plans_hold_too_much_is_measured_in_a_shorter_window(mon
     cell = next(cell for cell in EXPERIMENT.plan(Request(sizes=TINY)).cells if cell.key["part"] == COMPARISON)
     row = cell.run()
     assert len(measured) == 2 and measured[1] < measured[0] and row["window_s"] == measured[1]
+    assert row["shortened"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -122,9 +123,51 @@ def test_the_page_has_its_tables_charts_and_findings(rows: list[Row], tmp_path: 
         "Dynamic input",
         "Where the distance comes from",
         "How often it is decided",
+        "Why they are no further apart",
         "What statistics say",
     ):
         assert heading in text
+
+
+def test_plans_in_hindsight_are_run_where_decisions_are_compared(rows: list[Row]) -> None:
+    for row in rows:
+        assert ("hindsight_candidates" in row) == (row["part"] != FREQUENCY)
+        assert int(row.get("hindsight_switches") or 0) <= 3
+
+
+@pytest.mark.parametrize(
+    ("times", "spread", "agrees"),
+    [([2.0], 0.0, False), ([2.0, 3.0], 0.5, False), ([2.0, 3.0, 2.02], 0.01, True), ([0.0, 0.0], 0.0, True)],
+)
+def test_a_run_is_timed_until_two_times_are_alike(times: list[float], spread: float, agrees: bool) -> None:
+    detected = Detected(pa.table({}), 5, times)
+    assert detected.seconds == min(times)
+    assert detected.spread == pytest.approx(spread) and detected.agrees == agrees
+
+
+def test_the_most_runs_are_those_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = permuted_rates(600, 300, seed=1)
+    fitted = fitted_pattern(stream, SEQUENCE, 3, 1, 3_000.0, 3)
+    find = AdaptiveDetection.detect
+    found: list[AdaptationReport] = []
+
+    def counted(
+        self: AdaptiveDetection, patterns: list[Pattern], events: pa.Table, **settings: Any
+    ) -> tuple[dict[str, pa.Table], AdaptationReport]:
+        tables, report = find(self, patterns, events, **settings)
+        if self.find:
+            found.append(report)
+        return tables, report
+
+    monkeypatch.setattr(AdaptiveDetection, "detect", counted)
+    for agrees, runs in ((False, 3), (True, 1)):
+        found.clear()
+        monkeypatch.setattr(Detected, "agrees", agrees)
+        row = measure(CHAIN, stream, fitted, replace(TINY, repetitions=3), 1)
+        # One run for all that switch to the same plans at the same events, each so often.
+        different = len({tuple((switch.row, switch.orders) for switch in report.switches) for report in found})
+        assert len(found) == runs * different
+        assert row["static:spread"] == 0 or not agrees
 
 
 def test_different_matches_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from cep_pipeline.experiments import adaptation_findings as findings
 from cep_pipeline.experiments.adaptation_figures import (
+    INVARIANT,
+    THRESHOLD,
     Best,
     best_of,
     by_decision,
     chosen_by,
     compared_rows,
+    lead,
     of_part,
 )
 from cep_pipeline.experiments.adaptation_frequency import frequency_table, frequency_text
@@ -20,6 +24,7 @@ from cep_pipeline.experiments.adaptation_patterns import (
     NEGATION,
     SEQUENCE,
 )
+from cep_pipeline.experiments.adaptation_reasons import reasons_text
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CHAIN,
@@ -62,10 +67,11 @@ def paper_rows(better: float = 1.0, **changed: Figure) -> Iterator[Row]:
                 planned = {STATIC: 0, UNCONDITIONAL: 20, threshold_name(0.1): 9, distance_name(0.5): 4}
                 row: dict[str, Figure] = {"part": COMPARISON, "stream": stream, "set": kind, "size": size}
                 row |= {"contender": contender.name, "events_read": 1_000, "average_d": 0.52, "average_d_of_all": 9.0}
-                row |= {"by_next": 1.2}
+                row |= {"by_latest": 1.3, "by_next": 1.2, "switch_price": 0.25}
+                row |= {"hindsight_candidates": 2000, "hindsight_switches": 1}
                 for name, seconds in times.items():
                     figures: dict[str, Figure] = {"detecting": seconds, "deciding": 0.001, "planning": 0.001}
-                    figures |= {"estimating": 0.1, "candidates": 1000 * seconds, "matches": 5}
+                    figures |= {"estimating": 0.1, "candidates": 1000 * seconds, "matches": 5, "spread": 0.01}
                     figures |= {"checks": 0 if name == STATIC else 20, "planned": planned.get(name, 10), "switches": 3}
                     row |= {f"{name}:{figure}": value for figure, value in figures.items()}
                 yield {**row, **changed}
@@ -105,7 +111,31 @@ def test_a_finding_that_fails_says_why_with_figures() -> None:
     texts = [one.text for one in findings.all_findings(rows, best, TINY) if one.holds is False]
     assert len(texts) == 3
     for text in texts:
-        assert "A check takes" in text and "times fewer" in text
+        assert "times fewer" in text and "in hindsight, 1.0 switches in the mean, have 4.00 times fewer" in text
+
+
+def test_what_two_runs_of_one_differ_by_is_no_lead() -> None:
+    rows = by_decision([*paper_rows(better=0.6)])
+    best = {(stream, one.name): Best(0.1, 0.5) for stream in (STOCKS, TRAFFIC) for one in OF_THE_PATENT}
+    compared = compared_rows(rows, best)
+    clear, unclear = (
+        lead([{**row, "spread": spread} for row in compared], INVARIANT, THRESHOLD) for spread in (0.01, 0.2)
+    )
+    assert (clear.ahead, clear.behind) == (6, 3)
+    assert (unclear.ahead, unclear.behind) == (6, 0) and unclear.mean == clear.mean
+    by_tries = lead(compared, INVARIANT, THRESHOLD, "less_work")
+    assert (by_tries.ahead, by_tries.behind) == (6, 3)
+
+
+def test_reasons_are_said_in_figures() -> None:
+    rows = by_decision([*paper_rows()])
+    best = {(stream, one.name): Best(0.1, 0.5) for stream in (STOCKS, TRAFFIC) for one in OF_THE_PATENT}
+    text = reasons_text(rows, compared_rows(rows, best), replace(TINY, repetitions=3))
+    assert "those of t=0.1 in 0" in text and "A check takes 50 µs" in text
+    assert "these plans cost 1.30 times less" in text and "ran over 1.20 times, and measured 0.889 times" in text
+    assert "25% to 25% of its work in a window, 25% in the middle" in text
+    assert "within 2% of each other, 3 times at most" in text and "1.0% apart in the middle, 1% at most" in text
+    assert "timed once" in reasons_text(rows, compared_rows(rows, best), TINY)
 
 
 def test_a_finding_about_the_best_says_what_it_is_where_each_pattern_has_its_own() -> None:
