@@ -92,8 +92,8 @@ def _of_the_clock(rows: Sequence[Row], sizes: Sizes) -> str:
     """How much the figures of the clock differ from run to run."""
     if sizes.repetitions == 1:
         return (
-            "Each run was timed once: by how much such figures differ from run to run was not measured here. Numbers of "
-            "tries and of replannings are the same in each run of the command."
+            "Each run was timed once: by how much such figures differ from run to run was not measured here. Numbers "
+            "of tries and of replannings are the same in each run of the command."
         )
     # Decision functions with the same plans have the same run.
     spreads = [*{(*cell_of(row), row["detecting"]): number(row, "spread") for row in rows}.values()]
