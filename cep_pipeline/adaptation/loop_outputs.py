@@ -109,7 +109,7 @@ class LoopOutput(Protocol):
         ...
 
     def take(self, blocks: list[Block]) -> None:
-        """Take the listed matches of the next stretch, with rows that count from the first event held."""
+        """Take all listed matches of a part of the next stretch, with rows that count from the first event held."""
         ...
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
@@ -303,13 +303,9 @@ def find_together(outputs: Sequence[LoopOutput], stretch: Stretch) -> None:
         first, patterns = findings[0], [finding.pattern for finding in findings]
         reading = reading_of(patterns, [finding.reading for finding in findings], first.stream)
         most = [output.most for output in group]
-        blocks: list[list[Block]] = [[] for _ in group]
-        for number, block in matches_of_stretch(
-            patterns, first.mechanism, stretch, reading, first.slices, first.counters, most
-        ):
-            blocks[number].append(block)
-        for output, own in zip(group, blocks, strict=True):
-            output.take(own)
+        for part in matches_of_stretch(patterns, first.mechanism, stretch, reading, first.slices, first.counters, most):
+            for output, own in zip(group, part, strict=True):
+                output.take(own)
 
 
 class _Waiting:

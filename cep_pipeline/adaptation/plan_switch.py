@@ -282,8 +282,8 @@ def matches_of_stretch(
     slices: SlicesOfStream,
     counters: Counters,
     most: Sequence[int | None] | None = None,
-) -> Iterator[tuple[int, Block]]:
-    """The matches that begin in a stretch, by its plan; rows count from the first event that is held.
+) -> Iterator[list[list[Block]]]:
+    """The matches that begin in a stretch, by its plan, part after part; rows count from the first event that is held.
 
     Parameters
     ----------
@@ -296,8 +296,8 @@ def matches_of_stretch(
 
     Yields
     ------
-    (int, Block)
-        The index of a pattern, and some of its matches.
+    list of list of Block
+        For each pattern all its matches of one part, as `detection.parts.many_in_parts` yields them.
 
     Raises
     ------
@@ -327,9 +327,7 @@ def matches_of_stretch(
         find_many=_owning(mechanism.find_many, own),
     )
     for parts in many_in_parts(patterns, owning, orders, events, EVERYTHING, counters, most=most):
-        for number, blocks in enumerate(parts):
-            for block in blocks:
-                yield number, _renumbered(block, rows, slices.first)
+        yield [[_renumbered(block, rows, slices.first) for block in blocks] for blocks in parts]
 
 
 def _owning(

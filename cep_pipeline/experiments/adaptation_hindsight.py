@@ -164,8 +164,8 @@ def tries_and_matches(
     matches = 0
     for first, stop, plan in _stretches(stream, plans, loop.interval_us):
         stretch = Stretch(first, stop, {pattern.name: runs_of(plan, pattern.name)})
-        for _, block in matches_of_stretch([pattern], mechanism, stretch, reading, slices, counters):
-            matches += len(block)
+        for [blocks] in matches_of_stretch([pattern], mechanism, stretch, reading, slices, counters):
+            matches += sum(map(len, blocks))
     return sum(node.candidates for node in counters.nodes.values()), matches
 
 

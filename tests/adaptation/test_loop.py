@@ -14,7 +14,9 @@ import cep_pipeline as cep
 from cep_pipeline import detect_adaptively
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function, loop
 from cep_pipeline.adaptation.decisions import Unconditional
-from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.adaptation.loop_outputs import NumberOutput
+from cep_pipeline.detection import MECHANISMS, parts
+from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.detect import OUTPUTS
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.output_policy import has_output_policy
@@ -42,6 +44,10 @@ def drifting(events: int = 1200, changes: int = 4, seed: int = 3) -> pa.Table:
 
 def patterns_of(*texts: str) -> list[Pattern]:
     return cep.parse_patterns("; ".join(texts), stream_schema())
+
+
+def number_of(output: pa.Table) -> int:
+    return int(output.column("count")[0].as_py())
 
 
 def in_parts(table: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
@@ -160,6 +166,29 @@ def test_by_default_no_decision_is_taken_before_a_window_has_passed(
     # Whoever says how often it is decided is not made to wait.
     _, report = detect_adaptively(patterns, events, decision=Unconditional(), every_events=10)
     assert sorted({check.row for check in report.checks}) == [*range(20, 400, 10)]
+
+
+@pytest.mark.parametrize("mechanism", ["lazy_chain_nfa", "evaluation_tree", "fused"])
+@pytest.mark.parametrize("structure", ["SEQ(A a, B b, C c)", "OR(SEQ(A a, B b), SEQ(C c, B d))"])
+def test_matches_that_are_counted_are_not_held_all_at_once(
+    mechanism: str, structure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patterns, events = patterns_of(f"NAME many PATTERN {structure} WITHIN 60 seconds"), drifting()
+    expected = number_of(cep.detect(patterns, events, output="count")["many"])
+    monkeypatch.setattr(parts, "MATCHES_AT_ONCE", 100)
+    taken: list[int] = []
+
+    def take(self: NumberOutput, blocks: list[Block]) -> None:
+        taken.append(sum(map(len, blocks)))
+        counted(self, blocks)
+
+    counted = NumberOutput.take
+    monkeypatch.setattr(NumberOutput, "take", take)
+    tables, _ = detect_adaptively(
+        patterns, events, mechanism=mechanism, output="count", every_events=100, decision=Unconditional()
+    )
+    assert number_of(tables["many"]) == expected == sum(taken)
+    assert max(taken) < expected / 50
 
 
 def test_a_new_plan_is_used_only_where_it_is_better() -> None:

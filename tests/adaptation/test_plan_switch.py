@@ -166,7 +166,7 @@ def test_a_plan_owns_what_begins_while_it_is_in_use() -> None:
     def bound(first: int, stop: int) -> list[tuple[int, ...]]:
         stretch = Stretch(first, stop, {pattern.name: [["b", "a"]]})
         found = matches_of_stretch([pattern], MECHANISMS["lazy_chain_nfa"], stretch, reading, slices, Counters())
-        return sorted(tuple(match) for _, block in found for match in block.rows.T.tolist())
+        return sorted(tuple(match) for [blocks] in found for block in blocks for match in block.rows.T.tolist())
 
     assert bound(0, 5) == [(1, 3), (1, 5), (2, 3), (2, 5)]
     assert bound(5, 14) == [(6, 7), (8, 10), (11, 12)]
