@@ -214,7 +214,7 @@ class MergedBuffersOutput:
         yield from found
 
     def needs_from(self, begin: int) -> int:
-        return self.finding.reading.window_before(begin)
+        return self.finding.reading.ends_read_from(begin)
 
 
 class NumberOutput:
@@ -277,7 +277,7 @@ class NumberOutput:
 
     def needs_from(self, begin: int) -> int:
         reading = self.finding.reading
-        return reading.window_before(begin) if self._lists else reading.reads_from(begin)
+        return reading.ends_read_from(begin) if self._lists else reading.reads_from(begin)
 
 
 def output_of(finding: Finding, output: str) -> LoopOutput:

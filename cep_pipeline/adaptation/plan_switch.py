@@ -188,9 +188,13 @@ class Reading:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
         if counts_in_partitions(self._pattern):
             return 0, len(self._stream)
-        start = self.window_before(first)
         end = self._behind(stop) if self.negations.trailing else stop
-        return self._with_tied_before(start, start), self._with_tied_behind(end)
+        return self.ends_read_from(first), self._with_tied_behind(end)
+
+    def ends_read_from(self, first: int) -> int:
+        """The row from which on events are read for matches that end with `first`, an event to come, or later."""
+        start = self.window_before(first)
+        return self._with_tied_before(start, start)
 
     def reads_from(self, first: int) -> int:
         """The row from which on events are read for matches that begin at `first`, an event to come, or later."""

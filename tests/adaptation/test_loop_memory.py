@@ -15,7 +15,8 @@ from cep_pipeline.adaptation.loop_outputs import NumberOutput
 from cep_pipeline.detection import parts
 from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.detect import OUTPUTS
-from tests.adaptation.test_loop import ABC, ORDERED, drifting, in_parts, patterns_of
+from tests.adaptation.test_loop import ABC, ORDERED, SECOND, drifting, in_parts, patterns_of
+from tests.streams import events_table
 
 
 def number_of(output: pa.Table) -> int:
@@ -72,6 +73,27 @@ def test_what_nothing_asks_for_is_let_go_of(text: str, output: str) -> None:
     if output != "count":
         assert min(came) < 400 and len(set(came)) > 8
         assert max(batch.num_rows for batch in batches) < expected.num_rows / 5
+
+
+TIED = [
+    ("PATTERN SEQ(A a, ~C n, B b) WITHIN 2 EVENTS TIES ANY", "compressed"),
+    ("PATTERN SEQ(A a, ~C n, B b) WITHIN 2 EVENTS TIES ANY", "verbose"),
+    ("PATTERN SEQ(A a, ~C n, B+ b[]) WITHIN 2 EVENTS TIES ANY", "count"),
+]
+
+
+@pytest.mark.parametrize(("text", "output"), TIED)
+def test_what_may_reject_at_one_instant_with_the_first_event_is_not_let_go_of(text: str, output: str) -> None:
+    """A stretch begins between C and A, of one instant: it asks for C, which no window of its events holds."""
+    stream = [(at, "X") for at in range(38)] + [(38, "C"), (38, "A"), (40, "B"), *((at, "X") for at in range(41, 45))]
+    events = events_table([{"timestamp": at * SECOND, "kind": kind} for at, kind in [*stream, (80, "X")]])
+    patterns = patterns_of(text)
+    found, _ = AdaptiveDetection(decision=Unconditional(), every="40 seconds", detect_events=1).detect(
+        patterns, in_parts(events, 1), output=output
+    )
+    [expected], [table] = (one.values() for one in (cep.detect(patterns, events, output=output), found))
+    assert table == expected
+    assert number_of(table) == 0 if output == "count" else table.num_rows == 0
 
 
 def test_windows_that_count_in_partitions_hold_the_stream() -> None:
