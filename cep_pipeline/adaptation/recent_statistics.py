@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
@@ -23,10 +23,19 @@ PAIRS_A_CHECK = 2048
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What was counted between two decisions, of the rows from `first` on, the first of which came at `since_us`."""
+    """What was counted between two decisions.
+
+    Attributes
+    ----------
+    first, since_us
+        The first of its rows, and when that event came.
+    after_us
+        When the one before came; None where there is none.
+    """
 
     first: int
     since_us: int
+    after_us: int | None
     counts: PartialStatistics
 
 
@@ -63,10 +72,12 @@ class RecentStatistics:
         self._reach_us = max((pattern.window.time_us or 0 for pattern in patterns), default=0)
         self._reach = max((pattern.window.events or 1 for pattern in patterns), default=1) - 1
         self._parts: deque[_Part] = deque()
+        self._last_us: int | None = None  # when the last event came of those counted
 
     def update(self, stream: EventStream, first: int, stop: int) -> None:
         """Count the events of the rows `[first, stop)`, at least one, which follow those counted before."""
-        first = self._slide(stream, first, stop)
+        begin, first = first, self._slide(stream, first, stop)
+        after_us = self._last_us if first == begin else stream.time_of(first - 1)
         start = self.reads_from(stream, first)
         pattern = self._patterns[0]
         events = PreparedEvents(
@@ -82,7 +93,8 @@ class RecentStatistics:
             max_pairs=self._max_pairs,
             terms=self._terms,
         )
-        self._parts.append(_Part(first, stream.time_of(first), counts))
+        self._parts.append(_Part(first, stream.time_of(first), after_us, counts))
+        self._last_us = stream.time_of(stop - 1)
 
     def _slide(self, stream: EventStream, first: int, stop: int) -> int:
         """Let go of the parts that are not in the window any more; the first of the new rows that is."""
@@ -109,11 +121,15 @@ class RecentStatistics:
     def snapshot(self) -> StatisticsSnapshot:
         """The statistics of the window that ends with the latest event."""
         whole = reduce(add, (part.counts for part in self._parts))
+        length_us, after_us = None if self._window is None else self._window.time_us, self._parts[0].after_us
+        if length_us is not None and after_us is not None and whole.end_us is not None:
+            # Rates are those of the window's time, also of that without events, not from its first event on.
+            whole = replace(whole, start_us=max(after_us, whole.end_us - length_us))
         found = snapshot_of(
             whole,
             kind=Kind.WINDOW,
             as_of_us=whole.end_us,
-            window_us=None if self._window is None else self._window.time_us,
+            window_us=length_us,
             window_events=whole.events if self._window is None else self._window.events,
         )
         _ = found.planned  # whoever decides has them in a row

@@ -10,6 +10,7 @@ from cep_pipeline.adaptation.recent_statistics import RecentStatistics, statisti
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Window
 from tests.adaptation.test_loop import ABC, SECOND, drifting, patterns_of
+from tests.streams import events_table
 
 AND = ABC.replace("SEQ", "AND")
 
@@ -36,7 +37,11 @@ def test_the_window_holds_the_latest_events(window: Window, first: int) -> None:
     assert (found.events, found.window_us, found.window_events) == (600 - first, window.time_us, window.events)
     kinds = table.column("kind").to_pylist()[first:600]
     spans = table.column("timestamp").cast("int64").to_pylist()[first:600]
-    seconds = (spans[-1] - spans[0]) / SECOND
+    # Of a window of time the time counts from the event before it on, of which it has none.
+    begin = spans[0]
+    if window.time_us is not None:
+        begin = max(table.column("timestamp").cast("int64")[first - 1].as_py(), spans[-1] - window.time_us)
+    seconds = (spans[-1] - begin) / SECOND
     for rate in found.rates:
         assert rate.count == kinds.count(rate.leaf)
         assert rate.per_s == pytest.approx(rate.count / seconds)
@@ -45,6 +50,19 @@ def test_the_window_holds_the_latest_events(window: Window, first: int) -> None:
         # An estimate over these events alone knows none of the pairs that reach back before them.
         assert other.pairs <= one.pairs <= other.pairs + (60 if first else 0)
         assert one.tested == one.pairs
+
+
+def test_after_a_silence_rates_are_those_of_the_window() -> None:
+    """Three events of one second, with nothing in the 20 minutes before it: nothing suddenly comes often."""
+    times = [0, 600, 1200, 8000, 8000, 8001]
+    table = events_table([{"timestamp": at * SECOND, "kind": "A"} for at in times])
+    patterns = patterns_of(AND)
+    stream, statistics = EventStream(patterns, table), RecentStatistics(patterns, Window(time_us=1200 * SECOND))
+    for events in (3, 3):
+        statistics.update(stream, *stream.advance_by(events))
+    found = statistics.snapshot()
+    (rate,) = (one for one in found.rates if one.leaf == "A")
+    assert rate.count == 3 and rate.per_s == pytest.approx(3 / 1200)
 
 
 def test_without_a_window_they_are_those_of_the_last_two_parts() -> None:
