@@ -1,7 +1,7 @@
 """The minimal distance d of invariants: by how much f1 must exceed f2 before planning again is worth it.
 
 Four ways to find it (acep-invariants patent, section "Distance-Based Invariants"): fixed; by trying some values, the
-best of which is then fixed (`scan`); the average relative difference of the deciding conditions; and from what
+best of which is then fixed (`scan`); the average relative difference of the first invariants; and from what
 replanning has brought so far, for all invariants together or for each.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.ordering import DecidingComparison, tightest_of_blocks
 from cep_pipeline.planning.plans import Plan
 
 SCANNED_DISTANCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)
@@ -93,11 +93,16 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class AverageRelativeDifference:
-    """The average relative difference of the first plan's deciding conditions, kept for all plans after it."""
+    """The average relative difference of the first plan's invariants, kept for all plans after it.
+
+    Of each block the tightest comparison counts, whatever K is: over all comparisons the mean would be ruled by those
+    that were never close, of which a skewed stream has some that differ by many orders of magnitude.
+    """
 
     def begin(self, plan: Plan) -> Distances:
-        comparisons = [one for pattern in plan.patterns for clause in pattern.clauses for one in clause.comparisons]
-        return Distances(average_relative_difference(comparisons))
+        clauses = [clause for pattern in plan.patterns for clause in pattern.clauses]
+        tightest = (one for clause in clauses for one in tightest_of_blocks(clause.comparisons))
+        return Distances(average_relative_difference(tightest))
 
     def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
         return distances

@@ -16,7 +16,12 @@ from cep_pipeline.adaptation.decisions import (
     Unconditional,
     Verdict,
 )
-from cep_pipeline.adaptation.distance import Fixed, MetaAdaptive, average_relative_difference
+from cep_pipeline.adaptation.distance import (
+    AverageRelativeDifference,
+    Fixed,
+    MetaAdaptive,
+    average_relative_difference,
+)
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
@@ -30,7 +35,6 @@ from cep_pipeline.experiments.adaptation_sizes import (
     threshold_name,
 )
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.ordering import tightest_of_blocks
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -39,24 +43,23 @@ TOO_EARLY = "the statistics do not reach back as far as they are to"
 
 @dataclass
 class NotedAverage:
-    """The average relative difference of each block's tightest comparison, and that of all, noted as it is found.
+    """The average relative difference, noted as it is found.
 
     Attributes
     ----------
     found, of_all
-        The two, of the first plan.
+        That of the first plan's tightest comparisons, and that of all.
     """
 
     found: float = 0.0
     of_all: float = 0.0
 
     def begin(self, plan: Plan) -> Distances:
-        clauses = [clause.comparisons for pattern in plan.patterns for clause in pattern.clauses]
-        self.of_all = average_relative_difference(one for comparisons in clauses for one in comparisons)
-        self.found = average_relative_difference(
-            one for comparisons in clauses for one in tightest_of_blocks(comparisons, 1)
-        )
-        return Distances(self.found)
+        distances = AverageRelativeDifference().begin(plan)
+        clauses = [clause for pattern in plan.patterns for clause in pattern.clauses]
+        self.of_all = average_relative_difference(one for clause in clauses for one in clause.comparisons)
+        self.found = distances.everywhere
+        return distances
 
     def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
         return distances

@@ -25,13 +25,13 @@ FIRST, SECOND = invariants_of(MADE, ABC)
 
 
 def test_the_average_relative_difference() -> None:
-    """Of all deciding conditions: (10 - 5) / 5, (15 - 5) / 5 and (15 - 10) / 10."""
+    """Of conditions that differ by (10 - 5) / 5, (15 - 5) / 5 and (15 - 10) / 10: the second is no block's tightest."""
     [clause] = MADE.patterns[0].clauses
     assert average_relative_difference(clause.comparisons) == pytest.approx((1 + 2 + 0.5) / 3)
     assert average_relative_difference([]) == 0.0
     rule = AverageRelativeDifference()
     begun = rule.begin(MADE)
-    assert begun.everywhere == pytest.approx(3.5 / 3)
+    assert begun.everywhere == pytest.approx((1 + 0.5) / 2)
     assert rule.after_replanning(begun, [FIRST], -1.0) == begun
 
 
