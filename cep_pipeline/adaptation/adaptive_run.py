@@ -176,7 +176,7 @@ class AdaptiveRun:
         needed = [loop.needs_from for loop in self._loops]
         if self._statistics is not None:
             needed.append(self._statistics.reads_from(self._stream, min(self._stream.arrived, len(self._stream) - 1)))
-        self._stream.forget(min(needed))
+        self._stream.forget(min(needed, default=self._stream.arrived))
 
     def _intervals(self) -> Iterator[tuple[int, int]]:
         """The rows between decisions, at least one each time."""
@@ -236,8 +236,8 @@ class AdaptiveRun:
                         max_pairs=self._settings.max_pairs,
                     )
             own = None if given is None else given.part(pattern.name for pattern in loop.patterns)
-            loop.begin(snapshot, own)
-        return new if self._given_snapshot is None else []
+            loop.begin(snapshot, own, self._given_snapshot)
+        return new if given is None and self._given_snapshot is None else []
 
     def report(self) -> AdaptationReport:
         """What has been decided so far, and where the time went."""

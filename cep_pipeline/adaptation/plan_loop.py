@@ -132,12 +132,22 @@ class PlanLoop:
         """Work out what follows from the patterns alone, before the clock is looked at."""
         self._plans_anew.prepare()
 
-    def begin(self, snapshot: StatisticsSnapshot, plan: Plan | None = None) -> None:
-        """Take the first plan in use: one that was made before, or one from these statistics."""
+    def begin(
+        self, snapshot: StatisticsSnapshot, plan: Plan | None = None, made_from: StatisticsSnapshot | None = None
+    ) -> None:
+        """Take the first plan in use: one that was made before, or one from these statistics.
+
+        Parameters
+        ----------
+        snapshot
+            Of the stream.
+        plan, made_from
+            One that was made before, and from what; None: the numbers that it names.
+        """
         began = self._clock()
         self.plan = self._plans_anew.first(snapshot) if plan is None else self._plans_anew.taken(plan, snapshot)
         planned = self._clock()
-        state = self.decision.begin(self.plan, self.patterns, snapshot)
+        state = self.decision.begin(self.plan, self.patterns, snapshot if plan is None else made_from)
         self._state = replace(state, asked=self._plans_anew.questions)
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 

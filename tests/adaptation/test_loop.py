@@ -182,6 +182,24 @@ def test_the_first_plan_may_be_given() -> None:
         detect_adaptively(patterns, events, first)
 
 
+def test_a_given_plan_is_held_to_the_numbers_that_it_names() -> None:
+    """Not to those that the stream begins with: the first decision already sees that they are others."""
+    patterns, events = patterns_of(ABC), drifting()
+    snapshot = cep.estimate_statistics(patterns, events.slice(0, 300))
+    elsewhere = cep.estimate_statistics(patterns, events.slice(300, 300))
+    settings = {"decision": "constant_threshold", "planner": "event_frequency", "every_events": 100}
+    for made_from, replanned in ((snapshot, False), (elsewhere, True)):
+        plan = cep.plan(patterns, made_from, planner="event_frequency")
+        for of in (None, made_from):
+            (first, *_) = detect_adaptively(patterns, events.slice(0, 300), plan, of, **settings)[1].checks
+            assert first.row == 100 and first.replanned is replanned
+
+
+def test_without_patterns_there_is_nothing_to_find() -> None:
+    tables, report = detect_adaptively([], drifting(), every_events=100)
+    assert (tables, report.checks) == ({}, ())
+
+
 def test_patterns_of_one_order_are_not_decided_about() -> None:
     patterns, events = patterns_of(ABC, ORDERED), drifting()
     tables, report = detect_adaptively(patterns, events, decision="unconditional", every_events=200)
