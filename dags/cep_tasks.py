@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -64,7 +65,23 @@ def check_plans(stream: str) -> list[dict[str, Any]]:
 
     context = get_current_context()
     with failures_explained():
-        return check_plans(_adaptation_task(AdaptationTask, stream, context))
+        runs = check_plans(_adaptation_task(AdaptationTask, stream, context))
+    for run in runs:
+        run["trigger_run_id"] = _at_it(context["ti"], replanning_dag(stream), run["trigger_run_id"])
+    return runs
+
+
+def replanning_dag(stream: str) -> str:
+    """The id of the DAG that makes plans of a stream again."""
+    return f"replanning_{stream}"
+
+
+def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
+    """The id of the run that is at something, or is to be: those before it have failed, and will not do it any more."""
+    attempts = (run_id if number == 1 else f"{run_id}__attempt_{number}" for number in itertools.count(1))
+    return next(
+        one for one in attempts if not task_instance.get_dr_count(dag_id=dag_id, run_ids=[one], states=["failed"])
+    )
 
 
 def plan_again(stream: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 Two DAGs a stream: `invariant_check_<stream>` runs every morning, and when the asset of the stream's events is updated
 by hand or by other programs; `invariant_check_days_<stream>` runs for each day that `daily_detection` publishes, since
 Airflow tells updates of partitions only to DAGs of partitions. A check that finds no new events records that, and a
-violation that is being handled starts no second run: the id of its run is made from what is violated.
+violation that is being handled starts no second run: the id of its run is made from the plan and how often that was
+planned again. Where the run has failed, the next check starts another attempt.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, CronTriggerTimetable, Param, PartitionedAssetTimetable, task
-from cep_tasks import RETRIES, check_plans, configuration_path, events_asset, statistics_params
+from cep_tasks import RETRIES, check_plans, configuration_path, events_asset, replanning_dag, statistics_params
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
@@ -41,7 +42,7 @@ def invariant_check(dag_id: str, stream: str, schedule: Any, pattern_sets: list[
         violations = task(task_id="check")(check_plans)(stream)
         TriggerDagRunOperator.partial(
             task_id="replan",
-            trigger_dag_id=f"replanning_{stream}",
+            trigger_dag_id=replanning_dag(stream),
             logical_date=None,
             skip_when_already_exists=True,
         ).expand_kwargs(violations)

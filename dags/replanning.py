@@ -11,7 +11,7 @@ connected with the patterns that the violation, or the form, names; all others k
 from __future__ import annotations
 
 from airflow.sdk import DAG, Param, task
-from cep_tasks import RETRIES, configuration_path, plan_again, statistics_params
+from cep_tasks import RETRIES, configuration_path, plan_again, replanning_dag, statistics_params
 
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.planning.costs import COSTS
@@ -21,7 +21,7 @@ from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
 def replanning(stream: str, pattern_sets: list[str]) -> DAG:
     """The DAG of one stream."""
     with DAG(
-        dag_id=f"replanning_{stream}",
+        dag_id=replanning_dag(stream),
         description=f"{stream}: makes the plan of a pattern set again",
         doc_md=__doc__,
         schedule=None,

@@ -231,10 +231,22 @@ def pending_replannings(request: Request, pipeline: Pipeline, stream: str) -> li
         violation = None if plan is None else pending_violation(own, plan.version)
         if violation is not None:
             dag = f"{REPLANNING_DAG}_{stream}"
-            run = dag_run_links(request, [violation.run_id]).get((dag, violation.run_id))
+            run, failed = last_attempt(request, dag, violation.run_id)
             form = f"{airflow_root(request)}/dags/{quote(dag, safe='')}"
-            found.append({"stream": stream, "violation": violation, "dag_run": run, "dag": form})
+            found.append({"stream": stream, "violation": violation, "dag_run": run, "failed": failed, "dag": form})
     return found
+
+
+def last_attempt(request: Request, dag: str, run_id: str) -> tuple[str | None, bool]:
+    """The page of the last run that was started under an id (None: there is none), and whether it has failed."""
+    attempts = DagRun.run_id.startswith(f"{run_id}__attempt_", autoescape=True)
+    with create_session() as session:
+        found = session.execute(
+            select(DagRun.run_id, DagRun.state)
+            .where(DagRun.dag_id == dag, (DagRun.run_id == run_id) | attempts)
+            .order_by(DagRun.id.desc())
+        ).first()
+    return (None, False) if found is None else (dag_run_link(request, dag, found.run_id), found.state == "failed")
 
 
 def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:
@@ -264,12 +276,16 @@ def dag_id(stream: str) -> str:
 
 def dag_run_links(request: Request, run_ids: Iterable[str]) -> dict[tuple[str, str], str]:
     """(DAG, run id) -> page of the DAG run, of those that Airflow has: runs of the command line have none."""
-    root = airflow_root(request)
     with create_session() as session:
         found = session.execute(
             select(DagRun.dag_id, DagRun.run_id).where(DagRun.run_id.in_(sorted(set(run_ids))))
         ).all()
-    return {(dag, run): f"{root}/dags/{quote(dag, safe='')}/runs/{quote(run, safe='')}" for dag, run in found}
+    return {(dag, run): dag_run_link(request, dag, run) for dag, run in found}
+
+
+def dag_run_link(request: Request, dag: str, run_id: str) -> str:
+    """The page of a DAG run."""
+    return f"{airflow_root(request)}/dags/{quote(dag, safe='')}/runs/{quote(run_id, safe='')}"
 
 
 def details_link(request: Request, stream: str, run: RunRecord) -> str:

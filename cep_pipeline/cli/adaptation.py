@@ -96,14 +96,15 @@ def invariants(
                 opened.tables, opened.stream, opened.pattern_sets, run_id=run_id, asked=asked, progress=progress
             )
         else:
-            shown = []
+            shown, failed = [], []
             for wanted in opened.pattern_sets:
                 try:
                     shown.append(show_invariants(opened.tables, opened.stream, wanted, asked, progress))
                 except InputError as error:
-                    if len(opened.pattern_sets) == 1:
-                        raise
-                    _tell((str(error),))  # a set without a plan keeps none of the others from being shown
+                    failed.append(error)
+            if failed and not shown:
+                raise failed[0]
+            _tell(tuple(map(str, failed)))  # a set without a plan keeps none of the others from being shown
     if check:
         found = [_decision_json(one.decision) for one in checks]
         if as_json:
@@ -170,7 +171,7 @@ def replan(
     Better is what costs less by the statistics of the latest day and does no more over a sample of its events. Plan
     and decision are recorded with the reason; the next day runs on the current plan. A plan that was recorded before
     becomes current again, rather than a new version. Without a reason it answers the violation that the last check has
-    found, if there is one (`cep status` tells).
+    found, if there is one (`cep status` tells), by the statistics that it was found by.
 
     \b
     Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
@@ -188,6 +189,7 @@ def replan(
       cep replan --planner greedy --force
     """
     from cep_pipeline.cli.adaptation_view import changes_table
+    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
     from cep_pipeline.pipeline.replanning import Asked
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
@@ -201,6 +203,8 @@ def replan(
     statistics = _asked(as_of, window)
     opened = open_stream(config, stream, pattern_set)
     violation = None if reason or pattern_names else _pending(opened.tables, opened.pattern_sets[0].name)
+    if violation is not None and not (as_of or window):
+        statistics = AskedStatistics(**violation.statistics)
     why = reason or ("by hand" if violation is None else violation.reason)
     asked = Asked(why, planner, cost, violation, statistics, force, pattern_names)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:

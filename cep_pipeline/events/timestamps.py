@@ -132,6 +132,17 @@ def _midnight_us(day: date, timezone: str) -> int:
     return (instant - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
 
 
+def has_date(moment: str) -> bool:
+    """Whether a moment that a person writes has a date, and is no time alone.
+
+    Examples
+    --------
+    >>> has_date("2013-10-07 14:30"), has_date("14:30")
+    (True, False)
+    """
+    return re.match(r"\s*\d{4}-", moment) is not None
+
+
 def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
     """Microseconds since the epoch of a moment that a person writes.
 
@@ -159,7 +170,7 @@ def parse_moment(text: str, timezone: str, day: date | None = None) -> int:
     """
     content = text.strip()
     try:
-        if re.match(r"\d{4}-", content):
+        if has_date(content):
             if len(content) < len("2013-10-07 14"):
                 raise ValueError("a date without a time")
             moment = datetime.fromisoformat(content)

@@ -14,11 +14,11 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict
-from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.compared import compared_json
 from cep_pipeline.pipeline.fresh_statistics import (
     AskedStatistics,
+    FreshStatistics,
     events_digest,
     fresh_statistics,
     latest_day,
@@ -32,7 +32,7 @@ from cep_pipeline.pipeline.violations import (
     REPLAN,
     REPLANNING,
     Violation,
-    last_check,
+    checks_of,
     pending_violation,
     replannings_of,
     violation_of,
@@ -105,14 +105,19 @@ class CurrentPlan:
         state = function.begin(self.plan, self.pattern_set.patterns, planned_from, since=self.since)
         return state if self.distances is None else replace(state, distances=self.distances)
 
-    def violation(self, verdict: Verdict) -> Violation:
-        """The violation that a verdict speaks of."""
-        content = {"plan": self.record.version, "violated": violated_key(verdict), "replannings": self.replannings}
+    def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
+        """What the decision function says of it by fresh statistics."""
+        return self.pattern_set.adaptation.function().decide(self.state(fresh), fresh)
+
+    def violation(self, verdict: Verdict, statistics: AskedStatistics) -> Violation:
+        """The violation that a verdict by these statistics speaks of."""
+        made = {"version": self.record.version, "created_at": self.record.created_at.isoformat()}
+        key = digest_of({"plan": made, "replannings": self.replannings})[:12]
         reason, patterns = verdict.reason, verdict.patterns
         if patterns:
             again = connected(self.pattern_set.patterns, self.plan.sharing, patterns)
             reason += f"; {described_part(self.pattern_set, again)}"
-        return Violation(self.pattern_set.name, self.record.version, digest_of(content)[:12], reason, patterns)
+        return Violation(self.pattern_set.name, self.record.version, key, reason, patterns, statistics.to_json())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -121,14 +126,6 @@ class CurrentPlan:
             return ()
         version = self.record.version
         return (f"the statistics that plan {version} was made from are no longer there: thresholds begin anew",)
-
-
-def violated_key(verdict: Verdict) -> str:
-    """Names what is violated: an invariant, a number; "" where planning again asks for no reason."""
-    if verdict.violated:
-        return verdict.violated[0].key
-    last = verdict.checks[-1] if verdict.checks else None
-    return f"{last.pattern}/{last.what}" if isinstance(last, Deviation) else ""
 
 
 def check_invariants(
@@ -181,11 +178,17 @@ def _check(
         reason = current if isinstance(current, str) else "no events are published"
         outcome = NO_NEW_DATA if day is None else KEEP
         return Check(_decision(pattern_set, outcome, reason, run_id, day))
+    checks = [*checks_of(decisions, current.record.version)]
     basis = _basis(current, events, asked)
-    last = last_check(decisions, current.record.version)
-    if last is not None and last.details.get("basis") == basis:
-        return _no_new_data(current, last, pending_violation(decisions, current.record.version), run_id, day)
+    before = next((one for one in checks if one.details["basis"] == basis), None)
+    if before is not None:
+        reason = f"no events have been published since plan {current.record.version} was checked last"
+        return _no_new_data(current, before, decisions, reason, run_id, day)
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked, progress)
+    before = next((one for one in checks if _of_the_same(one, current, fresh)), None)
+    if before is not None:
+        reason = f"the statistics of {fresh.label} are those that plan {current.record.version} was checked by before"
+        return _no_new_data(current, before, decisions, reason, run_id, day)
     state = current.state(fresh.snapshot)
     verdict = pattern_set.adaptation.function().decide(state, fresh.snapshot)
     details = {
@@ -200,7 +203,7 @@ def _check(
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
         return Check(decision, notes=notes)
-    violation = current.violation(verdict)
+    violation = current.violation(verdict, asked.on(day))
     details["violation"] = violation.to_json()
     begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
@@ -209,10 +212,18 @@ def _check(
     return Check(decision, violation, notes)
 
 
-def _no_new_data(current: CurrentPlan, last: Decision, violation: Violation | None, run_id: str, day: date) -> Check:
-    """No events have come since the last check of this plan; a violation that it found may still wait."""
-    details: dict[str, Any] = {"since": last.decided_at.isoformat()}
-    reason = f"no events have been published since plan {current.record.version} was checked last"
+def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
+    """Whether a check of the plan was by the same numbers and settings: its verdict would be the same."""
+    of_settings = check.details.get("settings") == decision_settings(current.pattern_set)
+    return of_settings and check.details.get("statistics", {}).get("digest") == fresh.snapshot.digest
+
+
+def _no_new_data(
+    current: CurrentPlan, before: Decision, decisions: Sequence[Decision], reason: str, run_id: str, day: date
+) -> Check:
+    """Nothing has come since a check of this plan that it does not know; a violation may still wait."""
+    details: dict[str, Any] = {"since": before.decided_at.isoformat()}
+    violation = pending_violation(decisions, current.record.version)
     if violation is not None:
         details["violation"] = violation.to_json()
         reason += "; its violation has not been handled yet"
@@ -279,7 +290,9 @@ def _since(plan: Plan, record: PlanRecord, replannings: Sequence[Decision]) -> d
         again = one.details.get("planned_again")
         if again is None or one.details.get("current") != record.version or len(found) == len(names):
             continue
-        snapshot = StatisticsSnapshot.from_json(one.details["snapshot"], f"the replanning of {one.decided_at}")
+        snapshot = _readable(one.details["snapshot"])
+        if snapshot is None:
+            continue
         for name in names if again == ALL else again:
             found.setdefault(name, snapshot)
     return found
@@ -289,20 +302,29 @@ def _planned_from(
     tables: StreamReader, pattern_set: PatternSet, record: PlanRecord, replannings: Sequence[Decision]
 ) -> StatisticsSnapshot | None:
     """The statistics that were planned from last: by the last replanning, or when the plan was made."""
-    since = (one.details["snapshot"] for one in replannings if one.details.get("current") == record.version)
+    since = (
+        one.details["snapshot"]
+        for one in replannings
+        if one.details.get("current") == record.version and "snapshot" in one.details
+    )
     content = next(since, record.statistics)
     if content is not None:
-        return StatisticsSnapshot.from_json(content, f"statistics of plan {record.version}")
+        return _readable(content)
     for published in reversed(tables.statistics(pattern_set.name, without=("state", "windows"))):
         if published.snapshot is None:
             continue
-        try:
-            snapshot = StatisticsSnapshot.from_json(published.snapshot, f"statistics of {published.day}")
-        except InputError:
-            continue  # of an older version: no plan of this one was made from it
-        if snapshot.digest == record.statistics_digest:
+        snapshot = _readable(published.snapshot)
+        if snapshot is not None and snapshot.digest == record.statistics_digest:
             return snapshot
     return None
+
+
+def _readable(snapshot: Mapping[str, Any]) -> StatisticsSnapshot | None:
+    """Recorded statistics; None where they are of an older version, and so as good as gone."""
+    try:
+        return StatisticsSnapshot.from_json(snapshot)
+    except InputError:
+        return None
 
 
 def _distances(pattern_set: PatternSet, replannings: Sequence[Decision]) -> Distances | None:

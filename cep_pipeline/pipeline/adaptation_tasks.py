@@ -75,7 +75,7 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
                 "pattern_set": one.violation.pattern_set,
                 "reason": one.violation.reason,
                 "violation": one.violation.to_json(),
-                **task.asked.to_json(),
+                **one.violation.statistics,
             }
             runs.append({"trigger_run_id": one.violation.run_id, "conf": conf})
     return runs

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.timestamps import parse_moment
+from cep_pipeline.events.timestamps import has_date, parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, Stream, parse_window
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -38,6 +38,12 @@ class AskedStatistics:
     def to_json(self) -> dict[str, Any]:
         """Those that are given."""
         return {name: value for name, value in vars(self).items() if value is not None}
+
+    def on(self, day: date) -> AskedStatistics:
+        """The same, whatever day is the latest later: a time alone is one of this day."""
+        if self.as_of is None or has_date(self.as_of):
+            return self
+        return replace(self, as_of=f"{day} {self.as_of.strip()}")
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,8 @@ class FreshStatistics:
 
 
 def events_digest(events: EventsSnapshot) -> str:
-    """Digest of what is published: the same where days were published again with the same events."""
-    return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items()})
+    """Digest of what is published: the same where days were published again with the same events, or without any."""
+    return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items() if record.events})
 
 
 def latest_day(events: EventsSnapshot) -> date | None:

@@ -3,9 +3,9 @@
 Better is what costs less by the fresh statistics and does no more over a sample of the latest day's events
 (`plan_comparison`).
 
-Whatever comes of it is one decision of the kind "replanning". A run that is repeated under its id, or another one for
-the same violation, finds that decision, or the plan that was recorded before it could be written, and does nothing
-twice.
+Whatever comes of it is one decision of the kind "replanning", recorded in the commit that makes the plan the current
+one. A run that is repeated under its id, or another one for the same violation, finds that decision and does nothing
+twice; a plan that a run recorded before it was killed is found by what it is, as any earlier version is.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from cep_pipeline.pipeline.pattern_set_plans import (
     statements_of,
 )
 from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
-from cep_pipeline.pipeline.steps import PLAN_WAIT_S
+from cep_pipeline.pipeline.recorded_plans import plan_of
+from cep_pipeline.pipeline.steps import PLAN_WAIT_S, outdated
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.explain_nodes import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
-from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 
 if TYPE_CHECKING:
+    from cep_pipeline.adaptation import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.steps import Progress
     from cep_pipeline.warehouse.leases import Lease
@@ -67,8 +68,8 @@ class Asked:
     force
         Whether the new plan becomes current even if it is not better.
     patterns
-        Of a plan of many patterns together: only the components of these, and of those that the violation is about, are
-        planned again; (): all.
+        Of a plan of many patterns together: only the components of these are planned again; (): of those that the
+        violation is about, or all.
     """
 
     reason: str
@@ -78,11 +79,6 @@ class Asked:
     statistics: AskedStatistics | None = None
     force: bool = False
     patterns: tuple[str, ...] = ()
-
-    @property
-    def concerned(self) -> tuple[str, ...]:
-        """The patterns whose components are planned again; (): all."""
-        return self.patterns or (() if self.violation is None else self.violation.patterns)
 
 
 @dataclass(frozen=True)
@@ -141,10 +137,9 @@ def replan(
     done = _done_before(tables, pattern_set, asked, decisions, run_id)
     if done is not None and not dry_run:
         return done
+    in_place_of = tables.current_plan(pattern_set.name)
     found = current_plan(tables, pattern_set, decisions)
     current = found if isinstance(found, CurrentPlan) else None
-    if current is not None and current.record.run_id == run_id and not dry_run:
-        return _recorded_before(tables, current, asked, run_id)
     overtaken = _overtaken(asked, current, found)
     if overtaken:
         decision = _decision(pattern_set, KEPT, overtaken, run_id, asked, current)
@@ -156,16 +151,36 @@ def replan(
     if day is None:
         raise InputError(f"stream {stream.name!r} has no events to plan by: run `cep run --stream {stream.name}`")
     fresh = fresh_statistics(tables, stream, pattern_set, events, day, asked.statistics, progress)
-    made, again, said = _plan(tables, pattern_set, asked, current, fresh)
+    verdict = None if asked.violation is None or current is None else current.verdict(fresh.snapshot)
+    in_place_of = in_place_of if current is None else current.record
+    made, again, said = _plan(pattern_set, asked, _concerned(asked, verdict), current, in_place_of, fresh)
     comparison = None
     if current is not None:
         part = pattern_set if again is None else part_of_set(pattern_set, again)
         comparison = compare(tables, part, current.plan, made, fresh)
-    return _Outcome(tables, pattern_set, asked, run_id, current, made, fresh, comparison, again, said).settle(dry_run)
+    return _Outcome(
+        tables, pattern_set, asked, run_id, current, in_place_of, made, fresh, comparison, verdict, again, said
+    ).settle(dry_run)
+
+
+def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:
+    """The patterns whose components are planned again; (): all.
+
+    A replanning answers all that is violated by now, not only what the check had found that asked for it.
+    """
+    concerned = asked.patterns or (() if asked.violation is None else asked.violation.patterns)
+    if verdict is None or not verdict.replan or not concerned:
+        return concerned
+    return tuple(dict.fromkeys((*concerned, *verdict.patterns))) if verdict.patterns else ()
 
 
 def _plan(
-    tables: StreamTables, pattern_set: PatternSet, asked: Asked, current: CurrentPlan | None, fresh: FreshStatistics
+    pattern_set: PatternSet,
+    asked: Asked,
+    concerned: Sequence[str],
+    current: CurrentPlan | None,
+    in_place_of: PlanRecord | None,
+    fresh: FreshStatistics,
 ) -> tuple[Plan, frozenset[str] | None, str]:
     """The plan that is asked for, the patterns that were planned again (None: all), and a sentence about them.
 
@@ -175,7 +190,7 @@ def _plan(
         if asked.planner is not None or asked.cost is not None:
             made = plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost)
             return made, None, ""
-        made, said = plan_of_changed(pattern_set, fresh.snapshot, tables.current_plan(pattern_set.name))
+        made, said = plan_of_changed(pattern_set, fresh.snapshot, in_place_of)
         return made, None, said
     names = [one.name for one in pattern_set.patterns]
     if unknown := set(asked.patterns) - set(names):
@@ -184,8 +199,8 @@ def _plan(
             f"{listed(names)}"
         )
     if _goes_on(current.plan, pattern_set, asked):
-        if asked.concerned:
-            again = connected(pattern_set.patterns, current.plan.sharing, asked.concerned)
+        if concerned:
+            again = connected(pattern_set.patterns, current.plan.sharing, concerned)
             made = replan_components(pattern_set, fresh.snapshot, current.plan, again, cost=asked.cost)
             return made, again, described_part(pattern_set, again)
         made = plan_pattern_set(pattern_set, fresh.snapshot, cost=asked.cost, start=current.plan)
@@ -220,27 +235,6 @@ def _done_before(
     return None
 
 
-def _recorded_before(tables: StreamTables, current: CurrentPlan, asked: Asked, run_id: str) -> Replanning:
-    """This run recorded its plan and was killed before it recorded its decision."""
-    reason = f"plan {current.record.version} was recorded by this run before it was repeated"
-    details = {
-        "current": current.record.version,
-        "snapshot": current.record.statistics,
-        "distances": _distances_of(current),
-    }
-    decision = _decision(current.pattern_set, REPLACED, reason, run_id, asked, None, details)
-    tables.record_decision(decision)
-    return Replanning(decision, made=current.plan, current=current.record)
-
-
-def _distances_of(current: CurrentPlan) -> dict[str, Any]:
-    function = current.pattern_set.adaptation.function()
-    if current.distances is not None:
-        return current.distances.to_json()
-    planned_from = None if current.plan.workload is not None else current.planned_from
-    return function.begin(current.plan, current.pattern_set.patterns, planned_from).distances.to_json()
-
-
 def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
     """Why the violation is no longer one; "" where it still is."""
     if asked.violation is None:
@@ -262,9 +256,11 @@ class _Outcome:
     asked: Asked
     run_id: str
     current: CurrentPlan | None
+    in_place_of: PlanRecord | None
     made: Plan
     fresh: FreshStatistics
     comparison: Comparison | None
+    verdict: Verdict | None
     again: frozenset[str] | None = None
     anew: str = ""
 
@@ -279,10 +275,11 @@ class _Outcome:
         reason = "; ".join(filter(None, (why, "" if self.anew in why else self.anew, said)))
         record = None if self.current is None else self.current.record
         if replaces and not dry_run:
-            record = self._make_current(reason)
-        decision = self._decision(outcome, reason, record)
-        if not dry_run:
-            self.tables.record_decision(decision)
+            record, decision = self._make_current(outcome, reason)
+        else:
+            decision = self._decision(outcome, reason, record)
+            if not dry_run:
+                self.tables.record_decision(decision)
         before = None if self.current is None else self.current.plan
         return Replanning(decision, before, self.made, record, self.comparison, self.fresh.notes)
 
@@ -291,16 +288,15 @@ class _Outcome:
             return True
         return self.comparison.better or (self.asked.force and not made_alike(self.current.plan, self.made))
 
-    def _make_current(self, reason: str) -> PlanRecord:
-        name, before = self.pattern_set.name, None if self.current is None else self.current.record.version
+    def _make_current(self, outcome: str, reason: str) -> tuple[PlanRecord, Decision]:
+        name, before = self.pattern_set.name, None if self.in_place_of is None else self.in_place_of.version
         with self.tables.plan_lease(name, run_id=self.run_id, wait_s=PLAN_WAIT_S) as lease:
-            earlier = None if before is None else self._recorded_alike()
-            if earlier is not None:
-                self.tables.set_current_plan(name, earlier.version, expected=before)
-                return earlier
-            return self._record(lease, reason, before)
+            record = self._recorded_alike() or self._record(lease, reason)
+            decision = self._decision(outcome, reason, record)
+            self.tables.record_decision(decision, makes_current=record.version, in_place_of=before)
+        return record, decision
 
-    def _record(self, lease: Lease, reason: str, in_place_of: int | None) -> PlanRecord:
+    def _record(self, lease: Lease, reason: str) -> PlanRecord:
         return self.tables.record_plan(
             self.pattern_set.name,
             self.made.to_json(),
@@ -308,19 +304,16 @@ class _Outcome:
             explain=self.made.explain(explained_choice(self.pattern_set.patterns, self.pattern_set.mechanism)),
             reason=reason,
             pattern_set_version=self.pattern_set.version,
+            make_current=False,
             statistics=self.fresh.snapshot.to_json(),
             statements=statements_of(self.pattern_set.patterns),
-            in_place_of=in_place_of,
         )
 
     def _recorded_alike(self) -> PlanRecord | None:
         """An earlier version that is the same plan: it becomes current again, no plan is recorded twice."""
         for record in self.tables.plans(self.pattern_set.name):
-            of_these = record.pattern_set_version == self.pattern_set.version
-            if of_these and record.plan.get("version") == PLAN_VERSION:
-                plan = Plan.from_json(record.plan, f"plan {record.version} of {self.pattern_set.name}")
-                if made_alike(plan, self.made):
-                    return record
+            if outdated(record, self.pattern_set) is None and made_alike(plan_of(record), self.made):
+                return record
         return None
 
     def _decision(self, outcome: str, reason: str, record: PlanRecord | None) -> Decision:
@@ -347,7 +340,7 @@ class _Outcome:
         if self.asked.violation is None:
             return state.distances.to_json()
         replaced = outcome == REPLACED
-        verdict = function.decide(state, self.fresh.snapshot)
+        verdict = self.verdict or function.decide(state, self.fresh.snapshot)
         plan = self.made if replaced else self.current.plan
         gained = self.comparison.gain if replaced else 0.0
         return function.replanned(state, verdict, plan, self.fresh.snapshot, gain=gained).distances.to_json()
@@ -363,8 +356,8 @@ def _decision(
     details: Mapping[str, Any] | None = None,
 ) -> Decision:
     version = None if current is None else current.record.version
-    if current is None and asked.violation is not None:
-        version = asked.violation.plan_version
+    if asked.violation is not None:
+        version = asked.violation.plan_version  # the plan may be another one by now: this is what was answered
     content: dict[str, Any] = {
         "asked": asked.reason,
         "violation": None if asked.violation is None else asked.violation.key,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
 from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.detection.planned import runs_on
+from cep_pipeline.errors import BusyError
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
@@ -252,14 +253,26 @@ def plan_day(
         Told of hundredths of a search for a plan of many patterns together.
     """
     with work.timed("plan"):
-        return current_plan(work, pattern_set) or record_plan(
-            work.tables,
-            pattern_set,
-            snapshot,
-            run_id=work.run_id,
-            reason=_reason(work, pattern_set),
-            progress=progress,
-        )
+        before = work.tables.current_plan(pattern_set.name)
+        why = "first plan of the pattern set" if before is None else outdated(before, pattern_set)
+        if before is not None and why is None:
+            return before
+        reason = f"{why}, by the statistics of {work.day}"
+        try:
+            return record_plan(
+                work.tables,
+                pattern_set,
+                snapshot,
+                in_place_of=before,
+                run_id=work.run_id,
+                reason=reason,
+                progress=progress,
+            )
+        except BusyError:
+            made_meanwhile = current_plan(work, pattern_set)
+            if made_meanwhile is None:
+                raise
+            return made_meanwhile
 
 
 def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
@@ -285,31 +298,30 @@ def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
     return None if runs_on(plan, pattern_set.patterns, chosen) else "the mechanism of the pattern set has changed"
 
 
-def _reason(work: DayWork, pattern_set: PatternSet) -> str:
-    current = work.tables.current_plan(pattern_set.name)
-    if current is None:
-        return f"first plan of the pattern set, by the statistics of {work.day}"
-    return f"{outdated(current, pattern_set)}; by the statistics of {work.day}"
-
-
 def record_plan(
     tables: StreamTables,
     pattern_set: PatternSet,
     snapshot: StatisticsSnapshot,
     *,
+    in_place_of: PlanRecord | None,
     run_id: str,
     reason: str,
     progress: Progress | None = None,
 ) -> PlanRecord:
-    """Make a plan as the pattern set is configured, and make it the current one.
+    """Make a plan as the pattern set is configured, and make it the current one in place of the one that was.
 
-    Where the current plan is one of all patterns together, only those are planned anew that a change of the pattern set
-    reaches (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`.
+    Where that is one of all patterns together, only those are planned anew that a change of the pattern set reaches
+    (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`.
+
+    Raises
+    ------
+    BusyError
+        Another plan has become current in the meantime, or is just being recorded; nothing has changed.
     """
     search: dict[str, Any] = {}
     if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
         search = {"progress": lambda reached: progress(round(100 * reached.share), 100)}
-    made, anew = plan_of_changed(pattern_set, snapshot, tables.current_plan(pattern_set.name), **search)
+    made, anew = plan_of_changed(pattern_set, snapshot, in_place_of, **search)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,
@@ -320,6 +332,7 @@ def record_plan(
             pattern_set_version=pattern_set.version,
             statistics=snapshot.to_json(),
             statements=statements_of(pattern_set.patterns),
+            in_place_of=None if in_place_of is None else in_place_of.version,
         )
 
 

@@ -1,13 +1,13 @@
 """Violations of plans, among the recorded decisions: what asks for a replanning, and whether it has been done.
 
-A violation is known by its key: the version of the plan, what is violated, and how many replannings of this version
-there have been. As long as it is being handled the key stays as it is, whatever events come in the meantime.
+A violation is known by its key: which plan, and how many replannings of it there have been. Until one has answered it
+the key stays as it is, whatever events come in the meantime and whatever else they violate: one replanning answers all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
@@ -33,6 +33,8 @@ class Violation:
         A sentence: the violated invariant, or the number that moved too far.
     patterns
         Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
+    statistics
+        By which it was found, and is to be answered: what is given of `AskedStatistics`, each moment with its date.
     """
 
     pattern_set: str
@@ -40,6 +42,7 @@ class Violation:
     key: str
     reason: str
     patterns: tuple[str, ...] = ()
+    statistics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run_id(self) -> str:
@@ -48,7 +51,7 @@ class Violation:
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON values."""
-        return {**vars(self), "patterns": list(self.patterns)}
+        return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
@@ -60,6 +63,7 @@ class Violation:
                 content["key"],
                 content["reason"],
                 tuple(map(str, content.get("patterns", ()))),
+                dict(content.get("statistics", {})),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{source}: no violation of a plan: {error!r}") from error
@@ -70,9 +74,9 @@ def replannings_of(decisions: Sequence[Decision], version: int) -> int:
     return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
 
 
-def last_check(decisions: Sequence[Decision], version: int) -> Decision | None:
-    """The last check of a version of the plan that looked at statistics; decisions come the latest first."""
-    return next((one for one in decisions if one.plan_version == version and "basis" in one.details), None)
+def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]:
+    """The checks of a version of the plan that looked at statistics, in the order of the decisions."""
+    return (one for one in decisions if one.plan_version == version and "basis" in one.details)
 
 
 def violation_of(check: Decision) -> Violation | None:
@@ -95,7 +99,7 @@ def pending_violation(decisions: Sequence[Decision], version: int) -> Violation 
     decisions
         Those of the pattern set, the latest first.
     """
-    last = last_check(decisions, version)
+    last = next(checks_of(decisions, version), None)
     if last is None or last.details.get("replannings") != replannings_of(decisions, version):
         return None
     return violation_of(last)

@@ -221,12 +221,15 @@ class StreamTables(StreamReader):
 
         Parameters
         ----------
+        make_current
+            False: only append it; `record_decision` can make it the current one.
         statistics
             The snapshot that it was made from.
         statements
             The patterns that it was made for.
         in_place_of
-            The version that it was compared with: it becomes current only if that one still is. None: whichever is.
+            The version that was current when it was asked for: it becomes current only if that one (None: none) still
+            is.
 
         Raises
         ------
@@ -248,40 +251,39 @@ class StreamTables(StreamReader):
             statements or {},
         )
         beside: list[Callable[[Connection], None]] = [lease.renew]
-        if make_current and in_place_of is None:
-            beside.append(lambda connection: self._write_current(connection, pattern_set, version))
-        elif make_current:
+        if make_current:
             beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
         self._add_columns("plans")
         self._append("plans", history.plan_row(record), beside)
         return record
 
-    def set_current_plan(self, pattern_set: str, version: int, *, expected: int | None) -> None:
-        """Make a recorded version the current one, if `expected` (None: none) still is.
+    def record_decision(
+        self, decision: Decision, *, makes_current: int | None = None, in_place_of: int | None = None
+    ) -> None:
+        """Append a decision of the adaptation loop, and change the current plan in the same commit where it says so.
+
+        Parameters
+        ----------
+        makes_current
+            A recorded version of the pattern set's plan, which becomes the current one; None: the plan stays.
+        in_place_of
+            It becomes current only if this version (None: none) still is.
 
         Raises
         ------
         BusyError
-            Another one has become current in the meantime.
+            Another one has become current in the meantime; nothing has changed.
         """
-        if all(record.version != version for record in self.plans(pattern_set)):
-            raise InputError(
-                f"stream {self.name}: pattern set {pattern_set!r} has no plan of version {version}; "
-                f"it has {[record.version for record in self.plans(pattern_set)] or 'none'}"
-            )
-        try:
-            with self.warehouse.database.errors(), self.warehouse.database.engine.begin() as connection:
-                changed = self._change_current(connection, pattern_set, version, expected)
-        except CepError as error:
-            if not isinstance(error.__cause__, sql.exc.IntegrityError):
-                raise
-            changed = False  # none was expected, and another run has just set one
-        if not changed:
-            raise self._overtaken(pattern_set, expected)
-
-    def record_decision(self, decision: Decision) -> None:
-        """Append a decision of the adaptation loop."""
-        self._append("decisions", history.decision_row(decision))
+        name = decision.pattern_set
+        beside: list[Callable[[Connection], None]] = []
+        if makes_current is not None:
+            if all(record.version != makes_current for record in self.plans(name)):
+                raise InputError(
+                    f"stream {self.name}: pattern set {name!r} has no plan of version {makes_current}; "
+                    f"it has {[record.version for record in self.plans(name)] or 'none'}"
+                )
+            beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
+        self._append("decisions", history.decision_row(decision), beside)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
@@ -362,12 +364,20 @@ class StreamTables(StreamReader):
         with commits.catalog_errors(self.warehouse.catalog, f"appending to {table} of {self.name}"):
             commits.append_file(self.warehouse.catalog, self.name, table, path, beside)
 
-    def _write_current(self, connection: Connection, pattern_set: str, version: int) -> None:
-        connection.execute(sql.delete(CURRENT_PLANS).where(*self._plan_row(pattern_set)))
-        self._insert_current(connection, pattern_set, version)
-
     def _replace_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> None:
-        if not self._change_current(connection, pattern_set, version, expected):
+        """Make a version the current one where `expected` (None: none) still is."""
+        now = {"version": version, "changed_at": self._now().timestamp()}
+        change: sql.Insert | sql.Update
+        if expected is None:
+            change = sql.insert(CURRENT_PLANS).values(stream=self.name, pattern_set=pattern_set, **now)
+        else:
+            same = (*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected)
+            change = sql.update(CURRENT_PLANS).where(*same).values(**now)
+        try:
+            changed = connection.execute(change).rowcount == 1
+        except sql.exc.IntegrityError as error:  # none was expected, and another run has set one
+            raise self._overtaken(pattern_set, expected) from error
+        if not changed:
             raise self._overtaken(pattern_set, expected)
 
     def _overtaken(self, pattern_set: str, expected: int | None) -> BusyError:
@@ -376,14 +386,3 @@ class StreamTables(StreamReader):
             f"{'none' if expected is None else f'version {expected}'}: another run has changed it. "
             "Look at the current one and decide again"
         )
-
-    def _change_current(self, connection: Connection, pattern_set: str, version: int, expected: int | None) -> bool:
-        if expected is None:
-            self._insert_current(connection, pattern_set, version)
-            return True
-        row = sql.update(CURRENT_PLANS).where(*self._plan_row(pattern_set), CURRENT_PLANS.c.version == expected)
-        return connection.execute(row.values(version=version, changed_at=self._now().timestamp())).rowcount == 1
-
-    def _insert_current(self, connection: Connection, pattern_set: str, version: int) -> None:
-        row = {"stream": self.name, "pattern_set": pattern_set, "version": version}
-        connection.execute(sql.insert(CURRENT_PLANS).values(**row, changed_at=self._now().timestamp()))

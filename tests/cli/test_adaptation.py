@@ -184,7 +184,13 @@ def test_a_plan_of_another_format_is_said_and_ends_no_command(own: DriftingStrea
     }
     with own.tables.plan_lease("all", run_id="older", wait_s=1) as lease:
         own.tables.record_plan(
-            "all", older, lease=lease, explain="as it was", reason="long ago", pattern_set_version="older"
+            "all",
+            older,
+            lease=lease,
+            explain="as it was",
+            reason="long ago",
+            pattern_set_version="older",
+            in_place_of=current.version,
         )
     shown = cep("statistics", folder=own.folder)
     assert shown.code == 0, shown.errors

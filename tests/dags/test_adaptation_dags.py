@@ -62,12 +62,26 @@ def test_the_form_of_a_replanning_has_lists(dags: dict[str, Any]) -> None:
     assert params["patterns"].value is None and params["patterns"].schema["items"] == {"type": "string"}
 
 
-def run_task(monkeypatch: pytest.MonkeyPatch, function: str, run_id: str, **params: Any) -> Any:
+class OtherRuns:
+    """The task instance of a context, as far as it is asked about the runs of other DAGs."""
+
+    def __init__(self, *failed: str) -> None:
+        self.failed = failed
+
+    def get_dr_count(self, dag_id: str, run_ids: list[str], states: list[str]) -> int:
+        assert (dag_id, states) == ("replanning_ticks", ["failed"])
+        return sum(one in self.failed for one in run_ids)
+
+
+def run_task(
+    monkeypatch: pytest.MonkeyPatch, function: str, run_id: str, others: OtherRuns | None = None, **params: Any
+) -> Any:
     """Call a task's function in the context of a run with these parameters."""
     import cep_tasks
 
     given = {"pattern_set": None, "as_of": None, "window": None, "patterns": None, **params}
-    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: {"params": given, "run_id": run_id})
+    context = {"params": given, "run_id": run_id, "ti": others or OtherRuns()}
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: context)
     return getattr(cep_tasks, function)("ticks")
 
 
@@ -84,6 +98,11 @@ def test_a_check_hands_on_what_the_replanning_takes(
     drifting.publish([DRIFT_DAYS[2]])
     (found,) = run_task(monkeypatch, "check_plans", "day")
     assert run_task(monkeypatch, "check_plans", "next-morning") == [found], "one run, however often it is seen"
+    name = found["trigger_run_id"]
+    (second,) = run_task(monkeypatch, "check_plans", "its run has failed", OtherRuns(name))
+    assert second == {**found, "trigger_run_id": f"{name}__attempt_2"}
+    (third,) = run_task(monkeypatch, "check_plans", "so has the next", OtherRuns(name, second["trigger_run_id"]))
+    assert third["trigger_run_id"] == f"{name}__attempt_3"
     form = {"planner": None, "cost": None, **found["conf"]}
     done = run_task(monkeypatch, "plan_again", found["trigger_run_id"], **form)
     assert (done["outcome"], done["plan_version"]) == ("replaced", 2)

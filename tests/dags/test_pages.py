@@ -228,9 +228,13 @@ def test_a_violation_that_waits_leads_to_its_replanning(
         assert '<a href="/dags/replanning_trades">Trigger the replanning</a>' in answer.text
         assert HOSTILE not in answer.text
     address = f"/dags/replanning_trades/runs/{violation.run_id}"
-    monkeypatch.setattr("cep_plugin.dag_run_links", lambda *_: {("replanning_trades", violation.run_id): address})
-    for path in pages:
-        assert f'<a href="{address}">The replanning run</a>' in viewer.get(path).text
+    trigger = '<a href="/dags/replanning_trades">Trigger the replanning</a>'
+    for failed in (False, True):
+        monkeypatch.setattr("cep_plugin.last_attempt", lambda *_, failed=failed: (address, failed))
+        for path in pages:
+            shown = viewer.get(path).text
+            assert f'<a href="{address}">The replanning run</a>' in shown
+            assert ("has failed; the next check starts another" in shown) is (trigger in shown) is failed
     answered = Decision("market", "replanning", "kept", "the old one", STARTED, MONDAY, plan.version, violation.run_id)
     tables.record_decision(replace(answered, decided_at=STARTED + timedelta(minutes=3)))
     assert not any(waits in text(viewer.get(path).text) for path in pages)

@@ -84,7 +84,8 @@ class DriftingStream:
             self.publish_events(day)
             snapshot = self.publish_statistics(day)
             if self.tables.current_plan("all") is None:
-                record_plan(self.tables, self.pattern_set, snapshot, run_id="first", reason="first plan")
+                made = self.pattern_set, snapshot
+                record_plan(self.tables, *made, in_place_of=None, run_id="first", reason="first plan")
 
     def publish_events(self, day: date) -> None:
         """The events of a day; those that are the same have the same fingerprint."""

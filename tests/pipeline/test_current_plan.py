@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -31,7 +32,8 @@ def record(**changes: Any) -> PlanRecord:
 
 
 def work_with(current: PlanRecord | None) -> Any:
-    return SimpleNamespace(day=date(2024, 3, 4), tables=SimpleNamespace(current_plan=lambda name: current))
+    tables = SimpleNamespace(current_plan=lambda name: current)
+    return SimpleNamespace(day=date(2024, 3, 4), run_id="day", tables=tables, timed=lambda step: nullcontext())
 
 
 def of_version_1() -> dict[str, Any]:
@@ -49,17 +51,22 @@ def test_a_plan_for_these_patterns_and_mechanisms_is_kept() -> None:
 @pytest.mark.parametrize(
     ("changes", "pattern_set", "reason"),
     [
-        ({"plan": of_version_1()}, PATTERN_SET, "the current plan is of version 1 of the format; by the statistics"),
-        ({"pattern_set_version": "v0"}, PATTERN_SET, "the pattern set has changed; by the statistics"),
+        ({"plan": of_version_1()}, PATTERN_SET, "the current plan is of version 1 of the format"),
+        ({"pattern_set_version": "v0"}, PATTERN_SET, "the pattern set has changed"),
         ({}, replace(PATTERN_SET, mechanism="eager_nfa"), "the mechanism of the pattern set has changed"),
     ],
 )
 def test_another_plan_counts_as_none_and_the_next_one_says_why(
-    changes: dict[str, Any], pattern_set: PatternSet, reason: str
+    changes: dict[str, Any], pattern_set: PatternSet, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = work_with(record(**changes))
+    before = record(**changes)
+    work = work_with(before)
     assert steps.current_plan(work, pattern_set) is None
-    assert steps._reason(work, pattern_set).startswith(reason)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(steps, "record_plan", lambda *_, **options: asked.update(options))
+    steps.plan_day(work, pattern_set, SNAPSHOT)
+    assert asked["reason"] == f"{reason}, by the statistics of 2024-03-04"
+    assert asked["in_place_of"] is before
 
 
 def test_a_file_of_an_older_version_is_to_be_made_again() -> None:

@@ -72,7 +72,8 @@ def trees_in(record: PlanRecord, names: Iterable[str]) -> dict[str, object]:
 
 def plan_changed(of: DriftingStream) -> PlanRecord:
     snapshot = of.publish_statistics(DRIFT_DAYS[1])
-    return record_plan(of.tables, of.pattern_set, snapshot, run_id="next", reason="the pattern set has changed")
+    before, why = current(of), "the pattern set has changed"
+    return record_plan(of.tables, of.pattern_set, snapshot, in_place_of=before, run_id="next", reason=why)
 
 
 def check(of: DriftingStream, run_id: str) -> Check:
@@ -103,8 +104,15 @@ def test_a_day_that_searches_for_a_plan_tells_how_far_it_is(project: DriftingStr
     write_project(project.folder, (RISING, OTHER, FAR, FARTHER, MORE), search)
     snapshot = project.publish_statistics(DRIFT_DAYS[0])
     told: list[tuple[int, int]] = []
-    made = project.pattern_set, snapshot
-    record_plan(project.tables, *made, run_id="next", reason="", progress=lambda done, of: told.append((done, of)))
+    record_plan(
+        project.tables,
+        project.pattern_set,
+        snapshot,
+        in_place_of=current(project),
+        run_id="next",
+        reason="",
+        progress=lambda done, of: told.append((done, of)),
+    )
     assert told == sorted(told)
     assert told[-1:] == ([(100, 100)] if search == SEARCH else [])
 

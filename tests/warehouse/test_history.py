@@ -13,6 +13,8 @@ START = datetime(2013, 10, 8, 1, 0, tzinfo=UTC)
 
 
 def record_plan(tables: StreamTables, pattern_set: str = "demo", *, make_current: bool = True) -> PlanRecord:
+    """In place of the current one."""
+    current = tables.current_plan(pattern_set)
     with tables.plan_lease(pattern_set, run_id="run") as lease:
         return tables.record_plan(
             pattern_set,
@@ -22,6 +24,7 @@ def record_plan(tables: StreamTables, pattern_set: str = "demo", *, make_current
             reason="first plan",
             pattern_set_version="v1",
             make_current=make_current,
+            in_place_of=None if current is None else current.version,
         )
 
 
@@ -90,23 +93,31 @@ def test_a_plan_can_be_recorded_without_becoming_current(tables: StreamTables) -
     assert tables.current_plan("demo") == first
 
 
-def test_the_current_plan_changes_by_compare_and_set(tables: StreamTables) -> None:
+def test_the_current_plan_changes_by_compare_and_set_with_the_decision(tables: StreamTables) -> None:
     record_plan(tables, make_current=False)
     record_plan(tables, make_current=False)
-    tables.set_current_plan("demo", 1, expected=None)
+    decided = Decision("demo", "replanning", "replaced", "because", START, MONDAY, 1, "run")
+
+    def decide(version: int, in_place_of: int | None) -> None:
+        tables.record_decision(decided, makes_current=version, in_place_of=in_place_of)
+
+    decide(1, None)
     with pytest.raises(BusyError, match="no longer none"):
-        tables.set_current_plan("demo", 2, expected=None)
-    tables.set_current_plan("demo", 2, expected=1)
+        decide(2, None)
+    decide(2, 1)
     with pytest.raises(BusyError, match="no longer version 1"):
-        tables.set_current_plan("demo", 1, expected=1)
+        decide(1, 1)
     with pytest.raises(InputError, match="no plan of version 9"):
-        tables.set_current_plan("demo", 9, expected=2)
+        decide(9, 2)
     current = tables.current_plan("demo")
     assert current is not None
     assert current.version == 2
+    assert tables.decisions() == [decided] * 2, "what came too late is not recorded either"
 
 
-def replace_plan(tables: StreamTables, in_place_of: int, statistics: dict[str, object] | None = None) -> PlanRecord:
+def replace_plan(
+    tables: StreamTables, in_place_of: int | None, statistics: dict[str, object] | None = None
+) -> PlanRecord:
     with tables.plan_lease("demo", run_id="run") as lease:
         return tables.record_plan(
             "demo",
@@ -127,6 +138,8 @@ def test_a_plan_replaces_only_the_one_that_it_was_compared_with(tables: StreamTa
     assert second.version == 2 and second.statistics == {"events": 7}
     with pytest.raises(BusyError, match="no longer version 1"):
         replace_plan(tables, 1)
+    with pytest.raises(BusyError, match="no longer none"):
+        replace_plan(tables, None)
     assert tables.plans("demo")[0] == second, "nothing was recorded"
 
 

@@ -9,13 +9,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cep_pipeline.errors import BusyError
-from cep_pipeline.warehouse import StreamTables, Warehouse
+from cep_pipeline.warehouse import Decision, StreamTables, Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -119,7 +119,11 @@ def test_leases_and_records_on_postgresql(tmp_path: Path, catalog: str) -> None:
     slow.release()
     with tables.plan_lease("demo", run_id="run") as lease:
         tables.record_plan("demo", {}, lease=lease, explain="", reason="first", pattern_set_version="v1")
-    with pytest.raises(BusyError):
-        tables.set_current_plan("demo", 1, expected=None)
+    decided = Decision("demo", "replanning", "kept", "because", datetime(2013, 10, 8, tzinfo=UTC))
+    with pytest.raises(BusyError, match="no longer none"):
+        tables.record_decision(decided, makes_current=1)
+    assert tables.decisions() == []
+    tables.record_decision(decided, makes_current=1, in_place_of=1)
+    assert tables.decisions() == [decided]
     assert tables.read_events().column("price").to_pylist() == [1.0]
     assert tables.stale_days(pattern_sets={"demo": "v1"}) == []
