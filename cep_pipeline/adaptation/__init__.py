@@ -8,6 +8,7 @@ from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without
 from cep_pipeline.adaptation.loop import AdaptiveDetection, detect_adaptively
 from cep_pipeline.adaptation.plan_quality import gain, ln_cost_on
 from cep_pipeline.adaptation.report import AdaptationReport, Check, PlanSwitch, Seconds
+from cep_pipeline.adaptation.scanning import ScannedDistance, scan_distance
 from cep_pipeline.adaptation.verification import verify
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Distances",
     "Invariant",
     "PlanSwitch",
+    "ScannedDistance",
     "Seconds",
     "Trend",
     "Verdict",
@@ -31,6 +33,7 @@ __all__ = [
     "gain",
     "invariants_of",
     "ln_cost_on",
+    "scan_distance",
     "verify",
     "without_invariants",
 ]

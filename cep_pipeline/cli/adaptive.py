@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,13 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
     from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.events.streaming import EventBatches
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
 SWITCHES_SHOWN = 20
+SCAN = "scan"
+"""In place of a distance: the best of some for these events."""
 ORDERS_SHOWN = 6
 """Of a plan of more patterns only so many orders or trees are shown."""
 
@@ -58,8 +62,8 @@ def adaptation_options(command: Command) -> Command:
         click.option(
             "--distance",
             metavar="D",
-            help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant.  "
-            "[default: 0]",
+            help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
+            "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
         ),
         click.option(
             "--decision",
@@ -100,6 +104,8 @@ def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         settings["window"] = _length("window", asked.pop("window"))
     if "k" in asked:
         asked["k"] = _k(asked["k"])
+    if asked.get("distance") == SCAN and name == "invariant":
+        del asked["distance"]  # `find_adaptively` finds it
     if "distance" in asked:
         asked["distance"] = _number_or_name(asked["distance"])
     return {**settings, "decision": decision_function(name, **asked)}
@@ -143,8 +149,13 @@ def find_adaptively(
     limit: int | None,
     out: Path,
     console: Console,
+    *,
+    scan: bool = False,
 ) -> None:
-    """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided."""
+    """Run the loop over files of events, write what is found to a file, tell how far it is, and what was decided.
+
+    Where it is to scan, with the minimal distance that is the best for these events.
+    """
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.events.streaming import stream_events
 
@@ -153,6 +164,8 @@ def find_adaptively(
         events = stream_events(schema, paths)
         opened_s = time.perf_counter() - begin
     print_notes(console, events.notes)
+    if scan:
+        loop = _with_scanned_distance(loop, patterns, events, plan, output, console)
     begin = time.perf_counter()
     with ConsoleObserver(console) as observer, observer.step("detecting") as progress:
 
@@ -174,6 +187,36 @@ def find_adaptively(
         f"{'sorted' if events.held else 'opened'} {opened_s:.2f} s, detect with all decisions {took_s:.2f} s, at most "
         f"{counted(held, 'event')} in memory; written to {out}"
     )
+
+
+def _with_scanned_distance(
+    loop: AdaptiveDetection,
+    patterns: Sequence[Pattern],
+    events: EventBatches,
+    plan: Plan | None,
+    output: str,
+    console: Console,
+) -> AdaptiveDetection:
+    """The loop with the best distance for these events; what was tried is printed."""
+    from cep_pipeline.adaptation import distance_rule, scan_distance
+    from cep_pipeline.adaptation.decisions import InvariantBased
+
+    decision = loop.decision
+    assert isinstance(decision, InvariantBased), "checked with the options"
+    with ConsoleObserver(console) as observer, observer.step("trying distances") as progress:
+        found = scan_distance(loop, patterns, events.batches, plan, output, progress=progress)
+    shown = Table("d", "events tried on partial matches", "planned again", "switches", title="distances tried")
+    for column in shown.columns:
+        column.justify = "right"
+    for one in found.tried:
+        style = "bold" if one.distance == found.best else None
+        shown.add_row(f"{one.distance:g}", f"{one.tries:,}", f"{one.replannings:,}", f"{one.switches:,}", style=style)
+    console.print(shown)
+    console.print(
+        f"the best is --distance {found.best:g}; in pipeline.yaml: adaptation: {{distance: {found.best:g}}}",
+        highlight=False,
+    )
+    return replace(loop, decision=replace(decision, distance=distance_rule(found.best)))
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
