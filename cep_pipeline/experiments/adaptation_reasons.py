@@ -61,10 +61,11 @@ def of_costs(rows: Sequence[Row]) -> str:
     if not checks:
         return ""
     plans = planned + len(own)  # the first plans too
+    intervals = checks + sum(number(row, "reach") + 1 for row in own)  # those before the first check, and the last
     return (
         f"A check takes {1e6 * deciding / checks:.0f} µs of processor time and a plan "
         f"{1e6 * planning / plans:.0f} µs, with cold caches; detection between two checks takes the kernels "
-        f"{format_seconds(detecting / (checks + 2 * len(own)))}."
+        f"{format_seconds(detecting / intervals)}."
     )
 
 
@@ -84,7 +85,7 @@ def _of_switches(rows: Sequence[Row]) -> str:
         "reads on for a window beside the new one, but for the events that only new matches begin with: that costs "
         f"{min(prices):.0%} to {max(prices):.0%} of its work in a window, {median(prices):.0%} in the middle. In "
         f"{len(worse)} of {len(invariants)} cells plans of invariants that cost less on the latest statistics did more "
-        "work on the events that followed than the first plan."
+        "work on the events that followed than the first plan, switches included."
     )
 
 
