@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +31,20 @@ def _statistics_options(command: Command) -> Command:
 
 
 def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
+    from cep_pipeline.events.timestamps import parse_moment
     from cep_pipeline.pipeline.configuration import parse_window
     from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
 
-    if window:
+    # Wrong ones are told before anything is read; any day and time zone show whether it is a moment at all.
+    for option, text, check in (
+        ("--window", window, parse_window),
+        ("--as-of", as_of, lambda given: parse_moment(given, "UTC", date.min)),
+    ):
         try:
-            parse_window(window)  # a wrong one is told before anything is read
+            if text:
+                check(text)
         except InputError as error:
-            raise InputError(f"--window: {error}") from error
+            raise InputError(f"{option}: {error}") from error
     return AskedStatistics(as_of, window)
 
 
@@ -103,7 +110,7 @@ def invariants(
                 except InputError as error:
                     failed.append(error)
             if failed and not shown:
-                raise failed[0]
+                raise InputError("\n".join(map(str, failed)))
             _tell(tuple(map(str, failed)))  # a set without a plan keeps none of the others from being shown
     if check:
         found = [_decision_json(one.decision) for one in checks]

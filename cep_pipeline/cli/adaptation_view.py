@@ -160,7 +160,7 @@ def _forecast(trend: Trend | None) -> str:
     if trend.latest.violated:
         return "violated"
     if trend.violated_on is None:
-        return "does not fall"
+        return "does not fall" if trend.per_day >= 0 else "not within ten years"
     first, last = trend.between
     between = f" ({first or '?'} to {last or 'never'})"
     sure = "" if trend.falls else ", unsure"

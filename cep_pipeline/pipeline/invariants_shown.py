@@ -133,6 +133,8 @@ def show_invariants(
     invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
     distance = state.distances.of(invariants)
     history = published_history(tables, stream, pattern_set, events)
+    if not (asked or AskedStatistics()).to_json():
+        history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
     return ShownInvariants(
         current,
         fresh,

@@ -173,6 +173,27 @@ def test_status_tells_a_violation_until_a_replanning_has_answered_it(own: Drifti
     assert "decisions about plans" not in status("--decisions", "0")
 
 
+def test_a_wrong_moment_is_an_error_of_several_sets_too(own: DriftingStream) -> None:
+    """Only a set that has no plan keeps the others from nothing."""
+    path = own.folder / "pipeline.yaml"
+    path.write_text(path.read_text().replace("all: {", "other: {file: all.sase}\n      all: {"))
+    shown = cep("invariants", folder=own.folder)
+    assert shown.code == 0 and "pattern set all, plan 1" in shown.output
+    assert "'other': the pattern set has no plan yet" in " ".join(shown.errors.split())
+    for flags in ([], ["--json"]):
+        wrong = cep("invariants", "--as-of", "noon", *flags, folder=own.folder)
+        assert wrong.code == 2 and not wrong.output
+        assert "'noon' is no moment" in " ".join(wrong.errors.split())
+
+
+def test_a_violation_is_answered_by_the_statistics_that_it_was_found_by(own: DriftingStream) -> None:
+    cep("invariants", "--check", "--as-of", "16:00", "--window", "3 hours", folder=own.folder)
+    made = cep("replan", "--json", folder=own.folder)
+    assert made.code == 0, made.errors
+    label = json.loads(made.output)["details"]["statistics"]["label"]
+    assert label.startswith(f"the 3 hours up to {DRIFT_DAYS[2]} 16:00")
+
+
 @pytest.mark.parametrize("knows", [True, False])
 def test_a_plan_of_another_format_is_said_and_ends_no_command(own: DriftingStream, knows: bool) -> None:
     current = own.tables.current_plan("all")
