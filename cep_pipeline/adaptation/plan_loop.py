@@ -178,7 +178,8 @@ class PlanLoop:
         if verdict.replan:
             gain = self._replan(old, row, snapshot)
             planned = clock()
-            self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gain)
+            gained = gain if self._begin_of_plan == row else 0.0  # by a plan that is not put in use nothing is
+            self._state = self.decision.replanned(state, verdict, self.plan or old, snapshot, gain=gained)
             ended = clock()
         took = Seconds(decided - began + ended - planned, planned - decided)
         self.seconds = self.seconds.plus(took)

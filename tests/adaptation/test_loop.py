@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline import detect_adaptively
-from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, decision_function, loop
-from cep_pipeline.adaptation.decisions import Unconditional
+from cep_pipeline.adaptation import DECISION_FUNCTIONS, AdaptiveDetection, Distances, decision_function, loop
+from cep_pipeline.adaptation.decisions import InvariantBased, Unconditional
+from cep_pipeline.adaptation.distance import MetaAdaptive
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import OUTPUTS
 from cep_pipeline.detection.matches import matches_schema
@@ -168,6 +169,30 @@ def test_a_new_plan_is_used_only_where_it_is_better() -> None:
     assert report.replannings == 10
     assert not report.switches
     assert any(check.gain for check in report.checks)
+
+
+def test_a_plan_that_is_not_put_in_use_has_gained_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much it would save: distances that follow what replanning brings grow by it."""
+    gains: list[float] = []
+
+    def after_replanning(self: MetaAdaptive, distances: Distances, violated: object, gain: float) -> Distances:
+        gains.append(gain)
+        return distances
+
+    monkeypatch.setattr(MetaAdaptive, "after_replanning", after_replanning)
+    patterns, events = patterns_of(ABC), drifting()
+    for minimum_gain in (0.0, 0.95):
+        gains.clear()
+        _, report = detect_adaptively(
+            patterns,
+            events,
+            decision=InvariantBased(distance=MetaAdaptive()),
+            every_events=100,
+            minimum_gain=minimum_gain,
+        )
+        saved = [check.gain for check in report.checks if check.replanned]
+        assert any(gain is not None and gain > 0.05 for gain in saved)
+        assert gains == [check.gain if check.deployed else 0.0 for check in report.checks if check.replanned]
 
 
 def test_the_first_plan_may_be_given() -> None:

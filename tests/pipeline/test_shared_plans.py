@@ -214,6 +214,20 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     assert check(project, "three").decision.outcome == "keep"
 
 
+def test_a_replanning_answers_what_is_violated_by_then(project: DriftingStream) -> None:
+    """Not only what the check had found: until it is done, that is the same violation."""
+    project.publish(DRIFT_DAYS[:3])
+    first = check(project, "one").violation
+    assert first is not None and set(first.patterns) <= FIRST
+    project.counts = {**COUNTS, DRIFT_DAYS[3]: {**A_IS_RARE, "E": 10, "F": 200, "G": 200}}
+    project.publish([DRIFT_DAYS[3]])
+    second = check(project, "two").violation
+    assert second is not None and set(second.patterns) & SECOND and second.run_id == first.run_id
+    done = answer(project, Asked(first.reason, violation=first), first.run_id).decision
+    assert done.outcome == "replaced" and done.details["planned_again"] == sorted(FIRST | SECOND)
+    assert check(project, "three").violation is None
+
+
 def test_the_tasks_of_the_scheduler_hand_on_what_a_violation_concerns(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:3])
     config = project.folder / "pipeline.yaml"
