@@ -153,10 +153,11 @@ def fewer_replannings(rows: Sequence[Row]) -> Finding:
                 kept.append(stream)
     of_thresholds = rows_of(rows, decision=THRESHOLD)
     settled = sum(not number(row, "planned") for row in of_thresholds)
-    why = (
-        f"By plans put in use, which the patent counts, it is so in: {', '.join(fewer_new) or 'neither'}. In {settled} "
-        f"of {len(of_thresholds)} cells the best threshold never plans again: there it is the static plan"
-    )
+    why = f"By plans put in use, which the patent counts, it is so in: {', '.join(fewer_new) or 'neither'}"
+    if settled:
+        why += (
+            f". In {settled} of {len(of_thresholds)} cells the best threshold never plans again: it is the static plan"
+        )
     return Finding(expected, f"{'; '.join(parts)}. {why}", len(fewer) == len(parts))
 
 
