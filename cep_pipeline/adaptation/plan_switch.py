@@ -194,7 +194,7 @@ class Reading:
     def ends_read_from(self, first: int) -> int:
         """The row from which on events are read for matches that end with `first`, an event to come, or later."""
         start = self.window_before(first)
-        return self._with_tied_before(start, start)
+        return self._with_tied_before(start, start) if start else 0
 
     def reads_from(self, first: int) -> int:
         """The row from which on events are read for matches that begin at `first`, an event to come, or later."""

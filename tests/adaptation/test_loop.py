@@ -220,6 +220,20 @@ def test_a_given_plan_is_held_to_the_numbers_that_it_names() -> None:
             assert first.row == 100 and first.replanned is replanned
 
 
+def test_a_stream_that_has_not_begun_asks_for_nothing() -> None:
+    for text in (
+        "PATTERN SEQ(~A n, A+ b[], C c) WITHIN 1 day TIES ANY",
+        "PATTERN SEQ(A+ b[], ~A n, C c) WITHIN 2 EVENTS",
+    ):
+        patterns, none = patterns_of(text), drifting(0)
+        for output in OUTPUTS:
+            run = AdaptiveDetection(every_events=1).begin(patterns, in_parts(none, 1), output=output)
+            assert [loop.needs_from for loop in run._loops] == [0]
+            found = pa.Table.from_batches([batch for _, batch in run.batches()], run.schemas[patterns[0].name])
+            [expected] = cep.detect(patterns, none, output=output).values()
+            assert found.to_pylist() == expected.to_pylist()
+
+
 def test_without_patterns_there_is_nothing_to_find() -> None:
     tables, report = detect_adaptively([], drifting(), every_events=100)
     assert (tables, report.checks) == ({}, ())
