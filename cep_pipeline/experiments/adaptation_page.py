@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
-from statistics import geometric_mean, median
 
 from cep_pipeline.benchmarks.report import count_per_s, machine, markdown_table, times_as_fast
 from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
@@ -15,7 +14,6 @@ from cep_pipeline.experiments.adaptation_figures import (
     Best,
     best_of,
     by_decision,
-    cells_of,
     chosen_by,
     compared_rows,
     mean_gain,
@@ -32,14 +30,13 @@ from cep_pipeline.experiments.adaptation_patterns import (
     MOST_BYTES,
     MOST_OF_FIRST,
     OF_SELECTIVITIES,
-    PAIRS_A_CHECK,
     SEQUENCE,
     SETS,
     WORK_A_MATCH,
 )
 from cep_pipeline.experiments.adaptation_prediction import REACHES
 from cep_pipeline.experiments.adaptation_prediction_tables import errors_table, predictions_table, predictions_text
-from cep_pipeline.experiments.adaptation_reasons import reasons_text
+from cep_pipeline.experiments.adaptation_reasons import estimating_text, per_try_text, reasons_text
 from cep_pipeline.experiments.adaptation_sizes import (
     AVERAGE,
     CHANGES,
@@ -130,8 +127,8 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
         "How many times fewer events were tried on partial matches than by the static plan, which is what plans alone "
         "make of it:",
         _table(compared, lambda row: times_as_fast(number(row, "less_work"))),
-        _per_try(compared),
-        _estimating(compared),
+        per_try_text(compared),
+        estimating_text(compared),
         "## Where the distance comes from",
         "The average relative difference of the first plan's tightest comparisons, one a block, and of all of them, "
         "beside the best distance. The patent compares the two values, and finds them 87 % to 92 % alike in the "
@@ -341,44 +338,6 @@ def _replannings(row: Row) -> str:
 def _checks(rows: Sequence[Row]) -> str:
     counts = sorted({int(number(row, "checks")) for row in rows if row["decision"] != STATIC})
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-
-
-def _per_try(rows: Sequence[Row]) -> str:
-    switched = [row for row in rows if number(row, "switches")]
-    if not switched:
-        return "No plan was switched."
-    static, others = (
-        geometric_mean([1e9 * number(row, "detecting") / max(number(row, "candidates"), 1.0) for row in own])
-        for own in (rows_of(rows, decision=STATIC), switched)
-    )
-    return (
-        f"Gains are not those of tries alone: runs of the static plan take {static:.0f} ns a try in the mean, and runs "
-        f"that switch {others:.0f} ns. By another plan a try tests other conditions, and other things come of it. "
-        "Where plans are switched detection runs over shorter pieces, each of which reads one window more; where they "
-        "stay, over all of the stream at once."
-    )
-
-
-def _estimating(rows: Sequence[Row]) -> str:
-    """What keeping statistics costs beside, for each planner: detection takes some of them little time."""
-    found = []
-    for contender in CONTENDERS:
-        shares, ratios = [], []
-        for cell in cells_of(rows_of(rows, contender=contender.name)):
-            [own], [static] = (rows_of(cell, decision=name) for name in (INVARIANT, STATIC))
-            whole = number(own, "seconds") + number(own, "estimating")
-            shares.append(number(own, "estimating") / whole)
-            ratios.append(whole / number(static, "seconds"))
-        if shares:
-            times = times_as_fast(geometric_mean(ratios))
-            found.append(
-                f"{contender.name} {median(shares):.0%} of the time with it in the middle, {max(shares):.0%} at most, "
-                f"by which invariants take {times} times as long as the static plan in the mean"
-            )
-    return (
-        f"Keeping statistics, {PAIRS_A_CHECK:,} pairs of events being tested a condition between two decisions, is not "
-        f"in these figures. It takes {'; '.join(found)}."
-    )
 
 
 def _average_table(rows: Sequence[Row], best: Mapping[tuple[str, str], Best], sizes: Sizes) -> str:
