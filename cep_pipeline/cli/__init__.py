@@ -6,11 +6,12 @@ import logging
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 
 import click
 
 from cep_pipeline import __version__
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, InputError
 
 COMMANDS = {
     "run": "cep_pipeline.cli.run:run",
@@ -25,10 +26,40 @@ COMMANDS = {
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "generate": "cep_pipeline.cli.generate:generate",
-    "bench": "cep_pipeline.cli.bench:bench",
-    "experiment": "cep_pipeline.cli.experiment:experiment",
+    "bench": "benchmarks.command:bench",
+    "experiment": "benchmarks.experiments.command:experiment",
 }
-"""Command name -> module and function."""
+"""Command name -> module and function. The folder `benchmarks` is part of a checkout only, not of the package."""
+
+
+def _import_benchmarks() -> bool:
+    """Make the folder `benchmarks` of the checkout importable; False where the package was installed without one."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / "benchmarks" / "command.py").exists():
+        return False
+    if str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
+    return True
+
+
+def _command_of_a_checkout(name: str) -> click.Command:
+    """The command `name` where there is no checkout: it says what to do."""
+
+    def refuse(**_: object) -> None:
+        raise InputError(
+            f"cep {name} runs from a checkout of the project, which has the folder benchmarks; "
+            "the installed package has not: clone the project and run .venv/bin/cep there"
+        )
+
+    arguments = click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[arguments],
+        short_help="(from a checkout of the project only)",
+        help=f"cep {name} runs from a checkout of the project only.",
+        context_settings={"ignore_unknown_options": True},
+    )
 
 
 class _LazyGroup(click.Group):
@@ -41,6 +72,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, function = COMMANDS[cmd_name].split(":")
+        if module.startswith("benchmarks.") and not _import_benchmarks():
+            return _command_of_a_checkout(cmd_name)
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.cli.options import counted, output_console
 from cep_pipeline.errors import InputError
 
@@ -55,8 +56,6 @@ def show_comparisons(
 
 
 def _print(console: Console, comparison: Comparison) -> None:
-    from cep_pipeline.benchmarks.report import times_as_fast
-
     console.print(
         f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
         f"costs by {comparison.cost_model} ({comparison.unit})",
@@ -94,7 +93,6 @@ def _print(console: Console, comparison: Comparison) -> None:
 
 
 def _cells(plan: ComparedPlan) -> Iterator[str]:
-    from cep_pipeline.benchmarks.report import count_per_s, format_seconds
     from cep_pipeline.planning.logarithms import format_ln
 
     yield CHOSEN if plan.chosen else ""

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.benchmarks import mechanisms
-from cep_pipeline.benchmarks.detection import CPP, TOGETHER, compare_detection, detection_table, duckdb_rates
-from cep_pipeline.benchmarks.joins import DUCKDB_QUERIES
-from cep_pipeline.benchmarks.measure import Measurement, Progress, measure_in_turn
-from cep_pipeline.benchmarks.mechanisms import (
+from benchmarks import mechanisms
+from benchmarks.detection import CPP, TOGETHER, compare_detection, detection_table, duckdb_rates
+from benchmarks.joins import DUCKDB_QUERIES
+from benchmarks.measure import Measurement, Progress, measure_in_turn
+from benchmarks.mechanisms import (
     Lengths,
     MechanismResult,
     MechanismResults,
     measure_mechanisms,
     mechanisms_table,
 )
-from cep_pipeline.benchmarks.peers import compile_reference, duckdb_joins
-from cep_pipeline.benchmarks.published import (
+from benchmarks.peers import compile_reference, duckdb_joins
+from benchmarks.published import (
     DUCKDB,
     EVENTS_PER_S,
     fastest_cep_engine,
@@ -28,10 +28,10 @@ from cep_pipeline.benchmarks.published import (
     peers_of,
     reference_of,
 )
-from cep_pipeline.benchmarks.report import Comparison, Timing
-from cep_pipeline.benchmarks.strategies import SLOWEST, measure_strategies, strategies_table
-from cep_pipeline.benchmarks.streams import Streams
-from cep_pipeline.benchmarks.workloads import WORKLOADS
+from benchmarks.report import Comparison, Timing
+from benchmarks.strategies import SLOWEST, measure_strategies, strategies_table
+from benchmarks.streams import Streams
+from benchmarks.workloads import WORKLOADS
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep

@@ -6,9 +6,9 @@ from datetime import date
 
 import pytest
 
-from cep_pipeline.benchmarks import daily_statistics
-from cep_pipeline.benchmarks.daily_statistics import DailyStatistics, DaySeconds, days_table, measure_days
-from cep_pipeline.benchmarks.measure import Progress
+from benchmarks import daily_statistics
+from benchmarks.daily_statistics import DailyStatistics, DaySeconds, days_table, measure_days
+from benchmarks.measure import Progress
 
 
 def test_short_generated_days(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cep_pipeline.benchmarks.drawn_patterns import Drawing, Rare, draw_statements, types_with_few
+from benchmarks.drawn_patterns import Drawing, Rare, draw_statements, types_with_few
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from cep_pipeline.benchmarks.kernel_costs import (
+from benchmarks.kernel_costs import (
     BoundBy,
     PatternRuns,
     PlanRun,
@@ -17,8 +17,8 @@ from cep_pipeline.benchmarks.kernel_costs import (
     measured_runs,
     rankings,
 )
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
+from benchmarks.measure import Progress
+from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.costs.kernel import UNITS, costs_from_json, costs_to_json, kernel_model

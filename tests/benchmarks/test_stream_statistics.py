@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cep_pipeline.benchmarks import stream_statistics
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.benchmarks.stream_statistics import EPSILON, measure_statistics, statistics_table
+from benchmarks import stream_statistics
+from benchmarks.measure import Progress
+from benchmarks.stream_statistics import EPSILON, measure_statistics, statistics_table
 
 
 def test_a_short_generated_day(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.benchmarks.sase_stream import generate_sase_stream
-from cep_pipeline.benchmarks.streams import Streams
-from cep_pipeline.benchmarks.traffic_stream import generate_traffic
-from cep_pipeline.benchmarks.workloads import WORKLOADS, draw_types, schema_of
+from benchmarks.sase_stream import generate_sase_stream
+from benchmarks.streams import Streams
+from benchmarks.traffic_stream import generate_traffic
+from benchmarks.workloads import WORKLOADS, draw_types, schema_of
 from tests.benchmarks.sase_runs import matches_of_runs
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"

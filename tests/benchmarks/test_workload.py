@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.benchmarks.processes import Watched, told_here
-from cep_pipeline.benchmarks.workload_jobs import CHECK, DAYS, ONE_MORE, PARTS, JobPart, parts_of, run_jobs
-from cep_pipeline.benchmarks.workload_page import measure_workloads, workload_sections
-from cep_pipeline.benchmarks.workload_projects import (
+from benchmarks.measure import Progress
+from benchmarks.processes import Watched, told_here
+from benchmarks.workload_jobs import CHECK, DAYS, ONE_MORE, PARTS, JobPart, parts_of, run_jobs
+from benchmarks.workload_page import measure_workloads, workload_sections
+from benchmarks.workload_projects import (
     TRADES,
     TRAFFIC,
     WORKLOADS,
@@ -24,7 +24,7 @@ from cep_pipeline.benchmarks.workload_projects import (
     Request,
     make_project,
 )
-from cep_pipeline.benchmarks.workload_results import CheckSize, DayRun, PlanSize, WorkloadResult
+from benchmarks.workload_results import CheckSize, DayRun, PlanSize, WorkloadResult
 from cep_pipeline.errors import InputError, PatternError
 from tests.cli.command_line import cep
 

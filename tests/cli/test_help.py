@@ -72,3 +72,14 @@ def test_wrong_arguments_are_told_with_exit_code_2(arguments: tuple[str, ...], w
 def test_the_version_is_told(tmp_path: Path) -> None:
     done = cep("--version", folder=tmp_path)
     assert (done.code, done.output) == (0, "cep, version 0.1.0\n")
+
+
+@pytest.mark.parametrize("command", ["bench", "experiment"])
+def test_measuring_without_a_checkout_is_refused_with_what_to_do(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("cep_pipeline.cli._import_benchmarks", lambda: False)
+    done = cep(command, "lazy_nfa", "--full", folder=tmp_path)
+    assert done.code == 2
+    assert f"cep {command} runs from a checkout of the project" in done.errors
+    assert "clone the project" in done.errors

@@ -9,24 +9,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
-from cep_pipeline.detection.detect import count_table
-from cep_pipeline.detection.room import NoRoom
-from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import adaptation
-from cep_pipeline.experiments.adaptation import EXPERIMENT
-from cep_pipeline.experiments.adaptation_figures import (
+from benchmarks.experiments.adaptation import experiment as adaptation
+from benchmarks.experiments.adaptation.experiment import EXPERIMENT
+from benchmarks.experiments.adaptation.figures import (
     by_decision,
     number,
 )
-from cep_pipeline.experiments.adaptation_patterns import (
+from benchmarks.experiments.adaptation.patterns import (
     SEQUENCE,
     Fitted,
     fitted_pattern,
     matches_in,
 )
-from cep_pipeline.experiments.adaptation_runs import Detected, measure
-from cep_pipeline.experiments.adaptation_sizes import (
+from benchmarks.experiments.adaptation.runs import Detected, measure
+from benchmarks.experiments.adaptation.sizes import (
     AVERAGE,
     CHAIN,
     COMPARISON,
@@ -40,11 +36,15 @@ from cep_pipeline.experiments.adaptation_sizes import (
     UNCONDITIONAL,
     Sizes,
 )
-from cep_pipeline.experiments.adaptation_streams import (
+from benchmarks.experiments.adaptation.streams import (
     permuted_rates,
 )
-from cep_pipeline.experiments.cells import Figure, Row
-from cep_pipeline.experiments.experiment import Request
+from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.experiment import Request
+from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
+from cep_pipeline.detection.detect import count_table
+from cep_pipeline.detection.room import NoRoom
+from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import cep
 from tests.experiments.adaptation_sizes import CHECKS, TINY

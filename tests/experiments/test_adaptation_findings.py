@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cep_pipeline.experiments import adaptation_findings as findings
-from cep_pipeline.experiments.adaptation_figures import (
+from benchmarks.experiments.adaptation import findings
+from benchmarks.experiments.adaptation.figures import (
     INVARIANT,
     THRESHOLD,
     Best,
@@ -19,13 +19,13 @@ from cep_pipeline.experiments.adaptation_figures import (
     lead,
     of_part,
 )
-from cep_pipeline.experiments.adaptation_frequency import frequency_table, frequency_text
-from cep_pipeline.experiments.adaptation_patterns import (
+from benchmarks.experiments.adaptation.frequency import frequency_table, frequency_text
+from benchmarks.experiments.adaptation.patterns import (
     NEGATION,
     SEQUENCE,
 )
-from cep_pipeline.experiments.adaptation_reasons import reasons_text
-from cep_pipeline.experiments.adaptation_sizes import (
+from benchmarks.experiments.adaptation.reasons import reasons_text
+from benchmarks.experiments.adaptation.sizes import (
     AVERAGE,
     CHAIN,
     COMPARISON,
@@ -40,11 +40,11 @@ from cep_pipeline.experiments.adaptation_sizes import (
     distance_name,
     threshold_name,
 )
-from cep_pipeline.experiments.adaptation_streams import (
+from benchmarks.experiments.adaptation.streams import (
     STOCKS,
     TRAFFIC,
 )
-from cep_pipeline.experiments.cells import Figure, Row
+from benchmarks.experiments.cells import Figure, Row
 from tests.experiments.adaptation_sizes import CHECKS, TINY
 
 

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.thresholds import numbers_now, questions_of
-from cep_pipeline.experiments import adaptation_patterns
-from cep_pipeline.experiments.adaptation_patterns import (
+from benchmarks.experiments.adaptation import patterns as adaptation_patterns
+from benchmarks.experiments.adaptation.patterns import (
     CONJUNCTION,
     INTERVALS_A_WINDOW,
     KLEENE,
@@ -25,12 +23,14 @@ from cep_pipeline.experiments.adaptation_patterns import (
     interval_us,
     pattern_text,
 )
-from cep_pipeline.experiments.adaptation_streams import (
+from benchmarks.experiments.adaptation.streams import (
     ExperimentStream,
     drifting_stocks,
     permuted_rates,
     traffic_readings,
 )
+from cep_pipeline.adaptation import AdaptiveDetection
+from cep_pipeline.adaptation.thresholds import numbers_now, questions_of
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics

@@ -12,24 +12,24 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import cep_pipeline as cep
-from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.plans_anew import AloneAnew
-from cep_pipeline.detection.detect import detect
-from cep_pipeline.detection.planned import replanner_for
-from cep_pipeline.experiments.adaptation_hindsight import (
+from benchmarks.experiments.adaptation.hindsight import (
     cheapest_sequence,
     in_hindsight,
     price_of_a_switch,
     tries_and_matches,
 )
-from cep_pipeline.experiments.adaptation_patterns import (
+from benchmarks.experiments.adaptation.patterns import (
     SEQUENCE,
     fitted_pattern,
     matches_in,
 )
-from cep_pipeline.experiments.adaptation_prediction import REACHES, prediction, saved
-from cep_pipeline.experiments.adaptation_prediction_tables import rank_correlation
-from cep_pipeline.experiments.adaptation_streams import permuted_rates
+from benchmarks.experiments.adaptation.prediction import REACHES, prediction, saved
+from benchmarks.experiments.adaptation.prediction_tables import rank_correlation
+from benchmarks.experiments.adaptation.streams import permuted_rates
+from cep_pipeline.adaptation import AdaptiveDetection
+from cep_pipeline.adaptation.plans_anew import AloneAnew
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.statistics import estimate_statistics
 

@@ -13,14 +13,14 @@ from typing import cast
 
 import pytest
 
-from cep_pipeline.benchmarks.measure import Progress
+from benchmarks.experiments import EXPERIMENTS, experiment_named
+from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
+from benchmarks.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
+from benchmarks.experiments.findings import Finding, findings_text, log_slope
+from benchmarks.experiments.page import Page
+from benchmarks.measure import Progress
 from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.experiments import EXPERIMENTS, experiment_named
-from cep_pipeline.experiments.cells import Cell, CellStore, Row, code_digest
-from cep_pipeline.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
-from cep_pipeline.experiments.findings import Finding, findings_text, log_slope
-from cep_pipeline.experiments.page import Page
 
 ROWS: list[Row] = [
     {"x": x, "cost": cost * x, "kind": kind, "panel": panel}
@@ -112,8 +112,8 @@ def lightness(color: str) -> float:
 
 
 def test_colours_stand_out_on_white_and_on_black() -> None:
+    from benchmarks.experiments.lazy_nfa.page import STYLES
     from cep_pipeline.charts import INK, PALETTE
-    from cep_pipeline.experiments.lazy_nfa_page import STYLES
 
     for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):
         for page in ("#ffffff", "#0d1117"):

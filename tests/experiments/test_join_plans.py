@@ -12,27 +12,11 @@ import numpy as np
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import join_plans_findings as findings
-from cep_pipeline.experiments.cells import Row
-from cep_pipeline.experiments.experiment import Request, run_experiment
-from cep_pipeline.experiments.findings import Finding
-from cep_pipeline.experiments.join_patterns import (
-    CONJUNCTION,
-    DISJUNCTION,
-    KLEENE,
-    NEGATION,
-    SEQUENCE,
-    SETS,
-    consuming,
-    contiguous,
-    draw_pattern,
-    has_fewer_matches,
-    ln_candidates,
-    with_strategy,
-)
-from cep_pipeline.experiments.join_plans import (
+from benchmarks.experiments.cells import Row
+from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.findings import Finding
+from benchmarks.experiments.join_plans import findings
+from benchmarks.experiments.join_plans.experiment import (
     ALPHA,
     ANY,
     CHAIN,
@@ -54,7 +38,21 @@ from cep_pipeline.experiments.join_plans import (
     measure_planners,
     measure_strategy,
 )
-from cep_pipeline.experiments.join_streams import (
+from benchmarks.experiments.join_plans.patterns import (
+    CONJUNCTION,
+    DISJUNCTION,
+    KLEENE,
+    NEGATION,
+    SEQUENCE,
+    SETS,
+    consuming,
+    contiguous,
+    draw_pattern,
+    has_fewer_matches,
+    ln_candidates,
+    with_strategy,
+)
+from benchmarks.experiments.join_plans.streams import (
     STOCKS,
     TRAFFIC,
     WINDOW_S,
@@ -62,6 +60,8 @@ from cep_pipeline.experiments.join_streams import (
     stock_stream,
     traffic_join_stream,
 )
+from benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS, Join, plan
 from cep_pipeline.planning.clause_questions import clause_statistics
 from cep_pipeline.planning.planners import TREE_PLANNERS
@@ -106,7 +106,7 @@ def test_a_stream_counts_its_events_and_tells_each_from_the_one_before(stream: C
 
 
 def test_differences_are_those_of_prices() -> None:
-    from cep_pipeline.experiments.join_streams import differences_by_type
+    from benchmarks.experiments.join_plans.streams import differences_by_type
 
     codes, values = np.array([0, 1, 0, 0, 1]), np.array([5.0, 7.0, 6.0, 4.0, 7.5])
     assert differences_by_type(codes, values).tolist() == [0.0, 0.0, 1.0, -2.0, 0.5]
@@ -204,7 +204,7 @@ def test_strategies_are_run_by_all_planners_and_by_the_automaton(strategy: str) 
 def test_an_automaton_that_differs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = draw_pattern(stocks(), SEQUENCE, 3, 1, 1, 2e3)
     other = with_strategy(draw_pattern(stocks(), SEQUENCE, 3, 2, 1, 2e3), stocks(), "skip_till_any_match")
-    monkeypatch.setattr("cep_pipeline.experiments.join_plans.with_strategy", lambda *_: other)
+    monkeypatch.setattr("benchmarks.experiments.join_plans.experiment.with_strategy", lambda *_: other)
     with pytest.raises(CepError, match="nfab finds"):
         measure_strategy(drawn, stocks(), ANY, 1)
 

@@ -8,14 +8,12 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import lazy_nfa_findings as findings
-from cep_pipeline.experiments.cells import Row
-from cep_pipeline.experiments.changing_trades import PHASES, changing_trades
-from cep_pipeline.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
-from cep_pipeline.experiments.experiment import Request, run_experiment
-from cep_pipeline.experiments.lazy_nfa import (
+from benchmarks.experiments.cells import Row
+from benchmarks.experiments.changing_trades import PHASES, changing_trades
+from benchmarks.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
+from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.lazy_nfa import findings
+from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
     CHANGING,
     CONTENDERS,
@@ -32,7 +30,9 @@ from cep_pipeline.experiments.lazy_nfa import (
     steps_of,
     summed,
 )
-from cep_pipeline.experiments.lazy_nfa_page import refuse_different_matches, write_page
+from benchmarks.experiments.lazy_nfa.page import refuse_different_matches, write_page
+from benchmarks.measure import Progress
+from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -222,7 +222,7 @@ def test_the_default_is_smaller_than_the_papers_extent() -> None:
 
 
 def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cep_pipeline.experiments import lazy_nfa
+    from benchmarks.experiments.lazy_nfa import experiment as lazy_nfa
 
     monkeypatch.setattr(lazy_nfa, "SMALL", TINY)
     arguments = ("experiment", "lazy_nfa", "--data", "nowhere", "--out", "page.md")

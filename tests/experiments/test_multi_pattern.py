@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from cep_pipeline.detection.detect import detect
-from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import multi_pattern, multi_pattern_runs
-from cep_pipeline.experiments import multi_pattern_findings as findings
-from cep_pipeline.experiments.cells import Figure, Row
-from cep_pipeline.experiments.experiment import Request, store_beside
-from cep_pipeline.experiments.multi_pattern import (
+from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.experiment import Request, store_beside
+from benchmarks.experiments.multi_pattern import experiment as multi_pattern
+from benchmarks.experiments.multi_pattern import findings
+from benchmarks.experiments.multi_pattern import runs as multi_pattern_runs
+from benchmarks.experiments.multi_pattern.adaptive import ANEW, ON_TOP, AdaptiveSizes, measure_adaptive
+from benchmarks.experiments.multi_pattern.experiment import (
     ADAPTIVE,
     COSTS,
     COUNT,
@@ -33,11 +33,10 @@ from cep_pipeline.experiments.multi_pattern import (
     WORKLOAD,
     Sizes,
 )
-from cep_pipeline.experiments.multi_pattern_adaptive import ANEW, ON_TOP, AdaptiveSizes, measure_adaptive
-from cep_pipeline.experiments.multi_pattern_figures import by_contender
-from cep_pipeline.experiments.multi_pattern_parts import COMPARED_BY_GAINS
-from cep_pipeline.experiments.multi_pattern_runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
-from cep_pipeline.experiments.multi_pattern_streams import (
+from benchmarks.experiments.multi_pattern.figures import by_contender
+from benchmarks.experiments.multi_pattern.parts import COMPARED_BY_GAINS
+from benchmarks.experiments.multi_pattern.runs import ALL, COMPARED, TRIVIAL, SearchLimit, measure_workload
+from benchmarks.experiments.multi_pattern.streams import (
     PERMUTED_TYPES,
     STOCKS,
     STREAMS,
@@ -47,13 +46,15 @@ from cep_pipeline.experiments.multi_pattern_streams import (
     stocks,
     traffic,
 )
-from cep_pipeline.experiments.multi_pattern_workloads import (
+from benchmarks.experiments.multi_pattern.workloads import (
     Shape,
     draw_workload,
     draw_workload_for,
     events_of_window,
     pool_of,
 )
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.errors import CepError
 from tests.cli.command_line import cep
 
 EXCHANGED = AdaptiveSizes(

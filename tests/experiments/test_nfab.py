@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from cep_pipeline.benchmarks.measure import Progress
-from cep_pipeline.benchmarks.sase_stream import generate_sase_stream
-from cep_pipeline.errors import CepError
-from cep_pipeline.experiments import nfab_findings as findings
-from cep_pipeline.experiments import nfab_runs
-from cep_pipeline.experiments.cells import Row
-from cep_pipeline.experiments.experiment import Request, run_experiment
-from cep_pipeline.experiments.findings import Finding
-from cep_pipeline.experiments.nfab import (
+from benchmarks.experiments.cells import Row
+from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.findings import Finding
+from benchmarks.experiments.nfab import findings
+from benchmarks.experiments.nfab import runs as nfab_runs
+from benchmarks.experiments.nfab.experiment import (
     BACKTRACKING,
     EXPERIMENT,
     FULL,
@@ -27,9 +24,12 @@ from cep_pipeline.experiments.nfab import (
     SMALL,
     Sizes,
 )
-from cep_pipeline.experiments.nfab_page import refuse_different_matches
-from cep_pipeline.experiments.nfab_queries import Query, pattern_of
-from cep_pipeline.experiments.nfab_runs import ALGORITHMS, BACKTRACK, BASIC, MERGE, by_algorithm, is_there, measure
+from benchmarks.experiments.nfab.page import refuse_different_matches
+from benchmarks.experiments.nfab.queries import Query, pattern_of
+from benchmarks.experiments.nfab.runs import ALGORITHMS, BACKTRACK, BASIC, MERGE, by_algorithm, is_there, measure
+from benchmarks.measure import Progress
+from benchmarks.sase_stream import generate_sase_stream
+from cep_pipeline.errors import CepError
 from tests.benchmarks.sase_runs import Taking, matches_of_runs
 
 TINY = Sizes((20, 40, 60), 50, (0.7,), ("p1", "p2", "p3"))

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.benchmarks.workloads import WORKLOADS, stock_schema
+from benchmarks.stock_stream import generate_stock_stream
+from benchmarks.workloads import WORKLOADS, stock_schema
 from tests.tree_plans import many_trees
 
 EVENTS = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
+from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.detection.fused import run_clause, tiers, unsupported_feature
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.events.schema import StreamSchema

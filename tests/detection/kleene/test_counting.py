@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.benchmarks.workloads import stock_schema
+from benchmarks.stock_stream import generate_stock_stream
+from benchmarks.workloads import stock_schema
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.kleene import compiled_lists, counting

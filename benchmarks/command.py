@@ -1,0 +1,181 @@
+"""`cep bench`: measure, beside peers, and end with a page of ratios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from cep_pipeline.cli.options import check_page_file
+from cep_pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from benchmarks.workload_projects import Request
+
+COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
+KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+WORKLOADS = ("trades", "traffic")
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD)))
+@click.option(
+    "--events",
+    multiple=True,
+    type=click.Choice(["10000", "100000", "1000000", "5000000"]),
+    default=("1000000",),
+    show_default=True,
+    help="Length of the stock stream for the columnar kernel; may be given several times.",
+)
+@click.option(
+    "--mechanism-events",
+    type=click.Choice(["10000", "100000", "1000000"]),
+    help="Length of the streams for the mechanisms that read event by event.  [default: 100000; W5 and W5n 1000000; "
+    "W6 10000; W7 300000]",
+)
+@click.option(
+    "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each engine."
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="Folder with aarhus_traffic/2014-08.parquet; where it is missing, W7 runs over generated readings.",
+)
+@click.option("--master", default="local[4]", show_default=True, help="Spark master of what runs in Spark.")
+@click.option(
+    "--constants",
+    type=click.Path(path_type=Path),
+    help="Write what kernel-costs measured to this JSON file; plans use it where CEP_KERNEL_COSTS names it.",
+)
+@click.option(
+    "--stream",
+    "streams",
+    multiple=True,
+    type=click.Choice(WORKLOADS),
+    help="Of workload: a day of trades or a month of traffic.  [default: both]",
+)
+@click.option(
+    "--patterns", type=click.IntRange(min=1), default=1000, show_default=True, help="Of workload: so many are drawn."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of workload: draws by it.")
+@click.option("--days", type=click.IntRange(min=1), help="Of workload: the first so many days.  [default: all]")
+@click.option(
+    "--search-s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30.0,
+    show_default=True,
+    help="Of workload: the search for a plan ends after so many seconds.",
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("var/workload"),
+    show_default=True,
+    help="Of workload: its projects are made in this folder.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
+def bench(
+    names: tuple[str, ...],
+    events: tuple[str, ...],
+    mechanism_events: str | None,
+    repetitions: int,
+    data: Path,
+    master: str,
+    constants: Path | None,
+    streams: tuple[str, ...],
+    patterns: int,
+    seed: int,
+    days: int | None,
+    search_s: float,
+    folder: Path,
+    out: Path | None,
+) -> None:
+    """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
+
+    \b
+      detection   the columnar kernel on W1-W4b, W6 (100 patterns) and W7 (traffic), one core, preparation included,
+                  beside scalar C++ (where a compiler is) and DuckDB's bucketed joins (where duckdb is installed)
+      mechanisms  the mechanisms that read event by event on the workloads that they run, W5 and W5n of SASE among them
+      strategies  skip_till_next_match and both contiguities without Kleene variables, beside reading the columns
+      ingestion   generated raw days to published events, start-up and imports aside
+      statistics  estimates of sliding windows beside exact numbers, their state, their time beside ingesting
+      kernel-costs  only when asked for: what a unit of the columnar kernel's work costs here (the cost model
+                  `kernel`), and how well cost models rank orders and trees by time
+      workload    only when asked for, in some ten minutes: draws a pattern file of 1,000 patterns for a day of trades
+                  and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
+                  of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
+                  is a project in a folder, on which the other commands work with --config
+
+    All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
+
+    \b
+    Examples:
+      cep bench
+      cep bench --out docs/benchmarks.md
+      cep bench detection --events 1000000 --events 5000000 --repetitions 7
+      cep bench workload --stream traffic --patterns 200 --days 3
+
+    The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
+    """
+    from benchmarks import measure
+    from benchmarks.page import Settings, make_page
+
+    if constants is not None and KERNEL_COSTS not in names:
+        raise InputError("--constants is for kernel-costs: name it")
+    if out is not None:
+        check_page_file(out)
+    settings = Settings(
+        names=names or BENCHMARKS,
+        lengths=sorted(map(int, events)),
+        mechanism_length=None if mechanism_events is None else int(mechanism_events),
+        repetitions=repetitions,
+        data=data,
+        master=master,
+        constants=constants,
+        workloads=_workloads(names, streams, patterns, seed, days, search_s, data),
+        projects=folder,
+    )
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting", total=None)
+
+        def begin(what: str, steps: int) -> None:
+            shown.reset(task, total=max(steps, 1), description=what)
+
+        progress = measure.Progress(begin, lambda: shown.advance(task))
+        text = make_page(settings, progress, console.print)
+    click.echo(text, nl=False)
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+
+
+def _workloads(
+    names: tuple[str, ...],
+    streams: tuple[str, ...],
+    patterns: int,
+    seed: int,
+    days: int | None,
+    search_s: float,
+    data: Path,
+) -> list[Request]:
+    """What is asked of the benchmark `workload`; nothing where it is not asked for."""
+    if WORKLOAD not in names:
+        if streams or days is not None:
+            raise InputError("--stream and --days are for workload: name it")
+        return []
+    from benchmarks.workload_projects import WORKLOADS, Request
+
+    return [Request(WORKLOADS[name], patterns, seed, days, search_s, data) for name in streams or WORKLOADS]

@@ -1,0 +1,334 @@
+"""`cep experiment join_plans`: what the planners' plans are worth (PVLDB'18, section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from benchmarks.experiments.cells import Cell, Figure, Row
+from benchmarks.experiments.experiment import Experiment, Request, Work
+from benchmarks.experiments.join_plans.patterns import (
+    SEQUENCE,
+    SETS,
+    Drawn,
+    consuming,
+    contiguous,
+    draw_pattern,
+    large_pattern,
+    with_strategy,
+)
+from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
+from benchmarks.experiments.page import Page
+from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
+from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning import PLANNERS
+from cep_pipeline.planning.compare import PlannedBy, compare_planners, makes_trees
+from cep_pipeline.planning.planners import TREE_PLANNERS
+from cep_pipeline.statistics import estimate_statistics
+
+CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
+"""What runs orders, what runs trees, and what stands beside them."""
+FUSED_PLANNER, FUSED_COST = "dp_left_deep", "kernel"
+ORDERS = tuple(name for name in PLANNERS if name not in TREE_PLANNERS)
+TREES = tuple(name for name in PLANNERS if name in TREE_PLANNERS)
+WEIGHED = ("greedy", "ii_random", "ii_greedy", "dp_left_deep", "zstream_ordered", "dp_bushy")
+"""Planners that follow a cost: those of figure 18."""
+PATTERNS, LARGE, ALPHA, STRATEGY = "patterns", "large", "alpha", "strategy"
+"""Parts: figures 4 to 16; 17; 18; 19."""
+ANY, CONSUMED, CONTIGUOUS = "skip till any match", "each event in one match", "contiguity"
+STRATEGIES = (ANY, CONSUMED, CONTIGUOUS)
+"""How figure 19 is run by all plans: events that are in one match only are what JQPG section 6.2 calls skip till next
+match, and contiguity becomes conditions on the numbers of events."""
+NFAB = "nfab"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured.
+
+    Attributes
+    ----------
+    stocks, stock_windows, traffic_windows
+        Of the streams; windows are those of the patterns.
+    sizes
+        Events of a pattern.
+    patterns
+        Stream -> patterns of each set and size.
+    dearest
+        The most partial matches that any planner's plan is expected to hold at a time.
+    large, large_patterns
+        Events of the patterns that are planned only, and how many there are of each size.
+    alphas, alpha_patterns
+        Weights of latency, and sequences of each size.
+    strategy_patterns
+        Sequences of each size.
+    repetitions
+        Counted runs of each plan.
+    """
+
+    stocks: int
+    stock_windows: int
+    traffic_windows: int
+    sizes: tuple[int, ...]
+    patterns: Mapping[str, int]
+    dearest: float
+    large: tuple[int, ...]
+    large_patterns: int
+    alphas: tuple[float, ...]
+    alpha_patterns: int
+    strategy_patterns: int
+    repetitions: int = 3
+
+
+SMALL = Sizes(
+    stocks=200,
+    stock_windows=6,
+    traffic_windows=72,
+    sizes=(3, 4, 5, 6, 7),
+    patterns={STOCKS: 4, TRAFFIC: 1},
+    dearest=5e4,
+    large=(3, 5, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22),
+    large_patterns=2,
+    alphas=(0.0, 0.5, 1.0, 10.0),
+    alpha_patterns=2,
+    strategy_patterns=1,
+)
+FULL = Sizes(
+    stocks=2_100,
+    stock_windows=6,
+    traffic_windows=500,
+    sizes=(3, 4, 5, 6, 7),
+    patterns={STOCKS: 100, TRAFFIC: 100},
+    dearest=3e5,
+    large=tuple(range(3, 23)),
+    large_patterns=10,
+    alphas=(0.0, 0.5, 1.0, 10.0),
+    alpha_patterns=100,
+    strategy_patterns=20,
+)
+
+
+class _Streams:
+    """The streams, each made when it is first asked for."""
+
+    def __init__(self, request: Request, sizes: Sizes) -> None:
+        self._request, self._sizes = request, sizes
+
+    @cached_property
+    def _stocks(self) -> JoinStream:
+        return stock_stream(self._sizes.stocks, self._sizes.stock_windows, self._request.seed)
+
+    @cached_property
+    def _traffic(self) -> JoinStream:
+        return traffic_join_stream(self._request.data, self._sizes.traffic_windows, self._request.seed)
+
+    def named(self, name: str) -> JoinStream:
+        return self._stocks if name == STOCKS else self._traffic
+
+    @property
+    def descriptions(self) -> dict[str, str]:
+        return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
+
+
+def mechanism_of(planned: PlannedBy) -> str:
+    """What runs a planner's plans."""
+    return TREE if makes_trees(planned) else CHAIN
+
+
+def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int) -> dict[str, Figure]:
+    """Plan a pattern by every planner and run all plans, orders and trees each on their mechanism; `fused` beside.
+
+    Returns
+    -------
+    dict of str to figure
+        Each named `PLANNER.FIGURE`, with those of the pattern.
+    """
+    planned = compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")
+    (on_kernel,) = compare_planners(drawn.pattern, drawn.snapshot, [FUSED_PLANNER], FUSED_COST)
+    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
+    measured = measure_runs(drawn.pattern, {**runs, FUSED: Run(FUSED, on_kernel.orders)}, stream.events, repetitions)
+    figures: dict[str, Figure] = {"pattern": drawn.text, "draws": drawn.draws}
+    for one in (*planned, on_kernel):
+        name = FUSED if one is on_kernel else one.planner
+        figures |= _named(name, {**_planned_figures(one), **_run_figures(measured[name])})
+    return figures
+
+
+def plan_only(drawn: Drawn) -> dict[str, Figure]:
+    """Plan a pattern by every planner."""
+    figures: dict[str, Figure] = {}
+    for one in compare_planners(drawn.pattern, drawn.snapshot, cost="throughput"):
+        figures |= _named(one.planner, _planned_figures(one))
+    return figures
+
+
+def measure_alpha(drawn: Drawn, stream: JoinStream, alpha: float, repetitions: int) -> dict[str, Figure]:
+    """The planners that follow a cost, with latency weighed by alpha."""
+    planned = compare_planners(drawn.pattern, drawn.snapshot, WEIGHED, "throughput", alpha)
+    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
+    measured = measure_runs(drawn.pattern, runs, stream.events, repetitions)
+    last = drawn.pattern.clauses[0].positive[-1].name
+    last_events = stream.events_of(drawn.pattern.clauses[0].positive[-1].event_type)
+    figures: dict[str, Figure] = {}
+    for one in planned:
+        run = measured[one.planner]
+        after = sum(node.candidates for node in run.nodes if last in node.node)
+        figures |= _named(
+            one.planner,
+            {**_planned_figures(one), **_run_figures(run), "after_last": after / max(last_events, 1)},
+        )
+    return figures
+
+
+def measure_strategy(drawn: Drawn, stream: JoinStream, strategy: str, repetitions: int) -> dict[str, Figure]:
+    """All planners under a selection strategy; beside them NFA^b, whose runs follow the strategy itself."""
+    pattern = _under(strategy, drawn, stream)
+    snapshot = estimate_statistics([pattern], stream.events)
+    cost = "consume_matched" if strategy == CONSUMED else "throughput"
+    planned = compare_planners(pattern, snapshot, cost=cost)
+    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
+    own = {ANY: "skip_till_any_match", CONSUMED: "skip_till_next_match", CONTIGUOUS: "strict_contiguity"}[strategy]
+    by_nfab = with_strategy(drawn, stream, own)
+    in_order = [tuple(variable.name for variable in clause.positive) for clause in by_nfab.clauses]
+    measured = measure_runs(pattern, runs, stream.events, repetitions)
+    beside = measure_runs(by_nfab, {NFAB: Run(NFAB, in_order)}, stream.events, repetitions)[NFAB]
+    found = measured[planned[0].planner].matches
+    if strategy != CONSUMED and beside.matches != found:  # runs of their own, and events in one match, differ
+        raise CepError(
+            f"join_plans: under {strategy}, {NFAB} finds {beside.matches:,} matches of {drawn.text}, where the plans "
+            f"find {found:,}"
+        )
+    figures: dict[str, Figure] = {}
+    for one in planned:
+        figures |= _named(one.planner, {**_planned_figures(one), **_run_figures(measured[one.planner])})
+    return figures | _named(NFAB, _run_figures(beside))
+
+
+def _under(strategy: str, drawn: Drawn, stream: JoinStream) -> Pattern:
+    if strategy == CONSUMED:
+        return consuming(drawn, stream)
+    return contiguous(drawn, stream) if strategy == CONTIGUOUS else drawn.pattern
+
+
+def _planned_figures(planned: PlannedBy) -> dict[str, Figure]:
+    # Beyond what JSON holds nothing is lost: costs are compared by their logarithms.
+    return {"plan": planned.text, "ln_cost": planned.ln_cost, "planning_s": planned.seconds}
+
+
+def _run_figures(run: MeasuredRun) -> dict[str, Figure]:
+    return {
+        "mechanism": run.mechanism,
+        "seconds": run.seconds,
+        "events": run.events,
+        "matches": run.matches,
+        "candidates": run.candidates,
+        "held": run.peak_instances + run.events_buffered,
+    }
+
+
+def _named(name: str, figures: Mapping[str, Figure]) -> dict[str, Figure]:
+    return {f"{name}.{figure}": value for figure, value in figures.items()}
+
+
+def by_planner(rows: Sequence[Row]) -> list[Row]:
+    """The rows of cells, taken apart: one for each planner, and for what stands beside them."""
+    apart: list[Row] = []
+    for row in rows:
+        key = {name: figure for name, figure in row.items() if "." not in name}
+        for planner in (*PLANNERS, FUSED, NFAB):
+            own = {n.partition(".")[2]: figure for n, figure in row.items() if n.startswith(f"{planner}.")}
+            if own:
+                apart.append({**key, "planner": planner, **own})
+    return apart
+
+
+def plan_work(request: Request) -> Work:
+    """The measurements, and their page."""
+    sizes: Sizes = request.sizes or (FULL if request.full else SMALL)
+    streams = _Streams(request, sizes)
+    cells = [*_pattern_cells(sizes, streams, request), *_large_cells(sizes, streams, request)]
+    cells += [*_alpha_cells(sizes, streams, request), *_strategy_cells(sizes, streams, request)]
+
+    def page(rows: Sequence[Row]) -> Page:
+        from benchmarks.experiments.join_plans.page import write_page
+
+        return write_page(rows, sizes, request, streams.descriptions)
+
+    return Work(cells, page)
+
+
+Measure = Callable[[Drawn, JoinStream], Mapping[str, Figure]]
+
+
+def _cell(key: Mapping[str, Figure], streams: _Streams, drawn: Callable[[JoinStream], Drawn], how: Measure) -> Cell:
+    def run() -> Mapping[str, Figure]:
+        stream = streams.named(str(key["stream"]))
+        return how(drawn(stream), stream)
+
+    return Cell(key, run)
+
+
+def _key(part: str, sizes: Sizes, stream: str, size: int, number: int) -> dict[str, Figure]:
+    extent = {STOCKS: sizes.stock_windows, TRAFFIC: sizes.traffic_windows}[stream]
+    key: dict[str, Figure] = {"part": part, "stream": stream, "windows": extent}
+    key |= {"stocks": sizes.stocks} if stream == STOCKS else {}
+    return {**key, "dearest": sizes.dearest, "size": size, "number": number}
+
+
+def _drawing(kind: str, size: int, number: int, request: Request, sizes: Sizes) -> Callable[[JoinStream], Drawn]:
+    return lambda stream: draw_pattern(stream, kind, size, number, request.seed, sizes.dearest)
+
+
+def _pattern_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
+    for stream, patterns in sizes.patterns.items():
+        for kind in SETS:
+            for size in sizes.sizes:
+                for number in range(patterns):
+                    key = {**_key(PATTERNS, sizes, stream, size, number), "set": kind}
+                    drawing = _drawing(kind, size, number, request, sizes)
+                    yield _cell(key, streams, drawing, lambda d, s: measure_planners(d, s, sizes.repetitions))
+
+
+def _large_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
+    for size in sizes.large:
+        for number in range(sizes.large_patterns):
+            key = _key(LARGE, sizes, STOCKS, size, number)
+            drawing = _large(size, number, request)
+            yield _cell(key, streams, drawing, lambda drawn, _: plan_only(drawn))
+
+
+def _large(size: int, number: int, request: Request) -> Callable[[JoinStream], Drawn]:
+    return lambda stream: large_pattern(stream, size, number, request.seed)
+
+
+def _alpha_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
+    def how(alpha: float) -> Measure:
+        return lambda drawn, stream: measure_alpha(drawn, stream, alpha, sizes.repetitions)
+
+    for size in sizes.sizes:
+        for number in range(sizes.alpha_patterns):
+            for alpha in sizes.alphas:
+                key = {**_key(ALPHA, sizes, STOCKS, size, number), "alpha": alpha}
+                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request, sizes), how(alpha))
+
+
+def _strategy_cells(sizes: Sizes, streams: _Streams, request: Request) -> Iterator[Cell]:
+    def how(strategy: str) -> Measure:
+        return lambda drawn, stream: measure_strategy(drawn, stream, strategy, sizes.repetitions)
+
+    for size in sizes.sizes:
+        for number in range(sizes.strategy_patterns):
+            for strategy in STRATEGIES:
+                key = {**_key(STRATEGY, sizes, STOCKS, size, number), "strategy": strategy}
+                yield _cell(key, streams, _drawing(SEQUENCE, size, number, request, sizes), how(strategy))
+
+
+EXPERIMENT = Experiment(
+    "join_plans",
+    "Plans as join query plans",
+    "Kolchinsky, Schuster: Join Query Optimization Techniques for Complex Event Processing Applications, PVLDB 2018, "
+    "section 7",
+    plan_work,
+)

@@ -1,0 +1,1 @@
+"""Eager, chain and tree NFAs when one event type is rare (DEBS 2015, section 7)."""

@@ -1,0 +1,1 @@
+"""Plans that many patterns share (the MCEP patent, section 6)."""

@@ -1,0 +1,204 @@
+"""A shared plan over input whose types are exchanged all the time: the first one, and plans made anew (MCEP [0150])."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from benchmarks.experiments.cells import Figure
+from benchmarks.experiments.multi_pattern.loop import LoopSettings, run_loop
+from benchmarks.experiments.multi_pattern.runs import (
+    MULTITREE,
+    Ran,
+    prepared_events,
+    run_plan,
+    same_matches,
+    snapshot_for,
+)
+from benchmarks.experiments.multi_pattern.streams import STOCKS, TRAFFIC, WorkloadStream, permuted
+from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_for, pool_of
+from cep_pipeline.adaptation.decisions import ConstantThreshold
+from cep_pipeline.detection.extent import look_back
+from cep_pipeline.detection.mechanism import Counters, Owned
+from cep_pipeline.detection.prepared import Boundary
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.multi_pattern import plan_workload
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+STATIC, FIRST, HINDSIGHT, PHASES = "static", "first", "hindsight", "phases"
+"""Plans of the statistics of the stream as it was, of the first exchanged events, of all of them, and of each phase."""
+LOOP, LOOP_STATIC = "loop", "loop static"
+"""The product's own loop, component by component; and the same with the static plan."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A way to read what the patent says of the input.
+
+    Attributes
+    ----------
+    name
+        For keys, and for people.
+    on_top
+        Whether each exchange changes what the one before it left, or the stream as it was.
+    own_steps
+        Whether the differences of each stock have their own size, as real ones do; of sensors they do anyway.
+    """
+
+    name: str
+    on_top: bool = False
+    own_steps: bool = True
+
+
+ANEW = Exchange("drawn anew")
+ON_TOP = Exchange("on top of each other", on_top=True)
+ALIKE = Exchange("drawn anew, stocks alike", own_steps=False)
+EXCHANGES = {one.name: one for one in (ANEW, ON_TOP, ALIKE)}
+
+
+@dataclass(frozen=True)
+class AdaptiveSizes:
+    """How much is measured of it.
+
+    Attributes
+    ----------
+    patterns, size
+        Of the workload.
+    windows
+        Stream -> how many windows of it are read.
+    phases
+        x: events after which types are exchanged anew.
+    longer
+        x beyond those of the patent.
+    workloads
+        How many are drawn for the reading that is judged by; of the others it is one.
+    every_windows
+        Windows between two checks of the statistics.
+    reach_windows
+        Windows that the statistics reach back.
+    steps
+        Of the search that makes a plan, from the current one on.
+    threshold
+        By what share a rate or a selectivity has to have moved for it.
+    minimum_gain
+        The share of its cost that a new plan has to save.
+    """
+
+    patterns: int
+    size: int
+    windows: Mapping[str, int]
+    phases: tuple[int, ...]
+    longer: tuple[int, ...]
+    workloads: int
+    every_windows: int
+    reach_windows: int
+    steps: int
+    threshold: float
+    minimum_gain: float
+
+    def cells(self) -> list[tuple[str, Exchange, int, int]]:
+        """What is measured: stream, reading, x, and number of the workload."""
+        every = (*self.phases, *self.longer)
+        return [
+            *((s, ANEW, x, n) for s in (STOCKS, TRAFFIC) for x in every for n in range(self.workloads)),
+            *((s, ON_TOP, x, 0) for s in (STOCKS, TRAFFIC) for x in every),
+            *((STOCKS, ALIKE, x, 0) for x in self.phases),
+        ]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Events from one row up to another, and the plan that runs them."""
+
+    first: int
+    end: int
+    plan: Plan
+
+
+def measure_adaptive(
+    stream: WorkloadStream, exchange: Exchange, phase: int, number: int, sizes: AdaptiveSizes, seed: int
+) -> dict[str, Figure]:
+    """Run the plan that was made for the stream as it is over the stream with its types exchanged, and adapt it.
+
+    Parameters
+    ----------
+    number
+        Which workload.
+
+    Raises
+    ------
+    CepError
+        The plans led to other matches.
+    """
+    shape = Shape(sizes.patterns, sizes.size, kleene=False)
+    exchanged = permuted(stream, phase, pool_of(stream, shape, number, seed), seed, on_top=exchange.on_top)
+    patterns = draw_workload_for(stream, exchanged, shape, number, seed).patterns
+    events = exchanged.events
+    window = round(events.num_rows / stream.windows)
+    every, reach = sizes.every_windows * window, sizes.reach_windows * window
+    plan_of = partial(_searched, patterns, steps=sizes.steps, seed=seed)
+    known = snapshot_for(patterns, stream.events)
+    static = plan_of(known)
+    all_of_it = partial(_Span, 0, events.num_rows)
+    spans = {
+        STATIC: [all_of_it(static)],
+        FIRST: [all_of_it(plan_of(snapshot_for(patterns, events.slice(0, every))))],
+        HINDSIGHT: [all_of_it(plan_of(snapshot_for(patterns, events)))],
+        PHASES: [
+            _Span(row, row + part.num_rows, plan_of(snapshot_for(patterns, part)))
+            for row, part in _parts(events, max(phase, reach))
+        ],
+    }
+    ran = {name: _run(exchanged, patterns, own) for name, own in spans.items()}
+    matches = {name: one.matches for name, one in ran.items()}
+    settings = LoopSettings(every, reach, sizes.steps, sizes.minimum_gain, seed)
+    loops = {}
+    for name, decision in ((LOOP_STATIC, None), (LOOP, ConstantThreshold(sizes.threshold))):
+        loops[name] = run_loop(exchanged, patterns, static, known, settings, decision)
+        matches[name] = loops[name].matches
+    for name, found in matches.items():
+        same_matches(name, found, matches[STATIC])
+    figures: dict[str, Figure] = {"events": events.num_rows, "window": window, "matches": sum(matches[STATIC].values())}
+    for name, one in ran.items():
+        figures |= {f"{name}:seconds": one.seconds, f"{name}:plans": len(spans[name])}
+        figures[f"{name}:candidates"] = sum(node.candidates for node in one.counters.nodes.values())
+    for name, loop in loops.items():
+        figures |= loop.figures(name)
+    return figures
+
+
+def _searched(patterns: Sequence[Pattern], snapshot: StatisticsSnapshot, steps: int, seed: int) -> Plan:
+    return plan_workload(patterns, snapshot, "simulated_annealing", steps=steps, seed=seed)
+
+
+def _parts(events: pa.Table, size: int) -> list[tuple[int, pa.Table]]:
+    return [(row, events.slice(row, size)) for row in range(0, events.num_rows, size)]
+
+
+def _run(stream: WorkloadStream, patterns: Sequence[Pattern], spans: Sequence[_Span]) -> Ran:
+    """Run plans one after another, each from a window before its first event on, so that no match is lost."""
+    seconds, counters = 0.0, Counters()
+    found = {pattern.name: 0 for pattern in patterns}
+    time_us = look_back(patterns).time_us
+    timestamps = stream.events.column("timestamp").cast(pa.int64()).to_numpy()
+    for span in spans:
+        begin = int(timestamps.searchsorted(timestamps[span.first] - time_us, "left"))
+        owned: Owned = (_point(stream.events, span.first), _point(stream.events, span.end))
+        events = prepared_events(stream, stream.events.slice(begin, span.end - begin))
+        ran = run_plan(patterns, span.plan, MULTITREE, events, owned)
+        seconds += ran.seconds
+        counters.add(ran.counters)
+        for name, count in ran.matches.items():
+            found[name] += count
+    return Ran(seconds, found, counters)
+
+
+def _point(events: pa.Table, row: int) -> Boundary | None:
+    if row in (0, events.num_rows):
+        return None
+    stream_point = events.slice(row, 1)
+    return stream_point.column("timestamp").cast(pa.int64())[0].as_py(), stream_point.column("seq")[0].as_py()

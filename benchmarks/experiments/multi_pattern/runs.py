@@ -1,0 +1,360 @@
+"""One workload, planned by all contenders and run by their plans: what is measured of each."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import pyarrow as pa
+
+from benchmarks.experiments.cells import Figure
+from benchmarks.experiments.multi_pattern.streams import WorkloadStream
+from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
+from benchmarks.measure import one_core
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.shared_network.run import NetworkRun
+from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
+from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.multi_pattern import PatternGraph, members_of, plan_workload, shared_plan_of
+from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.trees import OrderOrTree, as_tree
+from cep_pipeline.planning.workload_plan import Sharing
+from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+MAX_PAIRS = 4_096
+"""Pairs that the statistics test a scope."""
+ENOUGH_S = 0.5
+MOST_RUNS = 3
+"""A plan is run until its runs took so long together, and so many times at most; the least time counts."""
+MULTITREE, MULTI_PATTERN_NFA = "multitree", "multi_pattern_nfa"
+
+
+@dataclass(frozen=True)
+class SearchLimit:
+    """How far a local search goes: seconds, or steps."""
+
+    seconds: float | None = None
+    steps: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.steps:,} steps" if self.steps is not None else f"{self.seconds:g} s"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A planner with its options, and the mechanism that its plans run on; without a cost it has the default one."""
+
+    name: str
+    planner: str
+    neighbourhood: str | None = None
+    sharing: Sharing = "subexpression"
+    cost: str | None = None
+
+    @property
+    def searches(self) -> bool:
+        """Whether it is a local search."""
+        return self.neighbourhood is not None
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether its plan is the one that gains are over."""
+        return self.planner == "none"
+
+    @property
+    def mechanism(self) -> str:
+        """The mechanism of the patent that runs its plans."""
+        return MULTI_PATTERN_NFA if self.sharing == "prefix" else MULTITREE
+
+
+TRIVIAL = Contender("trivial", "none")
+TRIVIAL_NFA = Contender("trivial, NFA", "none", sharing="prefix")
+SA_EDGE = Contender("SA-EDGE", "simulated_annealing", "edge")
+TS_EDGE = Contender("TS-EDGE", "tabu", "edge")
+_NEIGHBOURHOODS: tuple[tuple[str, str, Sharing], ...] = (
+    ("EDGE", "edge", "subexpression"),
+    ("VERTEX4", "vertex:4", "subexpression"),
+    ("VERTEX8", "vertex:8", "subexpression"),
+    ("EDGE-PREFIX", "edge", "prefix"),
+)
+SEARCHES = tuple(
+    Contender(f"{short}-{place}", planner, neighbourhood, sharing)
+    for short, planner in (("SA", "simulated_annealing"), ("TS", "tabu"))
+    for place, neighbourhood, sharing in _NEIGHBOURHOODS
+)
+BY_PARTIAL_MATCHES = tuple(
+    replace(contender, name=f"{contender.name}-PM", cost=THROUGHPUT.name)
+    for contender in SEARCHES
+    if contender.name in ("SA-EDGE", "SA-EDGE-PREFIX")
+)
+"""The same searches by the patent's cost."""
+SH, RE, SH_RR, SH_MDT = (
+    Contender(name, planner)
+    for name, planner in (
+        ("SH", "sharing"),
+        ("RE", "reordering"),
+        ("SH-RR", "redundancy_ratio"),
+        ("SH-MDT", "merge_decomposition"),
+    )
+)
+BASELINES = (SH, RE, SH_RR, SH_MDT)
+ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
+COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
+FUSED = (TRIVIAL, SA_EDGE)
+"""Those whose plans `fused` runs too, where all contenders are measured."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run: processor seconds from the first event to the last match, matches of each pattern, and what happened."""
+
+    seconds: float
+    matches: Mapping[str, int]
+    counters: Counters
+
+
+@dataclass(frozen=True)
+class NetworkRan(Ran):
+    """A run of one network: beside the counters, which have the events of leaves among them, what joins and lists did.
+
+    Attributes
+    ----------
+    candidates, created
+        Candidates that they tested, and partial matches that they made.
+    """
+
+    candidates: int
+    created: int
+
+
+def snapshot_for(patterns: Sequence[Pattern], events: pa.Table) -> StatisticsSnapshot:
+    """The statistics that all plans of a workload are made by."""
+    return estimate_statistics(patterns, events, max_pairs=MAX_PAIRS)
+
+
+def prepared_events(stream: WorkloadStream, events: pa.Table) -> PreparedEvents:
+    """Events of a stream as mechanisms read them."""
+    return PreparedEvents(events, type_attribute=stream.schema.type_attribute, base_type=stream.schema.base_type)
+
+
+def run_plan(
+    patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents, owned: Owned = EVERYTHING
+) -> NetworkRan:
+    """Run a plan on one of the patent's mechanisms, which shares what the plan says: nothing in a trivial one."""
+    orders: list[OrderOrTree] = [
+        clause.order_or_tree for pattern in patterns for clause in plan.for_pattern(pattern.name).clauses
+    ]
+    if mechanism == MULTITREE:
+        orders = [as_tree(order) for order in orders]
+    return run_orders(patterns, orders, plan.sharing, mechanism, events, owned)
+
+
+def run_orders(
+    patterns: Sequence[Pattern],
+    orders: Sequence[OrderOrTree],
+    sharing: Sharing,
+    mechanism: str,
+    events: PreparedEvents,
+    owned: Owned = EVERYTHING,
+) -> NetworkRan:
+    """Run the order or tree of each clause on one of the patent's mechanisms.
+
+    All patterns are in one network, where each type's events are read once whatever the plan. Its making is not in the
+    time.
+    """
+    run = NetworkRun(members_of(patterns), orders, sharing, events, owned, with_negated=mechanism == MULTITREE)
+    run.prepare()
+    found = {pattern.name: 0 for pattern in patterns}
+    gc.disable()  # what planning left behind is not to be swept up in a run of a millisecond
+    try:
+        with one_core():
+            begun = time.process_time()
+            for (name, _), block in run:
+                found[name] += len(block)
+            seconds = time.process_time() - begun
+    finally:
+        gc.enable()
+    counters = Counters()
+    run.count(counters)
+    return NetworkRan(seconds, found, counters, *run.work)
+
+
+def repeated_run(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> NetworkRan:
+    """The quickest of some runs."""
+    best = run_plan(patterns, plan, mechanism, events)
+    spent, runs = best.seconds, 1
+    while spent < ENOUGH_S and runs < MOST_RUNS:
+        again = run_plan(patterns, plan, mechanism, events)
+        spent, runs = spent + again.seconds, runs + 1
+        best = min(best, again, key=lambda ran: ran.seconds)
+    return best
+
+
+def measure_workload(
+    stream: WorkloadStream, shape: Shape, number: int, contenders: Sequence[Contender], search: SearchLimit, seed: int
+) -> dict[str, Figure]:
+    """Plan a workload by each contender, and run the plans.
+
+    Returns
+    -------
+    dict of str to figure
+        For each contender `NAME:` and a figure; seconds of detection are of the processor, those of search are not.
+
+    Raises
+    ------
+    CepError
+        A plan led to other matches of a pattern.
+    """
+    given = _given(stream, shape, number, seed)
+    figures: dict[str, Figure] = {
+        "events": stream.events.num_rows,
+        "window": shape.window,
+        "density": given.density,
+        "density of pairs": given.density_of_pairs,
+    }
+    expected: Mapping[str, int] | None = None
+    for contender in contenders:
+        run = _planned_and_run(stream, shape, number, contender, search if contender.searches else None, seed)
+        expected = same_matches(contender.name, run.ran.matches, expected)
+        figures |= {f"{contender.name}:{name}": figure for name, figure in _figures(run).items()}
+        if contender in FUSED and contenders == ALL:
+            seconds, found = _fused(given.patterns, stream.events, run.plan)
+            same_matches(f"fused by the plan of {contender.name}", found, expected)
+            figures[f"{contender.name}:fused"] = seconds
+    figures["matches"] = sum((expected or {}).values())
+    return figures
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A workload as all contenders get it."""
+
+    patterns: tuple[Pattern, ...]
+    snapshot: StatisticsSnapshot
+    events: PreparedEvents
+    density: float
+    density_of_pairs: float
+
+
+@dataclass(frozen=True)
+class _PlannedAndRun:
+    """A contender's plan, the seconds that it took to make, its quickest run, and ln of what its joins cost."""
+
+    plan: Plan
+    planning: float
+    ran: NetworkRan
+    ln_joins: float
+
+
+@lru_cache(maxsize=4)
+def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Given:
+    patterns = draw_workload(stream, shape, number, seed).patterns
+    graph = PatternGraph(members_of(patterns))
+    snapshot = snapshot_for(patterns, stream.events)
+    return _Given(patterns, snapshot, prepared_events(stream, stream.events), graph.density(1), graph.density(2))
+
+
+@lru_cache(maxsize=256)
+def _planned_and_run(
+    stream: WorkloadStream, shape: Shape, number: int, contender: Contender, search: SearchLimit | None, seed: int
+) -> _PlannedAndRun:
+    """What a contender makes of a workload; where several parts have the same one, it is measured once."""
+    given = _given(stream, shape, number, seed)
+    begun = time.perf_counter()
+    plan = planned(contender, given.patterns, given.snapshot, search, seed)
+    planning = time.perf_counter() - begun
+    ran = repeated_run(given.patterns, plan, contender.mechanism, given.events)
+    shared = shared_plan_of(plan, given.patterns)
+    statistics = member_statistics(shared.members, given.snapshot)
+    joins = [ln_node_cost(shared, node, statistics, INSTANCES) for node in shared if node.size > 1]
+    return _PlannedAndRun(plan, planning, ran, ln_sum(joins))
+
+
+def planned(
+    contender: Contender,
+    patterns: Sequence[Pattern],
+    snapshot: StatisticsSnapshot,
+    search: SearchLimit | None,
+    seed: int,
+) -> Plan:
+    """The plan of a contender; a limit is asked for where it searches."""
+    if search is None:
+        return plan_workload(patterns, snapshot, contender.planner, cost=contender.cost, sharing=contender.sharing)
+    return plan_workload(
+        patterns,
+        snapshot,
+        contender.planner,
+        cost=contender.cost,
+        neighbourhood=contender.neighbourhood or "edge",
+        sharing=contender.sharing,
+        time_limit_s=search.seconds,
+        steps=search.steps,
+        seed=seed,
+    )
+
+
+def same_matches(name: str, found: Mapping[str, int], expected: Mapping[str, int] | None) -> Mapping[str, int]:
+    """The matches of each pattern, which are to be those that were found before.
+
+    Raises
+    ------
+    CepError
+        They are not.
+    """
+    if expected is not None and found != expected:
+        [pattern, *_] = [pattern for pattern in expected if found.get(pattern) != expected[pattern]]
+        raise CepError(
+            f"multi_pattern: {name} finds {found.get(pattern, 0):,} matches of {pattern}, not the "
+            f"{expected[pattern]:,} that were found before; plans must not change what is found"
+        )
+    return found
+
+
+def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
+    plan, counters = run.plan, run.ran.counters
+    assert plan.workload is not None
+    search = plan.workload.search
+    pairs = [node for node in counters.nodes.values() if len(node.node) == 2]
+    return {
+        "seconds": run.ran.seconds,
+        "planning": run.planning,
+        "steps": 0 if search is None or search.steps is None else search.steps,
+        "cost": math.exp(plan.ln_cost),
+        "cost of joins": math.exp(run.ln_joins),
+        "nodes": plan.workload.nodes,
+        "nodes apart": plan.workload.nodes_apart,
+        "candidates": run.ran.candidates,
+        "candidates of pairs": sum(node.candidates for node in pairs),
+        "created": run.ran.created,
+        "peak": counters.peak_instances,
+    }
+
+
+def _fused(patterns: Sequence[Pattern], events: pa.Table, plan: Plan) -> tuple[float, dict[str, int]]:
+    """Processor seconds in which `fused` counts the matches by a plan, the second time, and how many there are."""
+    counts: dict[str, int] = {}
+    seconds = 0.0
+    for _ in range(2):
+        with one_core():
+            begun = time.process_time()
+            tables = detect(patterns, events, plan, mechanism="fused", output="count")
+            seconds = time.process_time() - begun
+        counts = {name: int(table.column("count")[0].as_py()) for name, table in tables.items()}
+    return seconds, counts
+
+
+def rows_by_contender(row: Mapping[str, Figure], names: Sequence[str]) -> Iterator[tuple[str, dict[str, Figure]]]:
+    """The figures of each contender that a row has."""
+    for name in names:
+        own = {key.removeprefix(f"{name}:"): value for key, value in row.items() if key.startswith(f"{name}:")}
+        if own:
+            yield name, own

@@ -1,0 +1,238 @@
+"""The streams of `cep experiment multi_pattern`: 20 types with 2 to 47 events each in a window (MCEP [0131]).
+
+The patent's types have 2 to 47 events a second, which its windows of 15 minutes and patterns of five events rule out:
+of five types with only 10 a second there are 10^19 combinations in a window. So these rates are in a window here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from benchmarks.experiments.join_plans.streams import differences_by_type
+from benchmarks.traffic_stream import EVERY_S, MONTH, SENSORS, generate_traffic, traffic_schema
+from cep_pipeline.events.schema import StreamSchema
+
+WINDOW_S = 900
+TYPES = 20
+SLOWEST, BUSIEST = 2.0, 47.0
+"""Trades of a stock in a window; their ratio is that of the numbers of sensors in the zones, too."""
+RATES = BUSIEST * (SLOWEST / BUSIEST) ** (np.arange(TYPES) / (TYPES - 1))
+"""Of the types, evenly on a logarithmic scale."""
+STOCKS, TRAFFIC = "stocks", "traffic"
+STREAMS = (STOCKS, TRAFFIC)
+PERMUTED_TYPES = 5
+"""y of the patent: types that a permutation of the input exchanges."""
+STEP_CENTS = 50.0
+"""Standard deviation of the differences of prices."""
+LEAST_STEP, GREATEST_STEP = 6.0, 113.0
+"""The same where stocks differ in it as they do in minute bars of NASDAQ (CBRL 5.9 cents, GOOG 112.7)."""
+_STOCKS_SEED = 42
+_STEPS_SEED = 43
+_BEGINS = datetime(2014, 8, 4, 7, tzinfo=UTC)
+"""Of the real month, a Monday in the morning is where the readings begin."""
+_LOOKS_BEFORE = 12
+_ZONES_SEED = 5
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of events that patterns are about.
+
+    Attributes
+    ----------
+    name
+        For people.
+    condition
+        What each event of a pattern has to fulfil, with `{}` for its variable; none for all events.
+    differences
+        Of each type the differences of its events of this kind, in order of time.
+    """
+
+    name: str
+    condition: str | None
+    differences: tuple[Floats, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class WorkloadStream:
+    """A stream whose patterns compare differences.
+
+    Attributes
+    ----------
+    name, description
+        For keys, and for people.
+    schema, events
+        The events in stream order, with the attribute `diff`; `seq` counts them.
+    types
+        The event types, by falling rates.
+    windows
+        How many windows of `WINDOW_S` they last.
+    kinds
+        The kinds of events that patterns are about.
+    """
+
+    name: str
+    description: str
+    schema: StreamSchema
+    events: pa.Table
+    types: tuple[str, ...]
+    windows: float
+    kinds: tuple[Kind, ...]
+
+    @cached_property
+    def per_window(self) -> Floats:
+        """Events of each kind and type in a window, shape (kinds, types)."""
+        return np.array([[len(of) for of in kind.differences] for kind in self.kinds]) / self.windows
+
+
+def stocks(windows: int, *, own_steps: bool = False) -> WorkloadStream:
+    """Trades of 20 stocks whose prices walk at random, with 2 to 47 trades of a stock in a window.
+
+    Shorter streams are not beginnings of longer ones.
+
+    Parameters
+    ----------
+    own_steps
+        Whether the steps of each stock have their own size, drawn from `LEAST_STEP` to `GREATEST_STEP`, whatever its
+        rate. Where a stock keeps its trades that makes no difference to workloads, whose comparisons are drawn by what
+        share of pairs passes them; where trades come to be another stock's it does.
+    """
+    random = np.random.default_rng((_STOCKS_SEED, windows))
+    trades = round(windows * float(RATES.sum()))
+    times_us = np.sort(random.integers(0, windows * WINDOW_S * 1_000_000, trades))
+    codes = random.choice(TYPES, trades, p=RATES / RATES.sum())
+    steps = np.full(TYPES, STEP_CENTS)
+    if own_steps:
+        evenly = LEAST_STEP * (GREATEST_STEP / LEAST_STEP) ** (np.arange(TYPES) / (TYPES - 1))
+        steps = np.random.default_rng(_STEPS_SEED).permutation(evenly)
+    differences = np.rint(random.normal(0.0, 1.0, trades) * steps[codes]) / 100
+    names = [f"S{code:02d}" for code in range(TYPES)]
+    events = pa.table(
+        {
+            "timestamp": pa.array(times_us).cast(pa.timestamp("us", tz="UTC")),
+            "seq": pa.array(np.arange(trades, dtype=np.int64)),
+            "ticker": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names)),
+            "diff": pa.array(differences),
+        }
+    )
+    schema = StreamSchema.from_dict(
+        {"base_type": "Trade", "type_attribute": "ticker", "attributes": {"ticker": "string", "diff": "float64"}},
+        name=STOCKS,
+    )
+    kind = Kind("all", None, _by_type(codes, differences, np.ones(trades, np.bool_)))
+    description = f"{trades:,} generated trades of {TYPES} stocks in {windows} windows"
+    return WorkloadStream(STOCKS, description, schema, events, tuple(names), float(windows), (kind,))
+
+
+def traffic(data: Path | None, windows: int) -> WorkloadStream:
+    """Readings of all road sensors, in zones of 3 to 71 sensors; a generated twin where the real month is not there.
+
+    Every sensor reads every five minutes; its differences are to its own reading before.
+    """
+    looks = windows * WINDOW_S // EVERY_S + 1
+    if data is not None and (data / MONTH).is_file():
+        from cep_pipeline.events.loading import load_events
+
+        readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
+        source = "readings of the road sensors of Aarhus in August 2014"
+        begins = _BEGINS.timestamp() * 1e6
+    else:
+        readings = _generated_readings(looks + _LOOKS_BEFORE)
+        source = "generated readings of road sensors (the real month was not there)"
+        begins = readings.column("timestamp").cast(pa.int64())[0].as_py() + _LOOKS_BEFORE * EVERY_S * 1e6
+    timestamps = readings.column("timestamp").cast(pa.int64()).to_numpy()
+    near = (timestamps >= begins - _LOOKS_BEFORE * EVERY_S * 1e6) & (timestamps < begins + windows * WINDOW_S * 1e6)
+    readings, timestamps = readings.filter(pa.array(near)), timestamps[near]
+    sensors = readings.column("report_id").combine_chunks().dictionary_encode()
+    zones = _zones(len(sensors.dictionary))[np.argsort(np.argsort(sensors.dictionary.to_numpy()))]
+    inside = timestamps >= begins
+    numbers = [
+        differences_by_type(sensors.indices.to_numpy(), readings.column(name).to_numpy().astype(np.float64))[inside]
+        for name in ("avg_speed", "vehicle_count")
+    ]
+    codes = zones[sensors.indices.to_numpy()][inside]
+    names = [f"Z{zone:02d}" for zone in range(TYPES)]
+    events = pa.table(
+        {
+            "timestamp": pa.array(timestamps[inside]).cast(pa.timestamp("us", tz="UTC")),
+            "seq": pa.array(np.arange(len(codes), dtype=np.int64)),
+            "zone": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names)),
+            "diff": pa.array(numbers[0].astype(np.int64)),
+            "more": pa.array(numbers[1].astype(np.int64)),
+        }
+    )
+    attributes = {"zone": "string", "diff": "int64", "more": "int64"}
+    schema = StreamSchema.from_dict(
+        {"base_type": "Reading", "type_attribute": "zone", "attributes": attributes}, name=TRAFFIC
+    )
+    kinds = tuple(
+        Kind(name, f"{{0}}.diff {sign} 0 AND {{0}}.more {sign} 0", _by_type(codes, numbers[0], fits))
+        for name, sign, fits in (
+            ("both rise", ">", (numbers[0] > 0) & (numbers[1] > 0)),
+            ("both fall", "<", (numbers[0] < 0) & (numbers[1] < 0)),
+        )
+    )
+    description = f"{len(codes):,} {source} in {windows} windows, the sensors being in {TYPES} zones of 3 to 71"
+    return WorkloadStream(TRAFFIC, description, schema, events, tuple(names), float(windows), kinds)
+
+
+def permuted(
+    stream: WorkloadStream, phase: int, types: Sequence[int], seed: int, *, on_top: bool = False
+) -> WorkloadStream:
+    """The stream with types exchanged (MCEP [0150]): in every `phase` events 5 of some types are put in random order.
+
+    An event of one of them becomes one of the type that follows its own in that order, of the last one one of the
+    first: none of the five keeps its events.
+
+    Parameters
+    ----------
+    on_top
+        Whether an exchange changes what those before it have left, so that soon all of the types have changed, or the
+        stream as it was.
+    """
+    attribute = stream.schema.type_attribute
+    column = stream.events.column(attribute).combine_chunks()
+    codes = column.indices.to_numpy()
+    random = np.random.default_rng((seed, phase))
+    exchanged = np.empty_like(codes)
+    left = np.arange(len(stream.types), dtype=codes.dtype)
+    for first in range(0, len(codes), phase):
+        chosen = random.choice(np.array(types), min(PERMUTED_TYPES, len(types)), replace=False)
+        becomes = np.arange(len(stream.types), dtype=codes.dtype)
+        becomes[chosen] = np.roll(chosen, -1)
+        left = becomes[left] if on_top else becomes
+        exchanged[first : first + phase] = left[codes[first : first + phase]]
+    replaced = pa.DictionaryArray.from_arrays(pa.array(exchanged), column.dictionary)
+    events = stream.events.set_column(stream.events.column_names.index(attribute), attribute, replaced)
+    name = f"{stream.name}, types exchanged every {phase} events"
+    return WorkloadStream(name, name, stream.schema, events, stream.types, stream.windows, stream.kinds)
+
+
+def _by_type(codes: Ints, differences: Floats, fits: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
+    return tuple(differences[fits & (codes == code)] for code in range(TYPES))
+
+
+def _zones(sensors: int) -> Ints:
+    """The zone of each sensor: so many sensors in each that their rates fall evenly on a logarithmic scale."""
+    ends = np.rint(np.cumsum(RATES) / RATES.sum() * sensors).astype(np.int64)
+    zones = np.searchsorted(ends, np.arange(sensors), side="right")
+    return np.random.default_rng(_ZONES_SEED).permutation(zones).astype(np.int64)
+
+
+def _generated_readings(looks: int) -> pa.Table:
+    readings = generate_traffic(looks)
+    random = np.random.default_rng(_ZONES_SEED)
+    mean = np.exp(random.uniform(0.0, 3.0, SENSORS))
+    counts = random.poisson(mean, (looks, SENSORS)).astype(np.int64)
+    return readings.append_column("vehicle_count", pa.array(counts.reshape(-1)))

@@ -1,0 +1,289 @@
+"""Workloads as in MCEP [0128]-[0132]: patterns over a pool of types, comparing differences of about half of them.
+
+What the patent leaves open is chosen so: which two types are compared, and by how much, is drawn once for a workload,
+with the patent's range of selectivities, and so is the order in which its sequences have types. Patterns that have two
+types have the same to say of them then, and can share it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import numpy as np
+
+from benchmarks.experiments.join_plans.patterns import (
+    CONJUNCTION,
+    KLEENE,
+    NEGATION,
+    SEQUENCE,
+    variable_names,
+)
+from benchmarks.experiments.multi_pattern.streams import WINDOW_S, Kind, WorkloadStream
+from cep_pipeline.detection.detect import detect
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.multi_pattern import plan_workload
+from cep_pipeline.statistics import estimate_statistics
+
+LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
+"""Of comparisons (MCEP [0131])."""
+SPECIAL = 0.2
+"""Share of patterns with NOT or KL."""
+MOST_KLEENE_EVENTS = 4.0
+"""In a window, of a type under KL: its lists double with each one."""
+DEAREST = 20_000.0
+"""Partial matches in a window of 15 minutes that a pattern may be expected to have by its own order."""
+MOST_MATCHES = 3.0
+"""Matches in such a window that it may be expected to have: they cost the same by any plan."""
+MORE_MATCHES = 5.0
+"""So many times as many it may really have; conditions that share a variable pass together more often than their
+selectivities say, and readings come at once."""
+PAIRS = 2_000
+"""Of differences, by which it is chosen what a condition compares them with."""
+MOST_DRAWS = 2_000
+
+
+DEFAULT_WINDOW = f"{WINDOW_S // 60} minutes"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a workload is to be like.
+
+    Attributes
+    ----------
+    patterns, size
+        How many, and of how many events in the mean: from one less to one more.
+    types
+        The pool that types are drawn from.
+    rate_difference
+        The largest difference of rates in a pattern, as a share of the largest there is (MCEP [0154]).
+    window
+        `15 minutes`, or a number of events.
+    kleene
+        Whether there are patterns with KL. Where any type may come to be busy there are none: lists double with each
+        event.
+    """
+
+    patterns: int
+    size: int = 5
+    types: int = 12
+    rate_difference: float = 1.0
+    window: str = DEFAULT_WINDOW
+    kleene: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class PatternWorkload:
+    """A workload that was drawn: its statements, and what they say."""
+
+    text: str
+    patterns: tuple[Pattern, ...]
+    pool: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _World:
+    """What patterns of a workload have in common: types in the order of its sequences, and comparisons of two types.
+
+    Attributes
+    ----------
+    pool
+        Types in the order in which sequences have them.
+    selectivities, margins
+        For each kind, of two types (the earlier one first) that are compared.
+    """
+
+    pool: tuple[int, ...]
+    selectivities: dict[tuple[int, int], float]
+    margins: tuple[dict[tuple[int, int], float], ...]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A pattern before it is written: its kind, structure and types; the place of the special one."""
+
+    kind: int
+    structure: str
+    types: tuple[int, ...]
+    special: tuple[str, int] | None = None
+
+
+@cache
+def draw_workload(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> PatternWorkload:
+    """Draw a workload; the same for the same arguments, and its first patterns the same however many there are.
+
+    Parameters
+    ----------
+    number, seed
+        Which workload of this shape, and of which run. The window has no part in what is drawn.
+    """
+    return _draw_workload(stream, shape, number, seed, [stream])
+
+
+def draw_workload_for(
+    stream: WorkloadStream, changed: WorkloadStream, shape: Shape, number: int, seed: int
+) -> PatternWorkload:
+    """Draw a workload as of one stream, whose patterns have few matches in another one that is made of it, too."""
+    return _draw_workload(stream, shape, number, seed, [stream, changed])
+
+
+def pool_of(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[int, ...]:
+    """The types that the patterns of a workload are of."""
+    return _first_world(stream, shape, number, seed)[1].pool
+
+
+def _first_world(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> tuple[np.random.Generator, _World]:
+    random = np.random.default_rng((seed, number, shape.size, shape.types, round(1000 * shape.rate_difference)))
+    world = _draw_world(random, stream, shape)
+    while not _has_patterns(stream, shape, world):  # types whose rates differ too much, or no comparison among them
+        world = _draw_world(random, stream, shape)
+    return random, world
+
+
+def _draw_workload(
+    stream: WorkloadStream, shape: Shape, number: int, seed: int, inputs: Sequence[WorkloadStream]
+) -> PatternWorkload:
+    random, world = _first_world(stream, shape, number, seed)
+    drawn: dict[_Draft, None] = {}
+    kept: list[_Draft] = []
+    while len(kept) < shape.patterns:
+        new = [_next_draft(random, stream, shape, world, drawn) for _ in range(shape.patterns - len(kept))]
+        for one in inputs:
+            new = _with_few_matches(one, world, new)
+        kept += new
+    text = _text(stream, world, kept, shape.window)
+    return PatternWorkload(text, tuple(parse_patterns(text, stream.schema)), world.pool)
+
+
+def _has_patterns(stream: WorkloadStream, shape: Shape, world: _World) -> bool:
+    probe = np.random.default_rng(0)
+    return any(_draw(probe, stream, shape, world) is not None for _ in range(MOST_DRAWS))
+
+
+def _next_draft(
+    random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World, drawn: dict[_Draft, None]
+) -> _Draft:
+    """The next pattern that is none of those drawn and not too dear; after `MOST_DRAWS` one that is."""
+    draws = 0
+    while True:
+        draft = _draw(random, stream, shape, world)
+        draws += 1
+        if draft is None:
+            if draws > 100 * MOST_DRAWS:
+                raise ValueError(f"there are no patterns of this shape: {shape}")
+            continue
+        if draws >= MOST_DRAWS or (draft not in drawn and _affordable(stream, world, draft)):
+            drawn[draft] = None
+            return draft
+
+
+def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft]) -> list[_Draft]:
+    """Those that have about as few matches as they are expected to, in all of the stream."""
+    if not drafts:
+        return []
+    text = _text(stream, world, drafts, DEFAULT_WINDOW)
+    patterns = parse_patterns(text, stream.schema)
+    snapshot = estimate_statistics(patterns, stream.events, max_pairs=PAIRS)
+    counts = detect(
+        patterns, stream.events, plan_workload(patterns, snapshot, "reordering"), mechanism="fused", output="count"
+    )
+    most = MORE_MATCHES * MOST_MATCHES * stream.windows
+    return [
+        draft
+        for draft, pattern in zip(drafts, patterns, strict=True)
+        if int(counts[pattern.name].column("count")[0].as_py()) <= most
+    ]
+
+
+def _text(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft], window: str) -> str:
+    return ";\n".join(
+        _statement(f"p{place:04d}", stream.kinds[draft.kind], stream, world, draft, window)
+        for place, draft in enumerate(drafts)
+    )
+
+
+def events_of_window(stream: WorkloadStream, window_s: int) -> int:
+    """The events that come in a time, in the mean: the size of a count window like it."""
+    events: int = round(stream.events.num_rows / stream.windows * window_s / WINDOW_S)
+    return events
+
+
+def _draw_world(random: np.random.Generator, stream: WorkloadStream, shape: Shape) -> _World:
+    heard = np.flatnonzero((stream.per_window > 0).all(axis=0))
+    pool = tuple(int(code) for code in random.choice(heard, min(shape.types, len(heard)), replace=False))
+    selectivities: dict[tuple[int, int], float] = {}
+    margins: tuple[dict[tuple[int, int], float], ...] = tuple({} for _ in stream.kinds)
+    for pair in combinations(pool, 2):
+        if random.random() >= 1 / (shape.size - 1):  # half as many comparisons as events
+            continue
+        selectivity = math.exp(random.uniform(math.log(LEAST_SELECTIVITY), math.log(GREATEST_SELECTIVITY)))
+        selectivities[pair] = selectivity
+        for kind, of_kind in zip(stream.kinds, margins, strict=True):
+            one, other = (random.choice(kind.differences[code], PAIRS) for code in pair)
+            of_kind[pair] = float(np.quantile(other - one, 1 - selectivity, method="higher")) - 1e-6
+    return _World(pool, selectivities, margins)
+
+
+def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, world: _World) -> _Draft | None:
+    """One pattern, or None where it has too few comparisons, or too many, or its rates differ too much."""
+    size = shape.size + int(random.integers(-1, 2)) if shape.size > 2 else shape.size
+    kind = int(random.integers(len(stream.kinds)))
+    rates = stream.per_window[kind]
+    highest = rates[int(random.choice(world.pool))]
+    lowest = highest - shape.rate_difference * (rates.max() - rates.min())
+    near = [code for code in world.pool if lowest <= rates[code] <= highest or shape.rate_difference >= 1]
+    if len(near) < size:
+        return None
+    chosen = {int(code) for code in random.choice(near, size, replace=False)}
+    types = tuple(code for code in world.pool if code in chosen)
+    compared = sum(pair in world.selectivities for pair in combinations(types, 2))
+    if compared < 1 or abs(compared - size / 2) > 1:
+        return None
+    structure = SEQUENCE if random.random() < 0.5 else CONJUNCTION
+    if random.random() >= SPECIAL or size < 3:
+        return _Draft(kind, structure, types)
+    if random.random() < 0.5 or not shape.kleene:
+        return _Draft(kind, SEQUENCE, types, (NEGATION, int(random.integers(1, size - 1))))
+    slow = [place for place, code in enumerate(types) if rates[code] <= MOST_KLEENE_EVENTS]
+    return _Draft(kind, structure, types, (KLEENE, int(random.choice(slow)))) if slow else None
+
+
+def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
+    """Whether a pattern has as few partial matches by its own order, and matches, as are wanted."""
+    rates = stream.per_window[draft.kind]
+    bound: list[int] = []
+    ways = 1.0
+    for place, code in enumerate(draft.types):
+        if draft.special == (NEGATION, place):
+            continue
+        ways *= math.exp(rates[code]) - 1 if draft.special == (KLEENE, place) else rates[code]
+        for before in bound:
+            ways *= world.selectivities.get((before, code), 1.0)
+        bound.append(code)
+        if draft.structure == SEQUENCE:
+            ways /= len(bound)
+        if ways > DEAREST:
+            return False
+    return ways <= MOST_MATCHES
+
+
+def _statement(name: str, kind: Kind, stream: WorkloadStream, world: _World, draft: _Draft, window: str) -> str:
+    names = variable_names(len(draft.types))
+    operands = [f'"{stream.types[code]}" {variable}' for code, variable in zip(draft.types, names, strict=True)]
+    references = list(names)
+    if draft.special is not None:
+        what, place = draft.special
+        operands[place] = f"{'NOT' if what == NEGATION else 'KL'}({operands[place]})"
+        references[place] += "[i]" if what == KLEENE else ""
+    conditions = [kind.condition.format(reference) for reference in references] if kind.condition else []
+    margins = world.margins[draft.kind]
+    for (one, first), (other, second) in combinations(zip(draft.types, references, strict=True), 2):
+        if (one, other) in margins:
+            conditions.append(f"{second}.diff - {first}.diff > {margins[one, other]:.6g}")
+    operator = "SEQ" if draft.structure == SEQUENCE else "AND"
+    return f"NAME {name} PATTERN {operator}({', '.join(operands)}) WHERE {' AND '.join(conditions)} WITHIN {window}"

@@ -1,0 +1,1 @@
+"""NFA^b: strategies, selectivities and options (SIGMOD 2008, section 6)."""

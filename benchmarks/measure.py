@@ -1,0 +1,199 @@
+"""Measuring: engines one after the other, round after round, and every count compared before a time is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from benchmarks.report import Timing
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.fused.tiers import own_code
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
+from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.errors import CepError
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.workload_plan import Sharing
+
+SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}
+"""What the mechanisms for many patterns share."""
+SEARCH_STEPS = 20_000
+"""Steps of the search for a plan of patterns that share."""
+SLOW_ROUND_S = 4.0
+"""An engine whose run takes longer than this is measured fewer times."""
+
+
+Clock = Callable[[], float]
+"""Seconds on the wall, or of the processor where only engines of one thread of this process are compared."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of one engine: seconds of detection alone, and the matches that it found."""
+
+    seconds: float
+    matches: int
+
+
+@dataclass
+class Progress:
+    """Where a benchmark says how far it is.
+
+    Attributes
+    ----------
+    begin
+        Told of a piece of work, and of how many steps it has.
+    advance
+        Told that one step is done.
+    """
+
+    begin: Callable[[str, int], None] = field(default=lambda _text, _steps: None)
+    advance: Callable[[], None] = field(default=lambda: None)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keep Arrow from using its thread pool, so that one core is measured."""
+    threads = pa.cpu_count()
+    pa.set_cpu_count(1)
+    try:
+        yield
+    finally:
+        pa.set_cpu_count(threads)
+
+
+def measure_in_turn(
+    engines: Mapping[str, Callable[[], Measurement]],
+    repetitions: int,
+    expected: int | None,
+    what: str,
+    progress: Progress,
+) -> tuple[dict[str, Timing], int]:
+    """Run engines in turn, once without being counted and then several times.
+
+    Parameters
+    ----------
+    engines
+        Name -> a run of it.
+    repetitions
+        Counted rounds; an engine with runs of more than `SLOW_ROUND_S` seconds is run once only.
+    expected
+        The number of matches, where it is known; else that of the first engine.
+    what
+        The work, as an error names it.
+    progress
+        Told of every round.
+
+    Returns
+    -------
+    dict of str to Timing, int
+        Of each engine, and the number of matches that all have found.
+
+    Raises
+    ------
+    CepError
+        An engine found another number of matches.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in engines}
+    slow: set[str] = set()
+    progress.begin(f"{what}: {', '.join(engines)}", repetitions + 1)
+    for repetition in range(repetitions + 1):
+        for name, run in engines.items():
+            if name in slow and repetition > 1:
+                continue
+            measured = run()
+            if expected is None:
+                expected = measured.matches
+            if measured.matches != expected:
+                raise CepError(f"{name} finds {measured.matches:,} matches of {what}, but there are {expected:,}")
+            if repetition:
+                seconds[name].append(measured.seconds)
+            elif measured.seconds > SLOW_ROUND_S:
+                slow.add(name)
+        progress.advance()
+    assert expected is not None
+    return {name: Timing(name, tuple(values)) for name, values in seconds.items()}, expected
+
+
+def planned_orders(
+    patterns: Sequence[Pattern], events: pa.Table, mechanism: str, sharing: Sharing = "none"
+) -> list[Orders]:
+    """For each pattern the orders or trees by which the mechanism is to bind events, by the statistics of the events.
+
+    Patterns that share are planned together, by a search of so many steps that each run of it finds the same plan.
+    """
+    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
+    from cep_pipeline.statistics import estimate_statistics
+
+    chosen = dict.fromkeys((pattern.name for pattern in patterns), mechanism)
+    snapshot = estimate_statistics(patterns, events)
+    if sharing == "none" or len(patterns) == 1:
+        made = plan_for(patterns, snapshot, chosen, compare=False)
+    else:
+        made = plan_workload(patterns, snapshot, sharing=sharing, steps=SEARCH_STEPS, time_limit_s=None)
+    return [[clause.order_or_tree for clause in made.for_pattern(pattern.name).clauses] for pattern in patterns]
+
+
+def list_matches(
+    mechanism: str, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters | None = None
+) -> int:
+    """Let a mechanism list all matches of a pattern of one clause, and count them block after block."""
+    counters = Counters() if counters is None else counters
+    return sum(len(block) for block in MECHANISMS[mechanism].find(pattern, orders, events, EVERYTHING, counters))
+
+
+def mechanism_runner(
+    mechanism: str,
+    patterns: Sequence[Pattern],
+    events: pa.Table,
+    *,
+    counting: bool = False,
+    sharing: Sharing | None = None,
+    counters: Counters | None = None,
+    clock: Clock = time.perf_counter,
+) -> Callable[[], Measurement]:
+    """A function that prepares the events and finds all matches of all patterns.
+
+    They are found one pattern after another, or together by a mechanism that runs many patterns at once. `sharing` is
+    the rule by which they are planned, None for that of the mechanism.
+
+    Making the plan comes before: it is done once for a plan, not once a day; what a mechanism compiles is kept from its
+    first run on. With `counting` matches are counted without being listed, where the mechanism can. What a run counts
+    is added to `counters`.
+    """
+    if sharing is None:
+        sharing = SHARING_OF.get(mechanism, "none")
+    orders = planned_orders(patterns, events, mechanism, sharing)
+    first = patterns[0]
+    find_many, share = MECHANISMS[mechanism].find_many, MECHANISMS[mechanism].share
+    compiled = False
+
+    def find(prepared: PreparedEvents, counted: Counters) -> int:
+        if share is not None and sharing != "none":
+            share(patterns, orders, prepared)
+        if find_many is not None:
+            return sum(len(block) for _, block in find_many(patterns, orders, prepared, EVERYTHING, counted))
+        matches = 0
+        for pattern, order in zip(patterns, orders, strict=True):
+            at_once = MECHANISMS[mechanism].count(pattern, order, prepared, counted) if counting else None
+            matches += list_matches(mechanism, pattern, order, prepared, counted) if at_once is None else at_once
+        return matches
+
+    def run() -> Measurement:
+        nonlocal compiled
+        counted = Counters()
+        start = clock()
+        prepared = PreparedEvents(events, type_attribute=first.type_attribute, base_type=first.base_type)
+        with nullcontext() if compiled else own_code():
+            matches = find(prepared, counted)
+        compiled = True
+        taken = clock() - start
+        if counters is not None:
+            counters.add(counted)
+        return Measurement(taken, matches)
+
+    return run

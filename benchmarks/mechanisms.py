@@ -1,0 +1,236 @@
+"""`cep bench mechanisms`: the mechanisms that read event by event, beside the engines of their kind."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.joins import LONGEST_MANY
+from benchmarks.measure import Measurement, Progress, measure_in_turn, mechanism_runner, one_core
+from benchmarks.peers import DuckDBJoins, duckdb_joins
+from benchmarks.published import DUCKDB, EVENTS_PER_S, fastest_cep_engine, reference_of
+from benchmarks.report import Timing, markdown_table
+from benchmarks.streams import Streams
+from benchmarks.workloads import SASE, TRAFFIC, WORKLOADS, Workload
+from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.errors import CepError, UnsupportedPattern
+
+COLUMNAR = "fused"
+"""The mechanism that does not read event by event; its count is the reference where none is known."""
+BAR = 1.0
+BARS: Mapping[tuple[str, str], float] = {("nfab", "W5"): 20.0, ("nfab", "W5n"): 20.0}
+"""(Mechanism, workload) -> how many times as fast as the best engine it has to be, where that is more than `BAR`."""
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Events of the stock stream, of W5 and W5n, of the readings, of the stock stream under W6's many patterns, and of
+    the streams that DuckDB reads beside them (of the first 100,000 for the many patterns)."""
+
+    stock: int = 100_000
+    sase: int = 1_000_000
+    traffic: int = 300_000
+    many: int = 10_000
+    duckdb: int = 1_000_000
+
+    def of(self, workload: Workload) -> int:
+        """Events that a workload runs over."""
+        if workload.name == "W6":
+            return self.many
+        return {SASE: self.sase, TRAFFIC: self.traffic}.get(workload.stream, self.stock)
+
+
+@dataclass(frozen=True)
+class MechanismResult:
+    """One mechanism on one workload.
+
+    Attributes
+    ----------
+    workload, events, matches
+        What was done.
+    timing
+        Seconds, preparation of the events included; its engine is the mechanism.
+    peak_instances
+        Most partial matches alive at a time.
+    times_duckdb
+        Its events a second over those of DuckDB's bucketed join of `published.reference_of` the workload: the median
+        over runs that followed each other; None without DuckDB.
+    """
+
+    workload: str
+    events: int
+    matches: int
+    timing: Timing
+    peak_instances: int
+    times_duckdb: float | None = None
+
+    @property
+    def per_s(self) -> float:
+        """Events a second."""
+        return self.events / self.timing.median
+
+
+@dataclass(frozen=True)
+class MechanismResults:
+    """All results, and what was not run: (mechanism, workload) -> why not."""
+
+    results: tuple[MechanismResult, ...]
+    refused: Mapping[tuple[str, str], str]
+
+
+def measure_mechanisms(
+    repetitions: int,
+    streams: Streams,
+    progress: Progress,
+    lengths: Lengths,
+    workloads: Sequence[str] = tuple(WORKLOADS),
+    mechanisms: Sequence[str] | None = None,
+) -> MechanismResults:
+    """Run every event-at-a-time mechanism on every workload that it runs.
+
+    Parameters
+    ----------
+    repetitions
+        Counted runs of each mechanism, after one that is not counted.
+    streams, progress
+        Where the events are from, and who is told what is being done.
+    lengths
+        Of the streams.
+    workloads, mechanisms
+        Which ones; all mechanisms but the columnar one if not given.
+
+    Raises
+    ------
+    CepError
+        A mechanism found another number of matches than is known, or than the others found.
+    """
+    chosen = [name for name in MECHANISMS if name != COLUMNAR] if mechanisms is None else list(mechanisms)
+    results: list[MechanismResult] = []
+    refused: dict[tuple[str, str], str] = {}
+    joins = duckdb_joins()
+    with one_core():
+        for workload in map(WORKLOADS.__getitem__, workloads):
+            patterns = workload.patterns()
+            events = streams.table(workload.stream, lengths.of(workload))
+            engines: dict[str, Callable[[], Measurement]] = {}
+            counters: dict[str, Counters] = {}
+            for name in chosen:
+                reason = _refusal(name, workload)
+                if reason is not None:
+                    refused[name, workload.name] = reason
+                    continue
+                counters[name] = Counters()
+                engines[name] = mechanism_runner(
+                    name, patterns, events, counters=counters[name], clock=time.process_time
+                )
+            if not engines:
+                continue
+            known = workload.matches.get(events.num_rows)
+            if known is None and _refusal(COLUMNAR, workload) is None:
+                known = mechanism_runner(COLUMNAR, patterns, events)().matches
+            if joins is not None and workload.name in EVENTS_PER_S:
+                duckdb_events = _load_reference(joins, workload, streams, lengths)
+                engines[DUCKDB] = partial(_run_reference, joins, workload, duckdb_events, known)
+            what = f"{workload.name}, {events.num_rows:,} events"
+            timings, matches = measure_in_turn(engines, repetitions, known, what, progress)
+            duckdb = timings.pop(DUCKDB, None)
+            for name, timing in timings.items():
+                times = None
+                if duckdb is not None:
+                    theirs = [seconds / duckdb_events for seconds in duckdb.seconds]
+                    ours = [seconds / events.num_rows for seconds in timing.seconds]
+                    times = statistics.median(one / other for one, other in zip(theirs, ours, strict=False))
+                peak = counters[name].peak_instances
+                results.append(MechanismResult(workload.name, events.num_rows, matches, timing, peak, times))
+    return MechanismResults(tuple(results), refused)
+
+
+def _refusal(mechanism: str, workload: Workload) -> str | None:
+    """Why a mechanism does not run a workload."""
+    for pattern in workload.patterns()[:1]:  # those of one workload are of one form
+        try:
+            MECHANISMS[mechanism].check(pattern)
+        except UnsupportedPattern as error:
+            return error.feature
+    return None
+
+
+def _load_reference(joins: DuckDBJoins, workload: Workload, streams: Streams, lengths: Lengths) -> int:
+    """Load what DuckDB reads beside a workload, and return the number of events."""
+    reference = WORKLOADS[reference_of(workload.name)]
+    length = min(lengths.duckdb, LONGEST_MANY) if reference.name == "W6" else lengths.duckdb
+    events = streams.table(reference.stream, length)
+    joins.load(events)
+    return int(events.num_rows)
+
+
+def _run_reference(joins: DuckDBJoins, workload: Workload, events: int, matches: int | None) -> Measurement:
+    """Run DuckDB's query beside a workload; as it may be another one's, its own count is checked here."""
+    reference = WORKLOADS[reference_of(workload.name)]
+    measured = joins.run(reference.name, time.process_time)
+    known = reference.matches.get(events, measured.matches)
+    if measured.matches != known:
+        raise CepError(f"{DUCKDB} finds {measured.matches:,} matches of {reference.name}, but there are {known:,}")
+    return Measurement(measured.seconds, measured.matches if matches is None else matches)
+
+
+def bar_of(mechanism: str, workload: str) -> float:
+    """How many times as fast as the best engine a mechanism has to be."""
+    return BARS.get((mechanism, workload), BAR)
+
+
+def mechanisms_table(measured: MechanismResults) -> str:
+    """The results beside the fastest engine that gives the same matches, in Markdown."""
+    rows = []
+    for result in measured.results:
+        name = result.timing.engine
+        rows.append(
+            [
+                result.workload,
+                f"{result.events:,}",
+                f"{result.matches:,}",
+                name,
+                str(len(result.timing.seconds)),
+                format_seconds(result.timing.median),
+                f"{result.timing.spread:.0%}",
+                count_per_s(result.per_s),
+                f"{result.peak_instances:,}",
+                "" if result.times_duckdb is None else times_as_fast(result.times_duckdb),
+                *_beside(result, bar_of(name, result.workload)),
+            ]
+        )
+    header = ["workload", "events", "matches", "mechanism", "n", "median", "spread", "events/s", "peak instances"]
+    header += ["x DuckDB", "fastest CEP engine", "x DuckDB there", "we are x as fast", "bar"]
+    text = markdown_table(header, rows)
+    if measured.refused:
+        text += "\n\nNot run: " + "; ".join(_refusals(measured.refused)) + "."
+    return text
+
+
+def _beside(result: MechanismResult, bar: float) -> list[str]:
+    engine = fastest_cep_engine(result.workload)
+    if engine is None:
+        return ["", "", "", ""]
+    there = EVENTS_PER_S[result.workload][engine]
+    duckdb_there = EVENTS_PER_S[reference_of(result.workload)][DUCKDB]
+    theirs = times_as_fast(there / duckdb_there)
+    if result.times_duckdb is None:
+        return [engine, theirs, "", ""]
+    ratio = result.times_duckdb / (there / duckdb_there)
+    return [engine, theirs, times_as_fast(ratio), f"{bar:g}: {'met' if ratio >= bar else 'MISSED'}"]
+
+
+def _refusals(refused: Mapping[tuple[str, str], str]) -> list[str]:
+    """One clause of a sentence for all mechanisms that do not run the same workloads for the same reason."""
+    workloads: dict[tuple[str, str], list[str]] = {}
+    for (mechanism, workload), reason in refused.items():
+        workloads.setdefault((mechanism, reason), []).append(workload)
+    mechanisms: dict[tuple[str, str], list[str]] = {}
+    for (mechanism, reason), names in workloads.items():
+        mechanisms.setdefault((", ".join(names), reason), []).append(f"`{mechanism}`")
+    return [f"{', '.join(names)} on {on} ({reason})" for (on, reason), names in mechanisms.items()]

@@ -1,0 +1,238 @@
+"""The page that `cep bench` makes: what was asked for is measured, and put into words and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.measure import Progress
+from benchmarks.published import CEP_ENGINES, DUCKDB, EVENTS_PER_S, machine_gain, peers_of
+from benchmarks.report import Comparison, machine, markdown_table
+from benchmarks.streams import TWIN_LOOKS, Streams
+from cep_pipeline.cli.figures import count_per_s, times_as_fast
+
+if TYPE_CHECKING:
+    from benchmarks.workload_projects import Request
+
+BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
+"""What is measured unless something is asked for, in the order of the page."""
+KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+"""What is measured only when it is asked for."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured.
+
+    Attributes
+    ----------
+    names
+        Of `BENCHMARKS`, `KERNEL_COSTS` or `WORKLOAD`.
+    lengths
+        Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
+    mechanism_length
+        Length of the stock stream and of W5's for the mechanisms that read event by event; None takes theirs.
+    repetitions
+        Counted runs of each engine.
+    data
+        Folder of public data.
+    looks
+        Looks at each sensor of generated readings, where the real ones are not there.
+    master
+        Spark master of ingestion.
+    constants
+        File to which the constants of the kernel's costs are written.
+    workloads, projects
+        The workloads of many patterns that are run, and the folder of their projects.
+    """
+
+    names: Sequence[str] = BENCHMARKS
+    lengths: Sequence[int] = (1_000_000, 5_000_000)
+    mechanism_length: int | None = None
+    repetitions: int = 5
+    data: Path | None = None
+    looks: int = TWIN_LOOKS
+    master: str = "local[4]"
+    constants: Path | None = None
+    workloads: Sequence[Request] = ()
+    projects: Path = Path("var/workload")
+
+
+@dataclass(frozen=True)
+class _Run:
+    settings: Settings
+    progress: Progress
+    streams: Streams
+    report: Callable[[str], None]
+
+
+def make_page(settings: Settings, progress: Progress, report: Callable[[str], None] = lambda _: None) -> str:
+    """Measure what is asked for, and write the page.
+
+    Raises
+    ------
+    CepError
+        An engine found another number of matches than is known, or than the others found.
+    """
+    run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
+    sections = [_head(settings)]
+    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD):
+        if name in settings.names:
+            report(f"measuring {name}")
+            sections += _SECTIONS[name](run)
+    return "\n\n".join(sections) + "\n"
+
+
+def _head(settings: Settings) -> str:
+    if tuple(settings.names) == (WORKLOAD,):
+        return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
+    return (
+        f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, after one that is not "
+        f"counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; ratios "
+        "are medians of the ratios of runs that followed each other. Every engine must find the same number of "
+        "matches before a time is kept. The machine is shared: the ratios count, not the seconds."
+    )
+
+
+def _detection(run: _Run) -> list[str]:
+    from benchmarks.detection import compare_detection, detection_table, duckdb_rates
+
+    settings = run.settings
+    comparisons = compare_detection(settings.lengths, settings.repetitions, run.streams, run.progress)
+    duckdb_per_s = duckdb_rates(comparisons)
+    sections = [
+        "## Detection: the columnar kernel on one core\n\n"
+        "Preparation of the events (columns, split by type) is part of the time, making the plan is not. `fused` lists "
+        "all matches, `fused, counting` counts lists without making them. W6 is a hundred patterns, one after "
+        "another over events that are split, sorted and ranged once for all; in `fused, one plan` they run by a plan "
+        "of shared prefixes, and what several begin with is stored where that pays. "
+        f"{run.streams.traffic.description}\n\n{detection_table(comparisons)}"
+    ]
+    if duckdb_per_s:
+        sections.append(
+            "## Detection beside engines that are not installed here\n\n"
+            "Their speeds were measured once on another machine, beside DuckDB (`benchmarks/"
+            "published.py`); each is given what DuckDB gained since. Where DuckDB does not run a workload, its gain on "
+            "W1 stands for the machine's. A query that is written better now counts in the engines' favour. SQL "
+            "engines count matches, the others build them.\n\n" + _others_table(comparisons, duckdb_per_s)
+        )
+    return sections
+
+
+def _others_table(comparisons: Sequence[Comparison], duckdb_per_s: Mapping[str, float]) -> str:
+    longest = {comparison.workload: comparison for comparison in comparisons}  # the last of each is the longest
+    rows = []
+    for workload, comparison in longest.items():
+        ours = comparison.events / comparison.ours.median
+        gain = machine_gain(workload, duckdb_per_s)
+        basis = workload if workload in duckdb_per_s and DUCKDB in EVENTS_PER_S.get(workload, {}) else "W1"
+        for peer in peers_of(workload, duckdb_per_s):
+            assert peer.here_per_s is not None and gain is not None
+            rows.append(
+                [
+                    workload,
+                    peer.engine,
+                    "CEP" if peer.engine in CEP_ENGINES else "SQL",
+                    count_per_s(peer.measured_per_s),
+                    f"{gain:.2f} ({basis})",
+                    count_per_s(peer.here_per_s),
+                    comparison.ours.engine,
+                    count_per_s(ours),
+                    times_as_fast(ours / peer.here_per_s),
+                ]
+            )
+    header = ["workload", "engine", "kind", "events/s there", "DuckDB here / there", "events/s here"]
+    return markdown_table([*header, "beside it", "our events/s", "we are x as fast"], rows)
+
+
+def _mechanisms(run: _Run) -> list[str]:
+    from benchmarks.mechanisms import Lengths, measure_mechanisms, mechanisms_table
+
+    length = run.settings.mechanism_length
+    lengths = Lengths() if length is None else Lengths(length, length, length, length, length)
+    measured = measure_mechanisms(run.settings.repetitions, run.streams, run.progress, lengths)
+    return [
+        "## The mechanisms that read event by event, on one core\n\n"
+        "Each lists all matches; preparation of the events is part of the time, making the plan is not. Seconds are "
+        "those of the processor. Beside each the fastest engine for complex event processing that gives the same "
+        "matches, through its ratio to DuckDB: how many times as many events a second each takes in as DuckDB's "
+        "bucketed join of the workload (of W1 for W4b, W5 and W5n), which runs in turn with the mechanisms. "
+        f"{run.streams.traffic.description}\n\n{mechanisms_table(measured)}"
+    ]
+
+
+def _strategies(run: _Run) -> list[str]:
+    from benchmarks.strategies import measure_strategies, strategies_table
+
+    compared = measure_strategies(run.settings.lengths[0], run.settings.repetitions, run.streams, run.progress)
+    return [
+        "## Other selection strategies without Kleene variables, beside reading the columns\n\n"
+        "One core, seconds of the processor; the columns are read from a Parquet file that lies in memory.\n\n"
+        + strategies_table(compared)
+    ]
+
+
+def _ingestion(run: _Run) -> list[str]:
+    from benchmarks.ingestion import ingestion_table, measure_ingestion
+
+    measured = measure_ingestion(run.settings.master, run.settings.repetitions, run.progress)
+    return ["## Ingestion: raw files to published events\n\n" + ingestion_table(measured)]
+
+
+def _statistics(run: _Run) -> list[str]:
+    from benchmarks.daily_statistics import days_table, measure_days
+    from benchmarks.stream_statistics import measure_statistics, statistics_table
+
+    # First, so that the processes of its own find the machine as it was.
+    by_day = measure_days(run.settings.data, run.settings.master, run.progress)
+    measured = measure_statistics(run.settings.data, run.settings.repetitions, run.progress)
+    return [
+        "## Statistics over sliding windows\n\n"
+        "Counts of leaves at 1,000 random times and selectivities of the latest window, beside the exact ones; the "
+        "state as JSON; seconds of the processor of one process. Loading reads, checks and orders the raw files, which "
+        "is the first part of ingesting them.\n\n" + statistics_table(measured),
+        "### Beside ingesting, day by day\n\n"
+        "The steps of `cep run`, a day at a time: seconds on the wall of ingesting and publishing the day's events on "
+        f"Spark {run.settings.master}, and of its statistics, from the events as they are published to the committed "
+        "row. A day after the first finds workers and code loaded, so that ingesting takes less; of a day as small as "
+        "one of the traffic half of the statistics' time is the commit.\n\n" + days_table(by_day),
+    ]
+
+
+def _kernel_costs(run: _Run) -> list[str]:
+    from benchmarks.kernel_costs import EVENTS, calibrated, kernel_costs_page, measured_runs
+    from cep_pipeline.planning.costs import THROUGHPUT
+    from cep_pipeline.planning.costs.kernel import costs_to_json
+
+    found = measured_runs(run.streams.stock(EVENTS).table(), run.settings.repetitions, run.progress)
+    costs = calibrated(found)
+    if run.settings.constants is not None:
+        run.settings.constants.write_text(json.dumps(costs_to_json(costs), indent=1) + "\n", encoding="utf-8")
+    return [
+        "## What a unit of the kernel's work costs, and how well plans are told apart by it\n\n"
+        "One core, seconds of the processor, preparation of the events included. A cost model ranks the plans of a "
+        "pattern by estimated statistics; where the slowest is hardly slower than the fastest, ranks say little.\n\n"
+        + kernel_costs_page(found, costs, [THROUGHPUT])
+    ]
+
+
+def _workload(run: _Run) -> list[str]:
+    from benchmarks.workload_page import measure_workloads, workload_sections
+
+    settings = run.settings
+    measured = measure_workloads(settings.workloads, settings.projects, settings.master, run.progress, run.report)
+    return workload_sections(measured, settings.master)
+
+
+_SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
+    "detection": _detection,
+    "mechanisms": _mechanisms,
+    "strategies": _strategies,
+    "ingestion": _ingestion,
+    "statistics": _statistics,
+    KERNEL_COSTS: _kernel_costs,
+    WORKLOAD: _workload,
+}

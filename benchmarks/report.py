@@ -1,0 +1,79 @@
+"""Results of benchmarks: medians, spreads and ratios of runs side by side, as tables for people."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of repeated runs of one engine on one workload."""
+
+    engine: str
+    seconds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+    @property
+    def spread(self) -> float:
+        """Largest minus smallest, as a share of the median."""
+        return (max(self.seconds) - min(self.seconds)) / self.median
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Engines that did the same work in one run, ours first; `bar` names a peer and the least ratio wanted."""
+
+    workload: str
+    events: int
+    matches: int
+    ours: Timing
+    peers: tuple[Timing, ...]
+
+    def ratio(self, peer: Timing) -> float:
+        """How many times as fast as the peer we are: the median of the ratios of runs that followed each other."""
+        # An engine that takes long is run fewer times.
+        return statistics.median(theirs / ours for ours, theirs in zip(self.ours.seconds, peer.seconds, strict=False))
+
+
+def machine() -> str:
+    """The machine and its software as a result states them: CPU, cores, Python, libraries."""
+    name = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass  # not Linux: the platform's own name stands
+    return f"{name}, {cores()} cores (shared), Python {platform.python_version()}, {', '.join(_versions())}"
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _versions() -> Iterator[str]:
+    for name in ("numpy", "pyarrow", "numba", "llvmlite", "pyspark", "duckdb"):
+        try:
+            yield f"{name} {metadata.version(name)}"
+        except metadata.PackageNotFoundError:
+            continue  # an optional peer
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, its columns padded so that it also reads as text."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    lines = [header, ["-" * width for width in widths], *rows]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )

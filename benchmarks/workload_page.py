@@ -1,0 +1,154 @@
+"""`cep bench workload`: many patterns over days of a stream in one job; what it takes, in words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from benchmarks.measure import Progress
+from benchmarks.report import markdown_table
+from benchmarks.workload_jobs import CHECK, DAYS, JobPart, run_jobs
+from benchmarks.workload_projects import PATTERN_SET, Request, make_project
+from benchmarks.workload_results import DayRun, WorkloadResult, result_of
+from cep_pipeline.cli.figures import format_seconds, times_as_fast
+
+STEPS: Mapping[str, Sequence[str]] = {
+    "ingesting": ("ingest", "publish events"),
+    "statistics": ("statistics",),
+    "plan": ("plan",),
+    "detection": (f"detect {PATTERN_SET}", f"publish {PATTERN_SET}"),
+}
+"""Columns of the table of days, and the steps of a run that they are of."""
+
+
+def measure_workloads(
+    requests: Sequence[Request], folder: Path, master: str, progress: Progress, report: Callable[[str], None]
+) -> list[WorkloadResult]:
+    """Make projects, run their jobs as far as earlier calls have not, and read what came of them.
+
+    Parameters
+    ----------
+    folder
+        Each project becomes a folder in it.
+
+    Raises
+    ------
+    CepError
+        A job failed, or a pattern has other matches alone.
+    """
+    results = []
+    for request in requests:
+        progress.begin(f"{request.workload.name}: drawing {request.patterns:,} patterns", 0)
+        project = make_project(folder, request, report)
+        parts = run_jobs(project, master, progress)
+        results.append(result_of(project, parts, progress))
+        report(f"{request.workload.name}: done; cep explain, matches, status … --config {project.configuration}")
+    return results
+
+
+def workload_sections(results: Sequence[WorkloadResult], master: str) -> list[str]:
+    """The sections of a page."""
+    patterns = " and ".join(sorted({f"{result.project.request.patterns:,}" for result in results}))
+    return [
+        f"## {patterns} patterns in one job\n\n"
+        "Patterns are drawn by a seed (`benchmarks/drawn_patterns.py`): SEQ and AND of rare events, about "
+        "half of them compared by pairs, a fifth with NOT or KL. One process does what `cep run` does: ingests the "
+        "days, keeps statistics, plans all patterns together on the first day (simulated annealing, shared "
+        f"subexpressions) and detects day after day, on Spark {master}. Memory is that of this process, the JVM and "
+        "the workers together at the moment when it is largest, what they share counted once; time is on the wall, "
+        "and of all processors. Matches do not depend on the plan: some patterns, run alone by plans of their own over "
+        "the last day, must have as many.\n\n" + jobs_table(results),
+        "Seconds on the wall of each step of a day. Days are ingested up to eight at a time, which counts for the "
+        "first of them; the first day has the search for the plan and starts the workers.\n\n" + days_table(results),
+        "The plan, and what becomes of it: its size in the table `plans` (JSON, and the text for people); the check "
+        "that the DAG `invariant_check` makes of it, and the record that this leaves in the table `decisions`; and "
+        "what of it is planned anew where the next day has one pattern more.\n\n" + plans_table(results),
+    ]
+
+
+def jobs_table(results: Sequence[WorkloadResult]) -> str:
+    """Time and memory of the jobs over all days."""
+    rows = []
+    for result in results:
+        parts = _of(result, DAYS)
+        events, matches = sum(day.events for day in result.days), sum(day.matches for day in result.days)
+        seconds, processor_s = sum(part.seconds for part in parts), sum(part.processor_s for part in parts)
+        largest = max(parts, key=lambda part: part.peak_kb)
+        rows.append(
+            [
+                result.project.events,
+                f"{result.project.request.patterns:,}",
+                f"{len(result.days)}",
+                f"{events:,}",
+                f"{matches:,}",
+                f"{_minutes(seconds)}{f' in {len(parts)} parts' if len(parts) > 1 else ''}",
+                _minutes(processor_s) if processor_s else "not told here",
+                f"{largest.peak_kb / 1e6:.2f} GB in {largest.processes}" if largest.peak_kb else "not told here",
+                f"{result.alone}: equal ({result.alone_matches:,})",
+            ]
+        )
+    header = ["events of", "patterns", "days", "events", "matches", "wall", "processors", "memory, processes"]
+    return markdown_table([*header, "patterns alone (matches)"], rows)
+
+
+def days_table(results: Sequence[WorkloadResult]) -> str:
+    """Seconds of the steps, of the first day and of those after it."""
+    rows = []
+    for result in results:
+        first, *later = result.days
+        for what, days in (("the first day", [first]), ("a day after it (median)", later)):
+            if days:
+                rows.append(
+                    [
+                        result.project.request.workload.name,
+                        what,
+                        f"{median(day.events for day in days):,.0f}",
+                        *(format_seconds(median(_seconds(day, steps) for day in days)) for steps in STEPS.values()),
+                    ]
+                )
+    return markdown_table(["stream", "which day", "events", *STEPS], rows)
+
+
+def plans_table(results: Sequence[WorkloadResult]) -> str:
+    """The first plan of each workload, its check, and the plan with one pattern more."""
+    rows = []
+    for result in results:
+        plan = result.plans[0]
+        checked = _of(result, CHECK)
+        check = result.check
+        anew = result.plans[1].reason.split("planned anew: ")[-1].split(";")[0] if len(result.plans) > 1 else ""
+        rows.append(
+            [
+                result.project.request.workload.name,
+                f"{plan.steps:,}" if plan.steps is not None else "",
+                f"{plan.nodes:,} of {plan.nodes_apart:,}",
+                f"{times_as_fast(plan.times_less)} times less",
+                f"{plan.plan_bytes / 1e6:.2f} MB, {plan.text_bytes / 1e3:.1f} kB",
+                f"{check.outcome}, {_minutes(sum(part.seconds for part in checked))}" if check else "",
+                f"{check.record_bytes / 1e3:.1f} kB" if check else "",
+                anew,
+                format_seconds(_seconds(result.later[0], STEPS["plan"])) if result.later else "",
+            ]
+        )
+    header = ["stream", "steps of the search", "nodes", "cost", "plan, text", "check", "its record"]
+    return markdown_table([*header, "one pattern more: anew", "in"], rows)
+
+
+def _of(result: WorkloadResult, job: str) -> list[JobPart]:
+    return [part for part in result.parts if part.job == job]
+
+
+def _seconds(day: DayRun, steps: Sequence[str]) -> float:
+    return sum(day.steps_s.get(step, 0.0) for step in steps)
+
+
+def _minutes(seconds: float) -> str:
+    """Seconds as people say them.
+
+    Examples
+    --------
+    >>> _minutes(12.3), _minutes(1590.1)
+    ('12.3 s', '26.5 min')
+    """
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
