@@ -23,8 +23,7 @@ from benchmarks.stock_stream import TICKERS
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.figures import format_seconds
 from cep_pipeline.detection.fused.tiers import own_code
-from cep_pipeline.detection.mechanism import Counters, NodeCounts
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.errors import CepError
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -35,7 +34,9 @@ from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, edges, kernel
 from cep_pipeline.planning.make_plan import named_join
 from cep_pipeline.planning.ordering import left_deep
 from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 EVENTS = 500_000
 """Length of the stream that plans are measured on."""

@@ -13,10 +13,10 @@ from benchmarks.report import Timing
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused.tiers import own_code
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.workload_plan import Sharing
+from cep_pipeline.slices.prepared import PreparedEvents
 
 SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}
 """What the mechanisms for many patterns share."""

@@ -13,12 +13,12 @@ from benchmarks.measure import Progress
 from benchmarks.workload_jobs import DAYS, JobPart, jobs_of
 from benchmarks.workload_projects import PATTERN_SET, Project
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import look_back
 from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.planning import plan
+from cep_pipeline.slices.extent import look_back
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.fingerprints import canonical_json

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.events_input import events_for
 
 Array = np.ndarray[Any, Any]
 _INT64 = np.iinfo(np.int64)

@@ -25,19 +25,19 @@ from cep_pipeline.adaptation.plan_switch import (
     matches_of_stretch,
     moved,
 )
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
-from cep_pipeline.detection.extent import counts_in_partitions
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import Detection, binds_lists, listed_because
 from cep_pipeline.detection.parts import count_blocks
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.extent import counts_in_partitions
+from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.detection.blocks import Block, MatchBlock
-from cep_pipeline.detection.extent import counts_in_partitions
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
-from cep_pipeline.detection.partitions import Partitions, partitions_of
 from cep_pipeline.detection.parts import many_in_parts
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.extent import counts_in_partitions
+from cep_pipeline.slices.partitions import Partitions, partitions_of
+from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]
 

@@ -10,10 +10,10 @@ from cep_pipeline.detection import lazy_chain_nfa, lazy_tree_nfa
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.blocks import Block
-    from cep_pipeline.detection.prepared import PreparedEvents
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.multi_pattern import Sharing
+    from cep_pipeline.slices.blocks import Block
+    from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def _check_fused(pattern: Pattern) -> None:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import check_options, choose_mechanisms
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.events_input import events_for
 from cep_pipeline.detection.matches import write_matches
 from cep_pipeline.detection.mechanism import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
@@ -25,10 +24,11 @@ from cep_pipeline.detection.outputs import (
     tables_together,
 )
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import InputError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Output, Pattern
 from cep_pipeline.planning.plans import Plan, validate
+from cep_pipeline.slices.events_input import events_for
+from cep_pipeline.slices.prepared import PreparedEvents
 
 OUTPUTS = ("verbose", "compressed", "count")
 """Forms of output (language page, section 5)."""

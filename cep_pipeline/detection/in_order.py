@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.extent import waits_for_later_events
 from cep_pipeline.errors import CepError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.extent import waits_for_later_events
 
 
 def comes_in_order(pattern: Pattern) -> bool:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.lazy_nfa.support import refuse_for
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import PreparedEvents
 
 MECHANISM = "lazy_tree_nfa"
 

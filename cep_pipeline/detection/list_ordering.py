@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, ListBlock
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.slices.blocks import Block, ListBlock
 
 _KEY_BITS = 32
 

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.sha256 import BLOCK_BYTES, LANES, hash_rows, hash_whole_blocks
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 
 ID_LENGTH = 32

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.return_columns import RETURN_TYPES, json_objects, return_arrays
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import PreparedEvents
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))

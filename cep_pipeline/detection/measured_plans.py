@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused.tiers import own_code
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Orders
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 SLOW_S = 0.5
 """What takes longer is run once, and not again."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.list_ordering import OrderedLists, order_lists
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 
 ABSENT = np.int32(-1)
 """In place of a row: the form of the match has no such variable."""

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array, Column, ColumnSource
 from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.ordering import OrderedMatches
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 
 _ALONE = ""
 """The key of the partition of matches that are alone in theirs.

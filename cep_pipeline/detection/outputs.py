@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.matches import match_batches, matches_schema
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.extent import waits_for_later_events
 from cep_pipeline.detection.in_order import OrderedMatches, comes_in_order
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.detection.room import named
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.extent import waits_for_later_events
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MATCHES_AT_ONCE = 1 << 22
 """Most matches held and sorted at once, unless more end with one event."""

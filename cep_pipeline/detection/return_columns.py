@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.columns import Array, Column
-from cep_pipeline.detection.evaluate import expression_values
-from cep_pipeline.detection.kleene.lists import Bound, Lists, values_over_lists
 from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.ordering import OrderedMatches
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.evaluate import expression_values
+from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 
 RETURN_TYPES = {
     ValueType.INT64: pa.int64(),

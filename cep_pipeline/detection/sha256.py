@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
 
 LANES = 16
 BLOCK_BYTES = 64

@@ -9,7 +9,6 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import choose_mechanisms
-from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions, look_back
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.patterns.pattern import Pattern, Strategy
@@ -17,6 +16,7 @@ from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
 from cep_pipeline.planning import Plan
+from cep_pipeline.slices.extent import can_pend, columns_needed, counts_in_partitions, look_back
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, instant_before, slices_between

@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.extent import LookBack
+from cep_pipeline.slices.extent import LookBack
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, open_events, read_row_groups
 from cep_pipeline.warehouse.records import EventsSnapshot
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Window
+    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.detection.extent import columns_needed
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import Plan
+from cep_pipeline.slices.extent import columns_needed
 from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
 
 if TYPE_CHECKING:

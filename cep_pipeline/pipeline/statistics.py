@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from cep_pipeline.detection.extent import look_back
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
 from cep_pipeline.pipeline.event_spans import PublishedEvents
 from cep_pipeline.pipeline.observed import with_observed
 from cep_pipeline.pipeline.steps import DayWork, Progress, patterns_of
+from cep_pipeline.slices.extent import look_back
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -34,8 +34,8 @@ from cep_pipeline.warehouse.fingerprints import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
     from cep_pipeline.warehouse.stream_reader import StreamReader

@@ -15,7 +15,6 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
-from cep_pipeline.detection.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.detection.planned import runs_on
 from cep_pipeline.errors import BusyError
 from cep_pipeline.events.schema import SEQ_PER_DAY
@@ -26,13 +25,14 @@ from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed, statements_
 from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
+from cep_pipeline.slices.extent import LookBack, look_back, waits_for_later_events
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, read_row_groups
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedDay, RunStep
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.prepared import Boundary
     from cep_pipeline.patterns.pattern import Pattern
+    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables

@@ -169,3 +169,19 @@ def tree_from_json(content: Any) -> Tree:
         raise ValueError(f"a tree is a variable or a list of two trees, not {content!r}")
     left, right = content
     return Join(tree_from_json(left), tree_from_json(right))
+
+
+def pruned(tree: Tree, names: frozenset[str]) -> Tree | None:
+    """The tree over some of its variables only.
+
+    Examples
+    --------
+    >>> str(pruned(Join(Join("a", "b"), Join("c", "d")), frozenset("acd")))
+    '(a, (c, d))'
+    """
+    if isinstance(tree, str):
+        return tree if tree in names else None
+    left, right = pruned(tree.left, names), pruned(tree.right, names)
+    if left is None or right is None:
+        return right if left is None else left
+    return Join(left, right)

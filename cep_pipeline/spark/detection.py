@@ -19,17 +19,18 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import can_pend, columns_needed, counts_in_partitions
-from cep_pipeline.detection.mechanism import Counters, NodeCounts
+from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.slices.extent import can_pend, columns_needed, counts_in_partitions
 from cep_pipeline.spark.expected_work import compiled_kernels
 from cep_pipeline.spark.keeping import CarryState, KeepingPass, Kept
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
 from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
+from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.extent import waits_for_later_events
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.extent import waits_for_later_events
 from cep_pipeline.spark.undecided import (
     CANDIDATES_SCHEMA,
     Deciding,

@@ -16,9 +16,9 @@ from datetime import date
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.columns import Array, column_from_arrow
 from cep_pipeline.detection.output_policy import partition_texts
-from cep_pipeline.detection.prepared import Boundary
+from cep_pipeline.expressions.columns import Array, column_from_arrow
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.extent import LookBack
-from cep_pipeline.detection.prepared import Boundary
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.slices.extent import LookBack
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.warehouse.data_files import open_filesystem
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from cep_pipeline.detection.extent import columns_needed
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.slices.extent import columns_needed
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.statistics import PartialStatistics, StatisticsSnapshot, combine, partial_statistics
 from cep_pipeline.statistics.slice_statistics import windowed_statistics
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from cep_pipeline.detection.prepared import Boundary
+    from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.tasks import Progress
 
 Result = TypeVar("Result")

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import TIME_UNITS_US, Pattern
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
 from cep_pipeline.statistics.samples import Terms, rows_of_leaves, sample_scopes

@@ -14,10 +14,10 @@ from itertools import combinations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.joint import Members, Term, members_to_key, terms_of_clause
 from cep_pipeline.statistics.terms import FIRST, SECOND, PairCondition, PairScope
 

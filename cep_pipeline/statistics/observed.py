@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.conjunct_text import conjunct_text
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles
 from cep_pipeline.statistics.terms import conjunct_key, format_window, leaf_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
-
-if TYPE_CHECKING:
-    from cep_pipeline.detection.mechanism import NodeCounts
 
 VERSION = 1
 """Version of the JSON form."""

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 
 MOST_ORDERS = 1024
 """Orders that are kept of a clause: all that there can be of 6 variables, and mostly all that there are of more."""

@@ -14,11 +14,12 @@ from zlib import crc32
 
 import numpy as np
 
-from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.kleene.lists import holds_over_lists
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.expressions.lists import holds_over_lists
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.order import StreamOrder
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.joint_pairs import JointPairs, joint_pairs
 from cep_pipeline.statistics.pairs import PairRanges, draw_pairs, pair_ranges
 from cep_pipeline.statistics.partial import PairCount
@@ -233,7 +234,7 @@ def _sample_pairs(
     holds = {}
     for condition in tested:
         if isinstance(condition, OrderCondition):
-            holds[condition.key] = _in_order(condition.ties, prepared.timestamps, first, second)
+            holds[condition.key] = StreamOrder(prepared.timestamps, condition.ties).holds(first, second)
         elif isinstance(condition, JointPairs):
             holds[condition.key] = condition.holds(prepared, first, second)
         elif isinstance(condition, PairCondition) and len(first):
@@ -262,13 +263,6 @@ def _ranges(
         ties=ties,
         owned=owned,
     )
-
-
-def _in_order(ties: Ties, timestamps: Array, first: Array, second: Array) -> Array:
-    if ties is Ties.ARRIVAL:
-        return np.asarray(first < second)
-    one, other = timestamps[first], timestamps[second]
-    return np.asarray(one < other if ties is Ties.STRICT else one <= other)
 
 
 def _sample_tuples(

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.statistics.estimate import owned_rows, prepare
 from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
 from cep_pipeline.statistics.scope_keys import scope_keys

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cep_pipeline.detection.kleene.lists import Bound, Lists, ranges
-from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.expressions.lists import Bound, Lists, ranges
+from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.statistics.pairs import LONGEST_US
 from cep_pipeline.statistics.tuple_terms import TupleScope, member_name
 
@@ -105,7 +105,7 @@ class _Search:
         self.scope, self.rows, self.random = scope, rows, random
         self.limit = MOST_ALL if random is None else most
         self.times = [timestamps[of] for of in rows]
-        self.all_times = timestamps
+        self.order = StreamOrder(timestamps, scope.ties)
         by_time = scope.window.time_us is not None
         self.keys = self.times if by_time else rows
         self.key_of = (lambda row: timestamps[row]) if by_time else (lambda row: row)
@@ -157,27 +157,16 @@ class _Search:
 
     def _range(self, place: int) -> tuple[Array, Array]:
         """Places in the leaf's rows that fit what is bound: `[low, high)`."""
-        keys, rows, times = self.keys[place], self.rows[place], self.times[place]
+        keys, rows = self.keys[place], self.rows[place]
         low = np.searchsorted(keys, self.key_of(self.last) - self.reach, "left")
         high = np.searchsorted(keys, self.key_of(self.first) + self.reach, "right")
-        strict, arrival = self.scope.ties is Ties.STRICT, self.scope.ties is Ties.ARRIVAL
         for one, other in self.scope.precedence:
             if other == place and one in self.bound:
-                row = _lasts(self.bound[one])
-                after = (
-                    np.searchsorted(rows, row, "right")
-                    if arrival
-                    else np.searchsorted(times, self.all_times[row], "right" if strict else "left")
-                )
-                low = np.maximum(low, after)
+                after = self.order.rows_after(_lasts(self.bound[one]))
+                low = np.maximum(low, np.searchsorted(rows, after, "left"))
             elif one == place and other in self.bound:
-                row = _firsts(self.bound[other])
-                before = (
-                    np.searchsorted(rows, row, "left")
-                    if arrival
-                    else np.searchsorted(times, self.all_times[row], "left" if strict else "right")
-                )
-                high = np.minimum(high, before)
+                ahead = self.order.rows_ahead(_firsts(self.bound[other]))
+                high = np.minimum(high, np.searchsorted(rows, ahead, "left"))
         return low, np.maximum(low, high)
 
     def _add_rows(self, place: int, low: Array, high: Array) -> bool:

@@ -13,8 +13,8 @@ from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.loop_outputs import NumberOutput
 from cep_pipeline.detection import parts
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.detect import OUTPUTS
+from cep_pipeline.slices.blocks import Block
 from tests.adaptation.test_loop import ABC, ORDERED, SECOND, drifting, in_parts, patterns_of
 from tests.streams import events_table
 

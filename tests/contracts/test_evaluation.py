@@ -10,8 +10,8 @@ import numpy as np
 from hypothesis import given, settings
 
 import cep_pipeline as cep
-from cep_pipeline.detection.columns import TableColumns
-from cep_pipeline.detection.evaluate import conjunct_holds, expression_values
+from cep_pipeline.expressions.columns import TableColumns
+from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.patterns import Pattern
 from tests.answers import comparable_value
 from tests.oracle.clauses import Conjunct

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.patterns.normal_form import Clause, Variable
+from cep_pipeline.slices.blocks import MatchBlock
 
 
 def clause_of(variables: Sequence[tuple[str, int]], index: int = 0) -> Clause:

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.detection import matches as matches_module
-from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.detection.matches import (
     BINDINGS,
@@ -20,9 +19,10 @@ from cep_pipeline.detection.matches import (
     matches_schema,
     write_matches,
 )
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.detection.matching import block_of
 from tests.streams import events_table, stream_schema
 

@@ -9,9 +9,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.slices.blocks import MatchBlock
 from tests.detection.matching import block_of, clause_of
 
 Match = tuple[tuple[str, int, int], ...]

@@ -22,8 +22,8 @@ from cep_pipeline.detection.output_policy import (
     partition_keys,
     policy_text,
 )
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 
 Match = tuple[str | None, tuple[int, ...]]

@@ -11,13 +11,14 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
-from cep_pipeline.detection.blocks import ListBlock, MatchBlock
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.in_order import OrderedMatches
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters
 from cep_pipeline.detection.parts import many_in_parts, matches_in_parts
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import CepError, TooManyMatches
+from cep_pipeline.slices.blocks import ListBlock, MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.streams import events_table, stream_schema
 
 ROWS = [{"timestamp": 10 * (i // 2), "kind": "AB"[i % 3 % 2], "x": i * 7 % 10} for i in range(60)]

@@ -11,12 +11,12 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 
 ROWS = [{"timestamp": 10 * (i // 2), "kind": "AB"[i % 3 % 2], "x": i * 7 % 10} for i in range(60)]

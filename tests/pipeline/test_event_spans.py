@@ -12,10 +12,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.extent import LookBack
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.event_spans import PublishedEvents
+from cep_pipeline.slices.extent import LookBack
 from tests.pipeline.local_days import LocalDays, events_by_day
 
 SCHEMA = StreamSchema.from_dict({"base_type": "Ev", "type_attribute": "k", "attributes": {"k": "string"}}, name="ticks")

@@ -12,9 +12,9 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.extent import look_back
 from cep_pipeline.detection.fused import tiers
 from cep_pipeline.errors import CepError
+from cep_pipeline.slices.extent import look_back
 from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, detect_slices
 from cep_pipeline.spark.expected_work import compiled_kernels
 from cep_pipeline.spark.slicing import cut, read_row_groups

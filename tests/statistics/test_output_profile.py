@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.blocks import MatchBlock
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, is_open, merge_profiles
 from tests.statistics.market import market, parse
 
@@ -70,7 +70,7 @@ def test_blocks_and_rows_say_the_same() -> None:
     [pattern] = parse("NAME all PATTERN AND(A a, B+ b[], C c) WITHIN 600 ms")
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-    from cep_pipeline.detection.prepared import PreparedEvents
+    from cep_pipeline.slices.prepared import PreparedEvents
 
     events = market(120)
     rows, blocks = OutputProfiler([pattern]), OutputProfiler([pattern])

@@ -19,9 +19,9 @@ from benchmarks.experiments.page import Page
 from benchmarks.measure import list_matches
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import Counters, Orders
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 
 WINDOW_S = 1
 """About as long as the frequent stocks take to trade once or a few times, as in the paper's minutes."""

@@ -17,7 +17,6 @@ from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
@@ -28,6 +27,7 @@ from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_stati
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
 from cep_pipeline.planning.workload_plan import Sharing
+from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

@@ -16,13 +16,13 @@ from benchmarks.experiments.cells import Figure, Row
 from benchmarks.experiments.nfab.queries import ALL, NON_OVERLAP, Query, pattern_of
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.blocks import ListBlock
 from cep_pipeline.detection.mechanism import EVERYTHING, PRUNE, Counters
 from cep_pipeline.detection.nfab import words
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import UnsupportedPattern
+from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.prepared import PreparedEvents
 
 MECHANISM = "nfab"
 BASIC, BACKTRACK, MERGE = "basic", "backtrack", "merge"

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.eager_nfa.codes import (
     ADDRESS,
     APPENDS,
@@ -63,7 +64,6 @@ from cep_pipeline.detection.eager_nfa.codes import (
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, forget_cells
 from cep_pipeline.detection.instances.finished import Found, add_match, found_at
 from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.rules import Rules, last_row, rejected, rules_at
 
 

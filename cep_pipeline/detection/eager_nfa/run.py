@@ -8,29 +8,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.eager_nfa import codes
 from cep_pipeline.detection.eager_nfa.automaton import Automaton, compile_automaton
 from cep_pipeline.detection.eager_nfa.support import MECHANISM, refuse_unsupported
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import (
-    Counters,
-    NodeCounts,
-    Orders,
-    Owned,
-    conjuncts_joining,
-    refuse_other_orders,
-)
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import Counters, Orders, Owned, conjuncts_joining, refuse_other_orders
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 INSTANCES_A_CALL = 1 << 30
 """Instances looked at before a call returns, so that a run can be interrupted."""

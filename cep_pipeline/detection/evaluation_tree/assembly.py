@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluation_tree.ascents import Ascents
 from cep_pipeline.detection.instances import NOTHING, Moment, Program
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.negation import compared_with, may_be_one, next_before, next_behind

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.evaluation_tree.run import Held, TreeRun
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances.clause_runs import find_by_clause
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.refusal import other_strategy, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import OrderOrTree, Tree, as_tree, leaves_of
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality
+from cep_pipeline.slices.prepared import PreparedEvents
 
 MECHANISM = "evaluation_tree"
 

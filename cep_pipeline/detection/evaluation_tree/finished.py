@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 from cep_pipeline.detection.evaluation_tree.codes import (
     ALIVE,
     AT_WINDOW_END,
@@ -20,7 +21,6 @@ from cep_pipeline.detection.evaluation_tree.codes import (
 from cep_pipeline.detection.evaluation_tree.machine import Machine
 from cep_pipeline.detection.instances.finished import add_match
 from cep_pipeline.detection.instances.interpreter import group_holds
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.rules import contains, first_row, last_row
 
 

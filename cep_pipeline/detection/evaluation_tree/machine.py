@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, cells_at
 from cep_pipeline.detection.instances.finished import Found, found_at
 from cep_pipeline.detection.instances.interpreter import Code, code_at
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.rules import Rules, rules_at
 
 

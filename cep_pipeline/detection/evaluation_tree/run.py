@@ -8,12 +8,9 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.evaluation_tree import codes
 from cep_pipeline.detection.evaluation_tree.assembly import Assembly
 from cep_pipeline.detection.evaluation_tree.stream import TreeStream
-from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.instances import (
     CODE_WORDS,
     KERNEL_SOURCES,
@@ -23,14 +20,17 @@ from cep_pipeline.detection.instances import (
     compile_program,
 )
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned, conjuncts_joining
-from cep_pipeline.detection.ownership import earliest_row
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 ROOM = 1 << 8
 """Instances that each store has room for at first."""

@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.instances.stream_rules import StreamRules
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 class TreeStream:

@@ -11,7 +11,7 @@ from cep_pipeline.detection.mechanism import Orders
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 
 RunKey = tuple[str, int, tuple[str, ...]]
 """A pattern's name, the index of a clause, and the variables that a run binds, in their order."""
@@ -62,8 +62,6 @@ class AlikeNodes:
         skeleton = skeleton_of(clause)
         if len(skeleton.positive) < 2:
             return
-        from cep_pipeline.detection.fused.trees import pruned
-
         forms = ClauseForms(pattern, skeleton)
         names = frozenset(forms.names)
         if isinstance(plan, Join):

@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.fused.programs import (
     ABSOLUTE,
     AS_ROWS,
@@ -58,7 +59,6 @@ from cep_pipeline.detection.fused.words import (
     SCRATCH_STRIDE,
     STATE,
 )
-from cep_pipeline.detection.instances.pointers import float64_at, int32_at, int64_at
 
 CHUNK = 4096
 """Places of the last level that are tested at once."""

@@ -12,13 +12,13 @@ from enum import Enum
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.merging import count_before
-from cep_pipeline.detection.fused.positions import positions_of
-from cep_pipeline.detection.fused.views import View, times_of
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.slices.merging import count_before
+from cep_pipeline.slices.partitions import positions_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import View, times_of
 
 
 class Clock(Enum):

@@ -8,23 +8,23 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.blocks import MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import constants_hold
-from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.counts import LevelCount, Tally
 from cep_pipeline.detection.fused.layouts import LaidOut, levels_over
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
-from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.fused.support import refuse_unsupported
-from cep_pipeline.detection.fused.views import View, leaf_of, leaf_view, view_of_leaf
-from cep_pipeline.detection.ownership import earliest_row, owned_matches
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.schema import ARROW_TYPES
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.views import View, leaf_of, leaf_view, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -187,7 +187,7 @@ class ClauseRun:
             by_view = self.first_row == 0 or self.finality is Finality.WINDOW_END or self._last_variable is not None
             first_owned = None if by_view else self.first_row
             planned = PlannedClause(self.pattern, self.clause, self.order, self.events, first_owned)
-            shared = self.events.shared_work
+            shared = shared_work_of(self.events)
             beginning = None if shared is None else shared.beginning_of
             if self.clause.negated or self._as_places:
                 self._levels = Levels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep_pipeline.detection.fused.ir_text import WIDTH, FunctionText
+from cep_pipeline.compiled.ir_text import WIDTH, FunctionText
 from cep_pipeline.detection.fused.shape import Constant, Operation, Shape, Slot, Term, Test, slots_of
 from cep_pipeline.detection.fused.words import argument_places
 from cep_pipeline.patterns.conditions import Comparator

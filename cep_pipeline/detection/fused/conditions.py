@@ -13,15 +13,10 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array, Column
-from cep_pipeline.detection.comparison import EXACT_IN_FLOAT
-from cep_pipeline.detection.evaluate import atom_holds, expression_values
-from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact, largest
-from cep_pipeline.detection.fused.recipes import Recipe
-from cep_pipeline.detection.fused.routines import gather, padded
 from cep_pipeline.detection.fused.shape import Alternative, Constant, Operation, Slot, Term, Test, TestedConjunct
-from cep_pipeline.detection.fused.views import ANY_EVENT, View, without_name
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.comparison import EXACT_IN_FLOAT
+from cep_pipeline.expressions.evaluate import atom_holds, expression_values
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership, expressions_of
 from cep_pipeline.patterns.expressions import (
     Arithmetic,
@@ -33,6 +28,11 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
+from cep_pipeline.slices.clause_cache import Recipe
+from cep_pipeline.slices.numbers import as_floats, comparable, is_exact, largest
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import gather, padded
+from cep_pipeline.slices.views import ANY_EVENT, View, without_name
 
 
 @dataclass(frozen=True)

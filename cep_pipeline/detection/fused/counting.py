@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.detection.fused.comparing import ComparingText
-from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import Search, Shape, Term
 from cep_pipeline.detection.fused.words import CAPACITY, OUTER, SCRATCH
 

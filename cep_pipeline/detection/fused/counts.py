@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]

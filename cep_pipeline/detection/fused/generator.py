@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from cep_pipeline.compiled.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.comparing import ComparingText
 from cep_pipeline.detection.fused.counting import generate_counting
-from cep_pipeline.detection.fused.ir_text import WIDTH, offsets_table
 from cep_pipeline.detection.fused.searching import generate_search
 from cep_pipeline.detection.fused.shape import Shape, Term
 from cep_pipeline.detection.fused.words import (

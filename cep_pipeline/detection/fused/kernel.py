@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
-from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.searching import NOT_FOUND
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.tiers import RunningShape, running_shape
@@ -27,6 +26,7 @@ from cep_pipeline.detection.fused.words import (
     STATE,
     argument_places,
 )
+from cep_pipeline.expressions.columns import Array
 
 MOST_LISTS = 1 << 60
 """Most lists that are counted as an int64: a sum up to this, and one more step, cannot overflow."""

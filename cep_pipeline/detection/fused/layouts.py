@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.bounds import Bound, range_ends
 from cep_pipeline.detection.fused.conditions import Again
 from cep_pipeline.detection.fused.kernel import run_words
 from cep_pipeline.detection.fused.levels import Beginning, FindBeginning, Levels, PlannedClause
 from cep_pipeline.detection.fused.programs import Program, program_of
-from cep_pipeline.detection.fused.recipes import recipe_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot
 from cep_pipeline.detection.fused.tiers import running_shape
-from cep_pipeline.detection.fused.views import View
 from cep_pipeline.detection.fused.words import FIRST_OWNED, argument_places
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import View
 
 Placed = tuple[Array | None, int]
 """An array and its address; None where it cannot be had."""

@@ -8,23 +8,23 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Again, Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counts import Place
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.detection.fused.negation import Negation, Surroundings
-from cep_pipeline.detection.fused.recipes import recipe_of
-from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.fused.views import View, row_values_of, rows_below
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View, row_values_of, rows_below
 
 
 @dataclass(frozen=True, eq=False)

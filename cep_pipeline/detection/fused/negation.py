@@ -18,20 +18,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
 from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.keys import Key, keyed_leaf
-from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Search, Shape, Slot, Test, TestedConjunct
-from cep_pipeline.detection.fused.views import View, row_values_of
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View, row_values_of
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a partial match and an event that are evaluated together, unless one match has more."""

@@ -11,9 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.shape import Constant, Operation, Search, Shape, Slot, Term, Test, slots_of
 from cep_pipeline.detection.fused.words import argument_places
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
 
 # Places of a program's words before those of its levels.

@@ -7,25 +7,25 @@ from functools import partial
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, MatchBlock
-from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.clause import ClauseRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.fused.shared_bindings import without_earlier
-from cep_pipeline.detection.fused.trees import TreeRun, order_of, pruned
+from cep_pipeline.detection.fused.trees import TreeRun, order_of
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.run import KleeneRun
 from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Orders, Owned
-from cep_pipeline.detection.ownership import owned_matches, reading
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
+from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.ownership import Finality, finality_of, owned_matches, reading
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 
 class BushyRun:

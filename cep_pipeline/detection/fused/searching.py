@@ -5,8 +5,8 @@ It decides negation: the event that rejects a match need not be enumerated with 
 
 from __future__ import annotations
 
+from cep_pipeline.compiled.ir_text import WIDTH
 from cep_pipeline.detection.fused.comparing import ComparingText
-from cep_pipeline.detection.fused.ir_text import WIDTH
 from cep_pipeline.detection.fused.shape import Search, Shape
 from cep_pipeline.detection.fused.words import OUTER
 

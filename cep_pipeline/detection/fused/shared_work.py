@@ -17,17 +17,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import MatchBlock
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.alike_nodes import AlikeNodes, Shared, alike_nodes
 from cep_pipeline.detection.fused.counts import LevelCount, Place
 from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause
-from cep_pipeline.detection.fused.views import View, clock_of, filters_of, leaf_view
 from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanism import Orders
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import View, clock_of, filters_of, leaf_view
 
 MOST_BYTES = 1 << 27
 """Partial matches are stored up to this size together; those that were not asked for longest go first."""
@@ -261,7 +261,13 @@ class SharedWork:
 
 def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
     """Let runs of these patterns over a slice share what their orders and trees have in common, from now on."""
-    events.shared_work = SharedWork(events, alike_nodes(patterns, orders))
+    events.attached[SharedWork] = SharedWork(events, alike_nodes(patterns, orders))
+
+
+def shared_work_of(events: PreparedEvents) -> SharedWork | None:
+    """The parts of plans that the patterns of a workload share over this slice; None where they share nothing."""
+    shared: SharedWork | None = events.attached.get(SharedWork)
+    return shared
 
 
 def _is_wider(planned: PlannedClause, shared: Shared) -> bool:

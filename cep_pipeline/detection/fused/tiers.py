@@ -17,11 +17,11 @@ import numpy as np
 
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.native import NativeKernel, source_of
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.generator import ENTRY, generate
 from cep_pipeline.detection.fused.programs import Program, program_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.words import BUDGET
+from cep_pipeline.expressions.columns import Array
 
 LOADED_FROM, COMPILED_FROM = 1 << 20, 1 << 24
 """Interpreted candidates of a shape, in all runs of this process, from which on its code is loaded if there is some,
@@ -36,7 +36,7 @@ _run_any = NativeKernel(
     f"{_FOLDER}.any_shape_kernel",
     "run_any",
     ("int64", "int64*", "int64"),
-    (f"{_FOLDER}.programs", f"{_FOLDER}.words", "cep_pipeline.detection.instances.pointers"),
+    (f"{_FOLDER}.programs", f"{_FOLDER}.words", "cep_pipeline.compiled.pointers"),
 )
 
 
@@ -129,8 +129,9 @@ def key_of(program: Program) -> str:
 @cache
 def _sources() -> str:
     """The modules that make code of shapes: code does not outlive a change of them."""
-    names = ("generator", "comparing", "counting", "searching", "ir_text", "shape", "words", "programs")
-    return "\0".join(source_of(f"{_FOLDER}.{name}") for name in names)
+    names = ("generator", "comparing", "counting", "searching", "shape", "words", "programs")
+    modules = (*(f"{_FOLDER}.{name}" for name in names), "cep_pipeline.compiled.ir_text")
+    return "\0".join(map(source_of, modules))
 
 
 def compile_shapes(shapes: Iterable[Shape]) -> dict[str, bytes]:

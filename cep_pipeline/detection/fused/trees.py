@@ -14,24 +14,25 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.routines import padded_copy
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
-from cep_pipeline.detection.fused.views import View
+from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import Rules
 from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanism import EVERYTHING
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, leaves_of
+from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of
+from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View
 
 STREAMED, HELD = 0, 1
 """The sides of a node."""
@@ -52,22 +53,6 @@ def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
     rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
     found = order_of(rest)
     return (*found, single) if isinstance(single, str) and found is not None else None
-
-
-def pruned(tree: Tree, names: frozenset[str]) -> Tree | None:
-    """The tree over some of its variables only.
-
-    Examples
-    --------
-    >>> str(pruned(Join(Join("a", "b"), Join("c", "d")), frozenset("acd")))
-    '(a, (c, d))'
-    """
-    if isinstance(tree, str):
-        return tree if tree in names else None
-    left, right = pruned(tree.left, names), pruned(tree.right, names)
-    if left is None or right is None:
-        return right if left is None else left
-    return Join(left, right)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +178,7 @@ class TreeRun:
         """The partial matches of a side, of all the slice where patterns share them."""
         own, plan = self._sides[side], self._plans[side]
         clause = own.clause
-        shared = self.events.shared_work
+        shared = shared_work_of(self.events)
         rows = None
         if shared is not None:
             names, found = leaves_of(plan), False
@@ -300,12 +285,12 @@ class TreeRun:
         for one, rows in zip(left.names, left.rows, strict=True):
             for name, other in zip(others.names, others.rows, strict=True):
                 if (one, name) in before:
-                    after = rules.rows_after(rows)
+                    after = rules.order.rows_after(rows)
                     begin = np.maximum(begin, after)
                     if several:
                         tests.append(self._row_test(Comparator.GE, (one, name), other, after, columns))
                 elif (name, one) in before:
-                    ahead = rules.rows_ahead(rows)
+                    ahead = rules.order.rows_ahead(rows)
                     if several:
                         tests.append(self._row_test(Comparator.LT, (one, name), other, ahead, columns))
                     if all((each, one) in before for each in others.names):

@@ -46,8 +46,9 @@ from cep_pipeline.detection.instances.condition_groups import NOTHING, Moment
 from cep_pipeline.detection.instances.program import CODE_WORDS, Program, compile_program
 from cep_pipeline.detection.instances.stream_rules import RULES_WORDS, StreamRules
 
-KERNEL_SOURCES = tuple(
-    f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "pointers", "rules", "terms")
+KERNEL_SOURCES = (
+    *(f"{__name__}.{module}" for module in ("cells", "codes", "finished", "interpreter", "rules", "terms")),
+    "cep_pipeline.compiled.pointers",
 )
 """Modules that every kernel over instances takes functions or constants from (`NativeKernel.sources`)."""
 

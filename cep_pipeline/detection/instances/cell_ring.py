@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.instances.term_writer import Accumulators
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
+from cep_pipeline.expressions.columns import Array
 
 RING_WORDS = 9
 """Words by which a kernel finds a ring (`cells.cells_at`)."""

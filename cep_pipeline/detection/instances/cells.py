@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.codes import (
     ACCUMULATOR_WORDS,
     BEFORE,
@@ -28,7 +29,6 @@ from cep_pipeline.detection.instances.codes import (
     SUM_REALS,
     SUM_WHOLES,
 )
-from cep_pipeline.detection.instances.pointers import float64_at, int32_at, int64_at, uint8_at
 
 NUMBERS = 0x7FFFFFFF
 """Numbers of cells go round: 31 bits of their count."""

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.shared_bindings import without_earlier
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders, Owned, orders_only
+from cep_pipeline.detection.shared_bindings import without_earlier
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality, finality_of
 
 
 class ClauseRun(Protocol):

@@ -9,7 +9,6 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances.event_columns import (
     column_of,
     comparable_columns,
@@ -19,9 +18,10 @@ from cep_pipeline.detection.instances.event_columns import (
     truths_as_reals,
     truths_of,
 )
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Atom
 from cep_pipeline.patterns.expressions import Expression
+from cep_pipeline.slices.prepared import PreparedEvents
 
 Bound = tuple[Array | None, int]
 """An array and where its data are; None and 0 where there is none."""

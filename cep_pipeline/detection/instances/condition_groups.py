@@ -12,11 +12,11 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.event_columns import of_any_event
 from cep_pipeline.detection.instances.written_conjuncts import WrittenConjunct, is_written_once
-from cep_pipeline.detection.kleene.lists import Uses
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Uses
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause, Variable

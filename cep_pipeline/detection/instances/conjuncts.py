@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.comparison import members_of
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
 from cep_pipeline.detection.instances.condition_groups import Chooser, ClauseConditions, TestedConjunct
@@ -26,13 +25,14 @@ from cep_pipeline.detection.instances.event_columns import (
 )
 from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter
 from cep_pipeline.detection.instances.written_conjuncts import Gaps, Rows, WrittenConjunct
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.comparison import members_of
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.expressions import (
     Element,
     Expression,
     ValueType,
 )
+from cep_pipeline.slices.prepared import PreparedEvents
 
 COMPARATORS = {
     Comparator.LT: codes.LESS,

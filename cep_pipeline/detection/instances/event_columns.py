@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array, Column, RowRange
-from cep_pipeline.detection.correlation import deviations_of_all
-from cep_pipeline.detection.evaluate import expression_values
-from cep_pipeline.detection.event_truths import atom_holds_for_all
-from cep_pipeline.detection.fused.numbers import as_floats, comparable, is_exact
-from cep_pipeline.detection.fused.views import ANY_EVENT
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array, Column, RowRange
+from cep_pipeline.expressions.correlation import deviations_of_all
+from cep_pipeline.expressions.evaluate import expression_values
 from cep_pipeline.patterns.conditions import Atom, Membership, expressions_of
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -26,6 +22,10 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.rewriting import Node, rewritten
+from cep_pipeline.slices.event_truths import atom_holds_for_all
+from cep_pipeline.slices.numbers import as_floats, comparable, is_exact
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import ANY_EVENT
 
 EventOf = tuple[str, Element]
 """A variable, and which of its events."""

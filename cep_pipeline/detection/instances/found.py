@@ -6,14 +6,13 @@ from functools import reduce
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.mechanism import EVERYTHING, Owned
-from cep_pipeline.detection.ownership import owned_matches
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.ownership import Finality, owned_matches
+from cep_pipeline.slices.prepared import PreparedEvents
 
 FOUND_WORDS = 6
 """Words by which a kernel finds the buffer (`finished.found_at`)."""

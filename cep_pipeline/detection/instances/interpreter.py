@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import (
     Cells,
     cell_before,
@@ -44,7 +45,6 @@ from cep_pipeline.detection.instances.codes import (
     TRUTH,
     UNEQUAL,
 )
-from cep_pipeline.detection.instances.pointers import float64_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.terms import run_terms
 
 TOO_LARGE = 9223372036854775808.0

@@ -12,20 +12,20 @@ from itertools import accumulate
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import atom_holds
-from cep_pipeline.detection.event_truths import holds_for_all
-from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
 from cep_pipeline.detection.instances.conjuncts import CompiledConjunct, ConjunctWriter
 from cep_pipeline.detection.instances.event_columns import EventOf
 from cep_pipeline.detection.instances.term_writer import Accumulators, CommonTerms
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import atom_holds
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.event_truths import holds_for_all
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_view
 
 CODE_WORDS = 11
 """Words by which a kernel finds a program (`interpreter.code_at`)."""

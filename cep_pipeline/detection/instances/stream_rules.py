@@ -11,15 +11,15 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.views import clock_of, leaf_view, rows_below
 from cep_pipeline.detection.instances.program import Program
-from cep_pipeline.detection.nfab.stream import everything
-from cep_pipeline.detection.partitions import partitions_of
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import StreamOrder
+from cep_pipeline.slices.partitions import partitions_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import clock_of, everything, leaf_view, rows_below
 
 RULES_WORDS = 15
 """Words by which a kernel finds the rules (`rules.rules_at`)."""
@@ -66,10 +66,8 @@ class StreamRules:
         rows = self.events.every_row
         if self.pattern.ties is Ties.ARRIVAL:
             return rows, rows + np.int32(1)
-        clock = clock_of(self.events)
-        begins = np.searchsorted(clock, clock, "left").astype(np.int32)
-        ends = np.searchsorted(clock, clock, "right").astype(np.int32)
-        return (begins, ends) if self.pattern.ties is Ties.STRICT else (ends, begins)
+        order = StreamOrder(clock_of(self.events), self.pattern.ties)
+        return order.rows_ahead(rows).astype(np.int32), order.rows_after(rows).astype(np.int32)
 
     @property
     def relations(self) -> Array:

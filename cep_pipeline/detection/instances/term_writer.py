@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
 from cep_pipeline.detection.instances.event_columns import (
@@ -22,7 +21,7 @@ from cep_pipeline.detection.instances.event_columns import (
     known_of,
     lists_for_correlation,
 )
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Atom
 from cep_pipeline.patterns.expressions import (
     Aggregate,
@@ -36,6 +35,7 @@ from cep_pipeline.patterns.expressions import (
     Reference,
     ValueType,
 )
+from cep_pipeline.slices.prepared import PreparedEvents
 
 _WHOLE = {"+": codes.WHOLE_PLUS, "-": codes.WHOLE_MINUS, "*": codes.WHOLE_TIMES, "%": codes.WHOLE_MODULO}
 _REAL = {

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, exact_average, length_of
 from cep_pipeline.detection.instances.codes import (
     CORRELATION,
@@ -43,7 +44,6 @@ from cep_pipeline.detection.instances.codes import (
     WHOLE_SUM,
     WHOLE_TIMES,
 )
-from cep_pipeline.detection.instances.pointers import float64_at, int64_at, uint8_at
 
 if TYPE_CHECKING:
     from cep_pipeline.detection.instances.interpreter import Code

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import ListBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.positions import all_positions
-from cep_pipeline.detection.fused.views import clock_of
-from cep_pipeline.detection.kleene.lists import Bound, Lists, ranges, take
-from cep_pipeline.detection.partitions import partitions_of
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Bound, Lists, ranges, take
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import StreamOrder
+from cep_pipeline.slices.partitions import all_positions, partitions_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import clock_of
 
 LONGEST_WINDOW = 2**61
 """Longer windows reach over every slice there can be; a clock and this do not overflow int64."""
@@ -90,6 +90,8 @@ class Rules:
     ----------
     clock
         int64, shape (n,): time.
+    order
+        What comes before and after an event, by the pattern's TIES.
     measured, reach
         int64, shape (n,): what the window measures of each event, its time or its position in its partition; and how
         far apart those of the first and the last event of a match may be.
@@ -98,6 +100,7 @@ class Rules:
     def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
         self.clock = clock_of(events)
+        self.order = StreamOrder(self.clock, pattern.ties)
         window = pattern.window
         if window.time_us is not None:
             self.reach, self.measured = min(window.time_us, LONGEST_WINDOW), self.clock
@@ -132,26 +135,6 @@ class Rules:
             return ends
         return np.searchsorted(self.clock, self.clock[rows] + self.reach, "right")
 
-    def rows_after(self, rows: Array) -> Array:
-        """The first row that comes after each of some events; under TIES ANY they themselves may too."""
-        match self.pattern.ties:
-            case Ties.ARRIVAL:
-                return rows.astype(np.int64) + 1
-            case Ties.STRICT:
-                return np.searchsorted(self.clock, self.clock[rows], "right")
-            case Ties.ANY:
-                return np.searchsorted(self.clock, self.clock[rows], "left")
-
-    def rows_ahead(self, rows: Array) -> Array:
-        """The row that ends those which come before each of some events."""
-        match self.pattern.ties:
-            case Ties.ARRIVAL:
-                return rows.astype(np.int64)
-            case Ties.STRICT:
-                return np.searchsorted(self.clock, self.clock[rows], "left")
-            case Ties.ANY:
-                return np.searchsorted(self.clock, self.clock[rows], "right")
-
     def places(
         self, leaf: Array, bindings: Bindings, variable: Variable, start: Array, stop: Array
     ) -> tuple[Array, Array]:
@@ -166,9 +149,9 @@ class Rules:
         """
         for name in bindings.bound:
             if (name, variable.name) in self.clause.precedence:
-                start = np.maximum(start, self.rows_after(bindings.last_of(name)))
+                start = np.maximum(start, self.order.rows_after(bindings.last_of(name)))
             if (variable.name, name) in self.clause.precedence:
-                stop = np.minimum(stop, self.rows_ahead(bindings.first_of(name)))
+                stop = np.minimum(stop, self.order.rows_ahead(bindings.first_of(name)))
         begin = np.searchsorted(leaf, start, "left")
         return begin, np.maximum(np.searchsorted(leaf, stop, "left"), begin)
 

@@ -14,29 +14,29 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import ListBlock
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counting import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
-from cep_pipeline.detection.fused.keys import keyed_leaf
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
 from cep_pipeline.detection.fused.shape import Level, Search, Shape, Test, TestedConjunct
-from cep_pipeline.detection.fused.views import View, leaf_view, row_values_of, without_name
 from cep_pipeline.detection.kleene.bindings import Bindings
 from cep_pipeline.detection.kleene.extension import Conditions
 from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanism import EVERYTHING, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.keys import keyed_leaf
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
 
 ELEMENTS_AT_ONCE = 1 << 18
 """Room for the elements of the lists of a block."""

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.bindings import Bindings
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Extension
-from cep_pipeline.detection.kleene.lists import pieces, ranges
 from cep_pipeline.detection.kleene.run import KleeneRun
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import pieces, ranges
 
 INT64_ELEMENTS = 62
 """Candidates of a list up to which the number of its lists fits an int64."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
-from cep_pipeline.detection.kleene.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause, Variable

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
-from cep_pipeline.detection.kleene.lists import holds_over_lists, pieces, ranges, take
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.normal_form import Variable
 
 EVENTS_AT_ONCE = 1 << 18

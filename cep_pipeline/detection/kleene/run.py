@@ -7,24 +7,23 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import ListBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import constants_hold
-from cep_pipeline.detection.finality import Finality, finality_of
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.trees import TreeRun, order_of, pruned, start_run
+from cep_pipeline.detection.fused.trees import TreeRun, order_of, start_run
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
-from cep_pipeline.detection.ownership import earliest_row, owned_matches, reading
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.errors import PlanError
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
+from cep_pipeline.slices.blocks import ListBlock
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches, reading
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 
 class KleeneRun:

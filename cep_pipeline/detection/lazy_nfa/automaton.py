@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.instances.cells import Cells
 from cep_pipeline.detection.instances.finished import found_at
-from cep_pipeline.detection.instances.pointers import float64_at, int32_at, int64_at
 from cep_pipeline.detection.instances.rules import Rules, contains, first_row, last_row
 from cep_pipeline.detection.lazy_nfa import codes as c
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.lazy_nfa.run import LazyRun
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def find_lazily(

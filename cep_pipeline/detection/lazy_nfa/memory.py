@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import CellRing, Program, StreamRules
 from cep_pipeline.detection.instances.clause_runs import Lives
 from cep_pipeline.detection.instances.found import FoundMatches
@@ -12,6 +11,7 @@ from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
 from cep_pipeline.detection.room import ask_for
+from cep_pipeline.expressions.columns import Array
 
 INSTANCE_ROOM, SEARCH_ROOM = 1 << 8, 1 << 6
 """Stored instances, and searches within each other, that there is room for at first."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.clause_runs import Lives
 from cep_pipeline.detection.instances.found import FoundMatches
@@ -14,12 +12,14 @@ from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.memory import Memory
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
-from cep_pipeline.detection.mechanism import Counters, NodeCounts, Owned, conjuncts_joining
-from cep_pipeline.detection.ownership import earliest_row
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import Counters, Owned, conjuncts_joining
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality, earliest_row
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 _advance = NativeKernel(
     "cep_pipeline.detection.lazy_nfa.kernel",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import Moment, Program, StreamRules
 from cep_pipeline.detection.instances import codes as rule_codes
 from cep_pipeline.detection.lazy_nfa import codes as c
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Ties
 
 

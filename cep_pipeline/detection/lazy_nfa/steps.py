@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import float64_at
 from cep_pipeline.detection.instances.cells import (
     Cells,
     append,
@@ -17,7 +18,6 @@ from cep_pipeline.detection.instances.cells import (
 from cep_pipeline.detection.instances.codes import COMPARE_SLOTS, GREATER, ITEM_WORDS, LESS
 from cep_pipeline.detection.instances.finished import add_match
 from cep_pipeline.detection.instances.interpreter import Code, compare, group_holds, mirrored
-from cep_pipeline.detection.instances.pointers import float64_at
 from cep_pipeline.detection.instances.rules import Rules, rejected
 from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.automaton import (

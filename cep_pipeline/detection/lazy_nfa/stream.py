@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.routines import group_rows
 from cep_pipeline.detection.instances import Program, StreamRules
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.routines import group_rows
 
 
 class LazyStream:

@@ -8,10 +8,6 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.event_truths import holds_for_all
-from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.instances import KERNEL_SOURCES, Moment, Program, compile_program
 from cep_pipeline.detection.instances.cell_ring import CellRing
 from cep_pipeline.detection.instances.event_columns import of_any_event
@@ -19,12 +15,17 @@ from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
 from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
-from cep_pipeline.detection.nfab.stream import Instants, Sequence, automaton_sequence, instants_of
+from cep_pipeline.detection.nfab.stream import Sequence, automaton_sequence
 from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy, Ties
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
+from cep_pipeline.slices.event_truths import holds_for_all
+from cep_pipeline.slices.order import Instants, instants_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import gather
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.advance",

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 from cep_pipeline.detection.nfab.versions import Versions, is_compatible, is_later, version_before
 
 POINTER_WORDS = 8

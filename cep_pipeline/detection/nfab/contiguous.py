@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.nfab.program import Program
 from cep_pipeline.detection.nfab.stream import Sequence
+from cep_pipeline.expressions.columns import Array
 
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.contiguous_kernel",

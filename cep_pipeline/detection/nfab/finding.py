@@ -7,16 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from cep_pipeline.detection.blocks import Block, MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.finality import Finality
 from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clause
 from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 from cep_pipeline.detection.mechanism import (
     EVERYTHING,
     PRUNE,
     Counters,
-    NodeCounts,
     Orders,
     Owned,
     RunCounts,
@@ -30,10 +26,13 @@ from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.nfab.lives import Lives
 from cep_pipeline.detection.nfab.runs import ClauseRuns
 from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
-from cep_pipeline.detection.ownership import earliest_row, owned_matches
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 
 def find_matches(

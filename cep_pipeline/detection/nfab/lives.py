@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
 
 SPARSE = 8
 """With fewer runs than one for so many events, sorting their ends is faster than going through all events."""

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest
 from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import Buffer, buffer_at, select

@@ -10,9 +10,9 @@ import weakref
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.room import NoRoom, ask_for
+from cep_pipeline.expressions.columns import Array
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
 """As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int64_at
 from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
-from cep_pipeline.detection.instances.pointers import int64_at
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import join, label
 from cep_pipeline.detection.nfab.machine import machine_at, parts_at, release

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.fused.views import leaf_view, without_name
-from cep_pipeline.detection.nfab.stream import Instants, codes_of
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.nfab.stream import codes_of
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.order import Instants, StreamOrder
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_view, without_name
 
 PAIRS_AT_ONCE = 1 << 18
 """Pairs of a match and an event that might reject it, tested at once."""
@@ -84,22 +85,10 @@ def _row_range(
     number = {variable.name: place for place, variable in enumerate(clause.positive)}
     before = [number[variable.name] for variable in clause.predecessors(negated.name)]
     after = [number[variable.name] for variable in clause.successors(negated.name)]
-    times = events.timestamps
+    order = StreamOrder(events.timestamps, pattern.ties)
     wide = rows.astype(np.int64)
-    if not before:
-        low = instants.first_row_within(wide.max(axis=0))
-    elif pattern.ties is Ties.ARRIVAL:
-        low = wide[before].max(axis=0) + 1
-    else:
-        latest = times[wide[before].max(axis=0)]
-        low = np.searchsorted(times, latest, "right" if pattern.ties is Ties.STRICT else "left")
-    if not after:
-        high = instants.end_row_within(wide.min(axis=0))
-    elif pattern.ties is Ties.ARRIVAL:
-        high = wide[after].min(axis=0)
-    else:
-        earliest = times[wide[after].min(axis=0)]
-        high = np.searchsorted(times, earliest, "left" if pattern.ties is Ties.STRICT else "right")
+    low = order.rows_after(wide[before].max(axis=0)) if before else instants.first_row_within(wide.max(axis=0))
+    high = order.rows_ahead(wide[after].min(axis=0)) if after else instants.end_row_within(wide.min(axis=0))
     return low, high
 
 

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
-from cep_pipeline.detection.fused.views import View
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
 from cep_pipeline.detection.nfab import codes
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import View
 
 _OPERATORS = {
     "+": codes.PLUS,

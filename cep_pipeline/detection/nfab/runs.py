@@ -8,24 +8,25 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import MatchBlock
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds, constants_hold
-from cep_pipeline.detection.finality import Finality
-from cep_pipeline.detection.fused.routines import gather
 from cep_pipeline.detection.instances import KERNEL_SOURCES
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.contiguous import follow_contiguous
 from cep_pipeline.detection.nfab.lives import Lives
 from cep_pipeline.detection.nfab.negation import surviving_matches
 from cep_pipeline.detection.nfab.program import Program, compile_conditions
-from cep_pipeline.detection.nfab.stream import Instants, Sequence, instants_of, sequence_of
-from cep_pipeline.detection.ownership import earliest_row, owned_matches
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.nfab.stream import Sequence, sequence_of
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.order import Instants, instants_of
+from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import gather
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 RUNS_AT_ONCE = 1 << 17
 """Runs followed at once: their state is what is held beside the columns."""

@@ -13,99 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import Key, keyed_leaf
-from cep_pipeline.detection.fused.routines import padded_copy
-from cep_pipeline.detection.fused.views import ANY_EVENT, View, clock_of, leaf_view, without_name
-from cep_pipeline.detection.prepared import PreparedEvents
-from cep_pipeline.patterns.expressions import Element, Reference
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-
-WIDEST = 1 << 62
-"""Instants of the events of a slice differ by less."""
+from cep_pipeline.slices.keys import agreeing_view
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import padded_copy
+from cep_pipeline.slices.views import View, everything, leaf_view, without_name
 
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
-
-
-@dataclass(frozen=True, eq=False)
-class Instants:
-    """What the window of a pattern is measured in.
-
-    Attributes
-    ----------
-    of_row
-        int64: the timestamp of each event, or its position in the stream or in its partition.
-    width
-        The most by which the instants of a match differ.
-    rows, starts
-        For positions in partitions: the rows sorted by (partition, stream order), and where each partition starts.
-    place
-        For those: the place in `rows` of each event, or -1 where it is alone.
-    """
-
-    of_row: Array
-    width: int
-    rows: Array | None = None
-    starts: Array | None = None
-    place: Array | None = None
-
-    def first_row_within(self, rows: Array) -> Array:
-        """For each event the first row (of its partition) whose instant is at least its own less the width."""
-        if self.rows is None or self.starts is None or self.place is None:
-            return np.searchsorted(self.of_row, self.of_row[rows] - self.width)
-        if not len(self.rows):
-            return np.zeros(len(rows), np.int64)
-        places = np.maximum(self.place[rows], 0)
-        begin = self.starts[np.searchsorted(self.starts, places, "right") - 1]
-        return np.asarray(self.rows[np.maximum(places - self.width, begin)], np.int64)
-
-    def end_row_within(self, rows: Array) -> Array:
-        """For each event the first row behind all those (of its partition) that are within the width of it."""
-        if self.rows is None or self.starts is None or self.place is None:
-            return np.searchsorted(self.of_row, self.of_row[rows] + self.width, "right")
-        if not len(self.rows):
-            return np.zeros(len(rows), np.int64)
-        places = np.maximum(self.place[rows], 0)
-        end = self.starts[np.searchsorted(self.starts, places, "right")]
-        return np.asarray(self.rows[np.minimum(places + self.width, end - 1)], np.int64) + 1
-
-
-def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
-    """The instants of all events of a slice."""
-    if pattern.window.time_us is not None:
-        return Instants(clock_of(events), min(pattern.window.time_us, WIDEST))
-    assert pattern.window.events is not None
-    width = min(pattern.window.events - 1, WIDEST)
-    if not pattern.partition_by:
-        return Instants(events.derive(("positions",), lambda: np.arange(len(events), dtype=np.int64)), width)
-    view = agreeing_view(pattern, pattern.partition_by, everything(events), events)
-
-    def make() -> tuple[Array, Array]:
-        every = len(view) == len(events)
-        order = np.arange(len(view), dtype=np.int64)
-        place = np.empty(len(events), np.int64) if every else np.full(len(events), -1, np.int64)
-        place[view.rows] = order
-        order -= np.repeat(view.starts[:-1], np.diff(view.starts))
-        position = np.empty(len(events), np.int64) if every else np.zeros(len(events), np.int64)
-        position[view.rows] = order
-        return place, position
-
-    place, position = events.derive(("partition positions", pattern.partition_by), make)
-    return Instants(position, width, view.rows, view.starts, place)
-
-
-def everything(events: PreparedEvents) -> View:
-    """All events in stream order."""
-    return View("all rows", events.every_row, np.array([0, len(events)], np.int64))
-
-
-def agreeing_view(pattern: Pattern, attributes: tuple[str, ...], view: View, events: PreparedEvents) -> View:
-    """The view sorted by the values of attributes, without the events that lack one and so agree with none."""
-    types = dict(pattern.attributes)
-    types.update((name, events.column(name).type) for name in attributes if name not in types)
-    terms = tuple(Reference(ANY_EVENT, name, Element.ONLY, types[name]) for name in attributes)
-    return keyed_leaf(events, Key(((ANY_EVENT, terms),)), ANY_EVENT, {ANY_EVENT: view})
 
 
 def codes_of(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Array:

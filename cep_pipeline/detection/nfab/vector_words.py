@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import codes
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.computation_state import Kind, Value, value_vector
 from cep_pipeline.detection.nfab.memory import address
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 @dataclass(frozen=True, eq=False)

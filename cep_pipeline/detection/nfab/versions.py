@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 
 PREFIX_WORDS = 3
 SHORTER, DIGIT, ROW = range(PREFIX_WORDS)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array, Column
-from cep_pipeline.detection.comparison import compare
 from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition
 from cep_pipeline.detection.shared_buffer.fields import (
     BROKEN,
@@ -27,6 +25,8 @@ from cep_pipeline.detection.shared_buffer.fields import (
 from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence
 from cep_pipeline.detection.shared_buffer.rejection import Rejection
 from cep_pipeline.detection.shared_buffer.states import Known
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 from cep_pipeline.patterns.pattern import Ties

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 
 MAGIC = b"CEPB"

@@ -14,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.decimal_text import to_text
-from cep_pipeline.detection.extent import attributes_returned
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer import lanes
 from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, statement_of
 from cep_pipeline.detection.shared_buffer.graph import Edges, GraphBuilder
 from cep_pipeline.detection.shared_buffer.groups import groups_of
 from cep_pipeline.detection.shared_buffer.runs import MergedRuns, exact_sum
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.extent import attributes_returned
+from cep_pipeline.slices.prepared import PreparedEvents
 
 STATEMENTS = b"cep.statements"
 """Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array, Column, ColumnSource
-from cep_pipeline.detection.evaluate import conjunct_holds, expression_values
-from cep_pipeline.detection.kleene.references import resolved
 from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition, choice_of, needs_first
 from cep_pipeline.detection.shared_buffer.groups import Group, Negation
 from cep_pipeline.detection.shared_buffer.states import Field, Known, States
+from cep_pipeline.expressions.columns import Array, Column, ColumnSource
+from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
+from cep_pipeline.expressions.lists import resolved
 from cep_pipeline.patterns.conditions import Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
+from cep_pipeline.expressions.columns import Array
 
 IGNORED = -1
 """In place of a variable: the run did not bind the event."""

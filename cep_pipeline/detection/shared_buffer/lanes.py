@@ -11,18 +11,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.evaluate import conjunct_holds
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.views import clock_of
-from cep_pipeline.detection.kleene.lists import Lists, holds_over_lists, ranges
-from cep_pipeline.detection.nfab.stream import Instants, instants_of
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer.groups import Group
 from cep_pipeline.detection.shared_buffer.states import States
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import Instants, StreamOrder, instants_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import clock_of
 
 LANES_AT_ONCE = 1 << 14
 """Lanes whose events are read side by side."""
@@ -86,6 +86,7 @@ class Sequence:
         self.size = len(events)
         self.clock = clock_of(events)
         self.ties = pattern.ties if (np.diff(self.clock) == 0).any() else Ties.ARRIVAL
+        self.order = StreamOrder(self.clock, self.ties)
         self.states = States(group, self.ties)
         self.instants: Instants = instants_of(pattern, events)
         agree_on = pattern.clauses[0].agree_on
@@ -104,26 +105,6 @@ class Sequence:
     def key(self, codes: Array, rows: Array) -> Array:
         """Integers in the order of the sequence."""
         return codes * (self.size + 1) + rows
-
-    def rows_after(self, rows: Array) -> Array:
-        """The first row that comes after each of some events; under TIES ANY they themselves may too."""
-        match self.ties:
-            case Ties.ARRIVAL:
-                return rows + 1
-            case Ties.STRICT:
-                return np.searchsorted(self.clock, self.clock[rows], "right")
-            case Ties.ANY:
-                return np.searchsorted(self.clock, self.clock[rows], "left")
-
-    def rows_ahead(self, rows: Array) -> Array:
-        """The row that ends those which come before each of some events."""
-        match self.ties:
-            case Ties.ARRIVAL:
-                return rows
-            case Ties.STRICT:
-                return np.searchsorted(self.clock, self.clock[rows], "left")
-            case Ties.ANY:
-                return np.searchsorted(self.clock, self.clock[rows], "right")
 
     def lanes(self) -> Iterator[Lanes]:
         """All lanes that may hold a match, some at a time, those together that are about as long."""

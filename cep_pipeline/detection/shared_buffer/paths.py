@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.kleene.lists import ranges
 from cep_pipeline.detection.shared_buffer.buffers import Listed, Paths
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import ranges
 
 _useful_edges = NativeKernel(
     "cep_pipeline.detection.shared_buffer.graph_kernels",

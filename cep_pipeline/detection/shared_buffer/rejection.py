@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.kleene.lists import pieces, ranges
 from cep_pipeline.detection.shared_buffer.components import Condition
 from cep_pipeline.detection.shared_buffer.fields import Fields
 from cep_pipeline.detection.shared_buffer.groups import Negation
 from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence, candidates_of
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import pieces, ranges
 
 PAIRS_AT_ONCE = 1 << 20
 """Pairs of a run and an event that may reject it, held at once."""
@@ -40,11 +40,11 @@ class Rejection:
 
     def begins_after(self, rows: Array) -> Array:
         """The place of the first candidate after events of P(n)."""
-        return self._places(rows, self.sequence.rows_after(rows))
+        return self._places(rows, self.sequence.order.rows_after(rows))
 
     def ends_ahead(self, rows: Array) -> Array:
         """The place behind the last candidate before events of S(n)."""
-        return self._places(rows, self.sequence.rows_ahead(rows))
+        return self._places(rows, self.sequence.order.rows_ahead(rows))
 
     def _places(self, of: Array, rows: Array) -> Array:
         return np.searchsorted(self.keys, self.sequence.key(self.sequence.codes[of], rows))

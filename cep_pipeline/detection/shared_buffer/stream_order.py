@@ -11,8 +11,8 @@ from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.shared_buffer.buffers import Paths
+from cep_pipeline.expressions.columns import Array
 
 Step = tuple[int, int, int]
 """An event, the variable that it is bound to, and the node behind."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
-from cep_pipeline.detection.fused.routines import group_rows
-from cep_pipeline.detection.fused.views import leaf_view
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import group_rows
+from cep_pipeline.slices.views import leaf_view
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cep_pipeline.detection.blocks import Block
 from cep_pipeline.detection.mechanism import Counters, Orders, Owned, orders_only
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network.run import NetworkRun
 from cep_pipeline.detection.shared_network.support import refuse_for
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Sharing, members_of
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def find_shared(

@@ -13,10 +13,10 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at
 from cep_pipeline.detection.evaluation_tree.kernel import are_distinct, in_order
 from cep_pipeline.detection.instances.cells import forget_cells
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.pointers import int32_at
 from cep_pipeline.detection.lazy_nfa.steps import first_passing
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.lists import make_lists, take_element

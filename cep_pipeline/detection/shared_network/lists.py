@@ -12,9 +12,9 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, uint8_at
 from cep_pipeline.detection.instances.cells import append, drop_newest
 from cep_pipeline.detection.instances.interpreter import code_at, group_holds
-from cep_pipeline.detection.instances.pointers import int32_at, uint8_at
 from cep_pipeline.detection.instances.rules import joins, rules_at
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.machine import machine_at

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.cells import Cells, cells_at
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.rules import Rules
 from cep_pipeline.detection.shared_network import codes as c
 

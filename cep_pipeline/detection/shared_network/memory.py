@@ -8,18 +8,18 @@ from functools import reduce
 
 import numpy as np
 
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.fused.keys import agreement_codes
 from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS, CellRing, Program, StreamRules
 from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventRows, steps_of
 from cep_pipeline.detection.shared_network.network import Network, Node
 from cep_pipeline.errors import DataError
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.planning.multi_pattern import MemberId
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.prepared import PreparedEvents
 
 ROOM = 1 << 6
 """Instances that each store has room for at first, and deaths."""

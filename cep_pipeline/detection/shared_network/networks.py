@@ -9,11 +9,11 @@ from functools import cached_property
 
 from cep_pipeline.detection.instances.condition_groups import ConditionGroups
 from cep_pipeline.detection.instances.program import may_match
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network.member_parts import parts_of
 from cep_pipeline.detection.shared_network.network import Network
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, share
 from cep_pipeline.planning.trees import OrderOrTree
+from cep_pipeline.slices.prepared import PreparedEvents
 
 MOST_NODES = 1 << 14
 """Nodes of the networks that are kept; those that were not asked for longest go first."""

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.blocks import Block
-from cep_pipeline.detection.columns import Array
-from cep_pipeline.detection.finality import Finality, finality_of
-from cep_pipeline.detection.fused.shared_bindings import without_earlier
-from cep_pipeline.detection.fused.views import leaf_view
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, NodeCounts, Owned, conjuncts_joining
-from cep_pipeline.detection.ownership import earliest_row
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventRows
 from cep_pipeline.detection.shared_network.memory import MOST_FOUND, Compiled, Memory, Output
 from cep_pipeline.detection.shared_network.network import Node
 from cep_pipeline.detection.shared_network.networks import network_of
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
 from cep_pipeline.planning.trees import OrderOrTree
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_view
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 FIRST_FOUND = 1 << 10
 """Events of matches of one member that there is room for at first."""

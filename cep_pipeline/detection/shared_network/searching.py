@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 from cep_pipeline.detection.evaluation_tree.finished import first_of, last_of
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.rules import rules_at
 from cep_pipeline.detection.lazy_nfa.automaton import first_at_least
 from cep_pipeline.detection.shared_network import codes as c

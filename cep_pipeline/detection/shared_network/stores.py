@@ -11,8 +11,8 @@ from typing import Any
 
 from numba import njit
 
+from cep_pipeline.compiled.pointers import int32_at, int64_at
 from cep_pipeline.detection.instances.cells import drop_newest
-from cep_pipeline.detection.instances.pointers import int32_at, int64_at
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.machine import machine_at
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.eager_nfa import run
-from cep_pipeline.detection.mechanism import Metrics, NodeCounts
+from cep_pipeline.detection.mechanism import Metrics
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
+from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import parsed
 from tests.oracle import evaluate

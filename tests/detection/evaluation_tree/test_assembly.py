@@ -9,10 +9,10 @@ from cep_pipeline.detection.evaluation_tree.assembly import Assembly
 from cep_pipeline.detection.evaluation_tree.find import find_by_trees
 from cep_pipeline.detection.instances import compile_program
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
 from cep_pipeline.planning.trees import Tree
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 
 BUSHY = Join(Join("a", "c"), Join("b", "d"))

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.mechanism import Metrics, NodeCounts
+from cep_pipeline.detection.mechanism import Metrics
 from cep_pipeline.planning import Join, Plan
+from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.contracts.mechanisms import parsed, planned
 from tests.detection.evaluation_tree.literal import read_literally
 from tests.pattern_strategies import FIRST_SLICE, statements

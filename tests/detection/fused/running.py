@@ -8,10 +8,10 @@ from itertools import permutations
 import pyarrow as pa
 
 from cep_pipeline.detection.fused import run_clause
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.oracle.answer import flat, kept_matches
 from tests.oracle.events import read_events
 from tests.streams import stream_schema

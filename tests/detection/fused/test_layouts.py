@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from cep_pipeline.detection.fused import clause, run_clause
 from cep_pipeline.detection.fused.layouts import LaidOut
 from cep_pipeline.detection.fused.levels import Levels
-from cep_pipeline.detection.prepared import Boundary, PreparedEvents
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import events_table, rows

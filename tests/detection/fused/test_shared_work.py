@@ -17,14 +17,15 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import counts_in_partitions, look_back
 from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.fused.alike_nodes import AlikeNodes
-from cep_pipeline.detection.mechanism import Counters, Metrics, NodeCounts
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.detection.mechanism import Counters, Metrics
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.multi_pattern import shared_plan_of
+from cep_pipeline.slices.extent import counts_in_partitions, look_back
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, TIME_WINDOWS, Statement, conditions, statements
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.tree_plans import random_tree

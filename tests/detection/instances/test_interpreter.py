@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.columns import Array
 from cep_pipeline.detection.instances import KERNEL_SOURCES, NOTHING, CellRing, Moment, compile_program
-from cep_pipeline.detection.kleene.lists import Lists, holds_over_lists
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import Lists, holds_over_lists
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pattern_strategies import WHOLE_LANGUAGE, statements
 from tests.streams import Row, events_table, rows, stream_schema
 

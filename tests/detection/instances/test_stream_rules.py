@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.instances import StreamRules, compile_program
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import agree, read_events
 from tests.streams import Row, events_table, rows, stream_schema

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import look_back_us
-from cep_pipeline.detection.kleene import extension, lists, negation
+from cep_pipeline.detection.kleene import extension, negation
 from cep_pipeline.errors import PlanError
+from cep_pipeline.expressions import lists
+from cep_pipeline.slices.extent import look_back_us
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
@@ -136,7 +137,7 @@ def test_first_matches_of_very_many_come_at_once() -> None:
     """Lists are made in pieces: 2**200 of them would not fit anywhere."""
     from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-    from cep_pipeline.detection.prepared import PreparedEvents
+    from cep_pipeline.slices.prepared import PreparedEvents
 
     events = [{"timestamp": place, "kind": "A" if place == 0 else "B"} for place in range(201)]
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
@@ -149,7 +150,7 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 def test_an_order_of_other_variables_is_refused() -> None:
     from cep_pipeline.detection.kleene.run import KleeneRun
-    from cep_pipeline.detection.prepared import PreparedEvents
+    from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
     prepared = PreparedEvents(stream_schema().table([]), type_attribute="kind", base_type="Ev")

@@ -10,7 +10,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import SECOND, Row, events_table, stream_schema
 
 RISING = "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x AND b.x < c.x WITHIN 4 hours"

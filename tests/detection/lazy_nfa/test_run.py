@@ -10,13 +10,13 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.blocks import ListBlock, MatchBlock
 from cep_pipeline.detection.instances import cell_ring
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_nfa import memory, run
 from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.slices.blocks import ListBlock, MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import SECOND, Row, events_table, stream_schema
 
 LAZY = ("lazy_chain_nfa", "lazy_tree_nfa")

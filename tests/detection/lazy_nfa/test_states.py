@@ -10,7 +10,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.instances import StreamRules, compile_program
 from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.states import States
-from cep_pipeline.detection.prepared import PreparedEvents
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 
 

@@ -16,10 +16,10 @@ import cep_pipeline as cep
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanism import Counters
 from cep_pipeline.detection.outputs import listed_because
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_buffer import lanes, rejection, runs
 from cep_pipeline.detection.shared_buffer.counting import count_merged
 from cep_pipeline.patterns import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema

@@ -10,12 +10,12 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions, ConditionGroups
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network import codes
 from cep_pipeline.detection.shared_network.network import Network
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.planning.multi_pattern import Sharing, members_of, share
 from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.prepared import PreparedEvents
 
 SCHEMA = cep.StreamSchema.from_dict(
     {"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64", "id": "int64"}}

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.prepared import PreparedEvents
 from cep_pipeline.detection.shared_network import networks
 from cep_pipeline.detection.shared_network.member_parts import parts_of
 from cep_pipeline.detection.shared_network.networks import KeptNetworks, PlannedNetwork
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern import members_of
 from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.prepared import PreparedEvents
 from tests.answers import comparable, from_tables
 from tests.detection.shared_network.workloads import patterns_of, random_plan, workloads
 from tests.oracle import evaluate

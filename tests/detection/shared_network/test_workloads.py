@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.extent import counts_in_partitions, look_back
-from cep_pipeline.detection.mechanism import Metrics, NodeCounts
+from cep_pipeline.detection.mechanism import Metrics
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning.trees import as_tree
+from cep_pipeline.slices.extent import counts_in_partitions, look_back
+from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import bindings
 from tests.detection.shared_network.workloads import alone, patterns_of, random_plan, workloads

@@ -1,0 +1,100 @@
+"""Blocks of matches, of fixed and of variable width: what a mechanism hands to everything behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.normal_form import Clause
+
+
+@dataclass(frozen=True, eq=False)
+class MatchBlock:
+    """Matches of one clause whose positive variables each bind one event.
+
+    Attributes
+    ----------
+    clause
+        The clause that the matches satisfy.
+    rows
+        int32, shape (k, n): row i holds the events of the clause's i-th positive variable, in pattern order, as row
+        indices into the events table; column m is one match. The matches of a block are in no particular order.
+    """
+
+    clause: Clause
+    rows: Array
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or self.rows.shape[0] != len(self.clause.positive) or self.rows.dtype != np.int32:
+            raise ValueError(
+                f"a block of clause {self.clause.index} needs int32 rows of shape ({len(self.clause.positive)}, n), "
+                f"not {self.rows.dtype} of shape {self.rows.shape}"
+            )
+
+    def __len__(self) -> int:
+        return int(self.rows.shape[1])
+
+    def take(self, keep: Array) -> MatchBlock:
+        """The matches where `keep`, bool of shape (n,), is true."""
+        return self if keep.all() else MatchBlock(self.clause, self.rows[:, keep])
+
+    def rows_of(self, variable: str) -> Array:
+        """The events that `variable` binds, int32 of shape (n,)."""
+        for position, positive in enumerate(self.clause.positive):
+            if positive.name == variable:
+                rows: Array = self.rows[position]
+                return rows
+        raise KeyError(variable)
+
+
+@dataclass(frozen=True, eq=False)
+class ListBlock:
+    """Matches of one clause with Kleene variables, each of which binds a list of events.
+
+    Attributes
+    ----------
+    clause
+        The clause that the matches satisfy.
+    offsets
+        int64, shape (n + 1,): match m binds the elements from `offsets[m]` to `offsets[m + 1]`.
+    rows, variables
+        int32, shape (elements,): each element's row in the events table, and its variable as an index into
+        `clause.positive`. Variables are in pattern order, the elements of one in stream order.
+    """
+
+    clause: Clause
+    offsets: Array
+    rows: Array
+    variables: Array
+
+    def __post_init__(self) -> None:
+        if len(self.offsets) == 0 or int(self.offsets[-1]) != len(self.rows) or len(self.rows) != len(self.variables):
+            raise ValueError(
+                f"a block of clause {self.clause.index} needs offsets up to its {len(self.rows)} rows and as many "
+                f"variables, not {len(self.variables)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def take(self, keep: Array) -> ListBlock:
+        """The matches where `keep`, bool of shape (n,), is true."""
+        if keep.all():
+            return self
+        sizes = np.diff(self.offsets)
+        elements = np.repeat(keep, sizes)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes[keep])))
+        return ListBlock(self.clause, offsets, self.rows[elements], self.variables[elements])
+
+    @classmethod
+    def of(cls, block: MatchBlock) -> ListBlock:
+        """Matches of fixed width in this form."""
+        width, count = block.rows.shape
+        offsets = np.arange(count + 1, dtype=np.int64) * width
+        variables = np.tile(np.arange(width, dtype=np.int32), count)
+        return cls(block.clause, offsets, np.ascontiguousarray(block.rows.T).reshape(-1), variables)
+
+
+Block = MatchBlock | ListBlock

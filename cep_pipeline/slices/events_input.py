@@ -1,0 +1,120 @@
+"""Events as they are handed in, checked against what the patterns need: columns, their types, and the order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import CLOCK_COLUMNS
+from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.extent import columns_needed
+
+
+def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "events") -> pa.Table:
+    """The columns that the patterns need, checked.
+
+    Parameters
+    ----------
+    patterns
+        Patterns of one stream.
+    events
+        An events table; `timestamp` may be int64 microseconds, strings may be dictionaries, and numbers narrower than
+        int64 and float64.
+    source
+        What to call the events in messages.
+
+    Raises
+    ------
+    InputError
+        A column is missing or has another type than the patterns were checked with, `timestamp` or `seq` has nulls,
+        a seq occurs twice, or the events are not sorted by (timestamp, seq).
+    """
+    patterns = list(patterns)
+    declared: dict[str, ValueType] = {}
+    for pattern in patterns:
+        declared.update(pattern.attributes)
+    missing = [name for name in columns_needed(patterns) if name not in events.column_names]
+    if missing:
+        raise InputError(
+            f"the {source} have no column {', '.join(map(repr, missing))}; they have "
+            f"{', '.join(events.column_names) or 'none'}; detect over events of the patterns' stream"
+        )
+    columns = {name: _checked_column(events, name, declared.get(name), source) for name in columns_needed(patterns)}
+    checked = pa.table(columns)
+    _check_order(checked, source)
+    return checked
+
+
+def _checked_column(events: pa.Table, name: str, declared: ValueType | None, source: str) -> pa.ChunkedArray:
+    column = events.column(name)
+    kind = column.type
+    if name in CLOCK_COLUMNS:
+        if not (pa.types.is_int64(kind) or (name == "timestamp" and pa.types.is_timestamp(kind))):
+            wanted = "int64 microseconds or timestamp[us]" if name == "timestamp" else "int64"
+            raise InputError(f"column {name!r} of the {source} has the type {kind}; it must be {wanted}")
+        if column.null_count:
+            raise InputError(f"column {name!r} of the {source} has {column.null_count} nulls; every event has a {name}")
+        return column if pa.types.is_int64(kind) else _cast(column, pa.timestamp("us", kind.tz), name, source)
+    if declared is None or _value_type(kind) is declared:
+        return column.cast(pa.string()) if pa.types.is_string_view(kind) else column
+    if pa.types.is_null(kind) or (declared is ValueType.FLOAT64 and pa.types.is_integer(kind)):
+        return _cast(column, _ARROW_TYPES[declared], name, source)
+    raise InputError(
+        f"column {name!r} of the {source} has the type {kind}; the patterns were parsed with {declared.value}: use the "
+        "schema of these events"
+    )
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: str) -> pa.ChunkedArray:
+    """The same values in another type; refused where one of them has no place in it."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"column {name!r} of the {source} does not fit {kind}: {error}") from error
+
+
+_ARROW_TYPES = {
+    ValueType.INT64: pa.int64(),
+    ValueType.FLOAT64: pa.float64(),
+    ValueType.BOOL: pa.bool_(),
+    ValueType.STRING: pa.string(),
+    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
+}
+
+
+def _value_type(kind: pa.DataType) -> ValueType | None:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
+        return ValueType.INT64
+    if pa.types.is_floating(kind):
+        return ValueType.FLOAT64
+    if pa.types.is_boolean(kind):
+        return ValueType.BOOL
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return ValueType.STRING
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _value_type(kind.value_type) is ValueType.FLOAT64:
+        return ValueType.FLOAT64_LIST
+    return None
+
+
+def _check_order(events: pa.Table, source: str) -> None:
+    timestamps = events.column("timestamp").cast(pa.int64()).to_numpy()
+    seqs = events.column("seq").to_numpy()
+    steps, growth = np.diff(timestamps), np.diff(seqs)
+    unordered = (steps < 0) | ((steps == 0) & (growth <= 0))
+    if unordered.any():
+        row = int(unordered.argmax()) + 1
+        raise InputError(
+            f"the {source} are not sorted by (timestamp, seq): row {row} has ({timestamps[row]}, {seqs[row]}) after "
+            f"({timestamps[row - 1]}, {seqs[row - 1]}); sort them, and give each event its own seq"
+        )
+    if (growth <= 0).any():
+        ordered = np.sort(seqs)
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if len(twice):
+            raise InputError(f"the {source} have the seq {twice[0]} twice; a seq identifies one event")

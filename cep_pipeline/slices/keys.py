@@ -1,0 +1,230 @@
+"""Equality keys: what events must agree on, as codes by which a level's view can be sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.evaluate import expression_values
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Element, Expression, Reference, ValueType, variables_of
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.numbers import comparable
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import ANY_EVENT, View, keyed_view, without_name
+
+T = TypeVar("T")
+
+DENSE_SPAN = 4
+"""Integers that span at most this many times their number are their own codes."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """Terms of several variables that are equal in every match.
+
+    Attributes
+    ----------
+    terms
+        (variable, its expressions): one expression for each component of the key, in the same order for all.
+    conjuncts
+        The conjuncts that agreement on the key makes true.
+    """
+
+    terms: tuple[tuple[str, tuple[Expression, ...]], ...]
+    conjuncts: frozenset[Conjunct] = frozenset()
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return tuple(variable for variable, _ in self.terms)
+
+    def expressions(self, variable: str) -> tuple[Expression, ...]:
+        return dict(self.terms)[variable]
+
+
+def keys_of(clause: Clause, types: dict[str, ValueType]) -> tuple[Key, ...]:
+    """The keys of a clause: one over all variables, if there is any such equality, else all that join some of them.
+
+    Parameters
+    ----------
+    types
+        Type of each attribute.
+    """
+    names = [variable.name for variable in clause.positive]
+    # What a negated variable agrees on says nothing about the positive ones.
+    joined = _equalities(conjunct for conjunct in clause.conjuncts if conjunct.variables <= set(names))
+    shared = [key for key in joined if set(key.variables) == set(names)]
+    if not clause.agree_on and not shared:
+        return tuple(joined)
+    terms = []
+    for name in names:
+        agreed: tuple[Expression, ...] = tuple(
+            Reference(name, attribute, Element.ONLY, types[attribute]) for attribute in clause.agree_on
+        )
+        terms.append((name, agreed + tuple(expression for key in shared for expression in key.expressions(name))))
+    conjuncts = frozenset(conjunct for key in shared for conjunct in key.conjuncts)
+    return (Key(tuple(terms), conjuncts),)
+
+
+def _equalities(conjuncts: Iterable[Conjunct]) -> list[Key]:
+    """Classes of expressions that the conjuncts make equal; of each variable the first expression."""
+    classes: list[dict[str, Expression]] = []
+    members: dict[tuple[str, Expression], int] = {}
+    edges: list[tuple[Conjunct, tuple[str, Expression], tuple[str, Expression]]] = []
+    for conjunct in conjuncts:
+        match conjunct.atoms:
+            case (Comparison(Comparator.EQ, left, right),):
+                ends = (variables_of(left), variables_of(right))
+                if len(ends[0]) == len(ends[1]) == 1 and ends[0] != ends[1]:
+                    (first,), (second,) = ends
+                    edges.append((conjunct, (first, left), (second, right)))
+    for _, one, other in edges:
+        for term in (one, other):
+            if term not in members:
+                members[term] = len(classes)
+                classes.append({term[0]: term[1]})
+        kept, gone = sorted((members[one], members[other]))
+        if kept != gone:
+            for variable, expression in classes[gone].items():
+                classes[kept].setdefault(variable, expression)
+            classes[gone] = {}
+            members = {term: kept if place == gone else place for term, place in members.items()}
+    keys = []
+    for place, terms in enumerate(classes):
+        if len(terms) < 2:
+            continue
+        made_true = frozenset(
+            conjunct
+            for conjunct, one, other in edges
+            if members[one] == place and terms.get(one[0]) == one[1] and terms.get(other[0]) == other[1]
+        )
+        keys.append(Key(tuple((variable, (expression,)) for variable, expression in terms.items()), made_true))
+    return keys
+
+
+def keyed_leaf(events: PreparedEvents, key: Key, variable: str, views: Mapping[str, View]) -> View:
+    """The leaf of one of a key's variables, sorted by the key: groups of equal number agree across its variables.
+
+    Parameters
+    ----------
+    views
+        In stream order, for at least the key's variables.
+    """
+    attributes = _shared_attributes(key)
+    view = views[variable]
+    if attributes is not None:
+
+        def codes_of_rows() -> tuple[Array, int]:
+            codes, groups = agreement_codes(events, attributes)
+            return codes if len(view) == len(events) else codes[view.rows], groups
+
+        return keyed_view(events, view, attributes, codes_of_rows)
+    terms = tuple(
+        (views[name].identity, tuple(without_name(expression, name) for expression in expressions))
+        for name, expressions in key.terms
+    )
+    place = key.variables.index(variable)
+
+    def codes_of_term() -> tuple[Array, int]:
+        parts, groups = events.derive(("term codes", terms), lambda: _codes_of_terms(events, key, views))
+        return parts[place], groups
+
+    return keyed_view(events, view, (terms, place), codes_of_term)
+
+
+def _shared_attributes(key: Key) -> tuple[str, ...] | None:
+    """The attributes that the key compares, where they are the same ones of every variable."""
+    chosen = [
+        tuple(term.attribute if isinstance(term, Reference) else None for term in expressions)
+        for _, expressions in key.terms
+    ]
+    names = tuple(name for name in chosen[0] if name is not None)
+    return names if all(attributes == names for attributes in chosen) else None
+
+
+def agreement_codes(events: PreparedEvents, attributes: tuple[str, ...]) -> tuple[Array, int]:
+    """int32, one for each event: equal where all attributes are, -1 where one is null or NaN; and their number."""
+    return events.derive(("column codes", attributes), lambda: _codes_of_columns(events, attributes))
+
+
+def _codes_of_columns(events: PreparedEvents, attributes: tuple[str, ...]) -> tuple[Array, int]:
+    parts = [_column_codes(events.column(attribute)) for attribute in attributes]
+    return _combine([[codes] for codes, _ in parts], [groups for _, groups in parts], lambda codes: codes[0])
+
+
+def _codes_of_terms(events: PreparedEvents, key: Key, views: Mapping[str, View]) -> tuple[list[Array], int]:
+    parts = []
+    sizes = []
+    for component in range(len(key.terms[0][1])):
+        columns = [
+            expression_values(without_name(terms[component], name), events, {ANY_EVENT: views[name].rows})
+            for name, terms in key.terms
+        ]
+        values = comparable(columns)
+        together = np.concatenate(values)
+        codes, groups = dense_codes(together, np.isnan(together))
+        parts.append(_split(codes, values))
+        sizes.append(groups)
+    return _combine(parts, sizes, list)
+
+
+def _combine(parts: list[list[Array]], sizes: list[int], result: Callable[[list[Array]], T]) -> tuple[T, int]:
+    """One code for all components: `parts[c][v]` are the codes of component c for variable v."""
+    codes, groups = parts[0], sizes[0]
+    for found, size in zip(parts[1:], sizes[1:], strict=True):
+        missing = [(old < 0) | (new < 0) for old, new in zip(codes, found, strict=True)]
+        pairs = [old.astype(np.int64) * size + new for old, new in zip(codes, found, strict=True)]
+        merged, groups = dense_codes(np.concatenate(pairs), np.concatenate(missing))
+        codes = _split(merged, pairs)
+    return result(codes), groups
+
+
+def _column_codes(column: Column) -> tuple[Array, int]:
+    missing = np.zeros(len(column), dtype=bool) if column.valid is None else ~column.valid
+    if column.type is ValueType.STRING:
+        assert column.dictionary is not None
+        return np.where(missing, -1, column.values).astype(np.int32), max(len(column.dictionary), 1)
+    if column.type is ValueType.FLOAT64:
+        missing = missing | np.isnan(column.values)
+    return dense_codes(column.values, missing)
+
+
+def dense_codes(values: Array, missing: Array) -> tuple[Array, int]:
+    """Equal codes for equal values, -1 where missing, and the number of codes (at least 1)."""
+    some_missing = bool(missing.any())
+    if (some_missing and missing.all()) or not len(values):
+        return np.full(len(values), -1, np.int32), 1
+    if values.dtype == np.bool_:
+        return np.where(missing, -1, values).astype(np.int32), 2
+    if values.dtype == np.int64:
+        present = values[~missing] if some_missing else values
+        low, high = int(present.min()), int(present.max())
+        if high - low < DENSE_SPAN * len(values) + 1024:
+            if not some_missing:
+                codes = np.empty(len(values), np.int32)
+                return np.subtract(values, low, out=codes, casting="unsafe"), high - low + 1
+            codes = np.where(missing, low - 1, values) - low if low > -(2**63) else values - low
+            return np.where(missing, -1, codes).astype(np.int32), high - low + 1
+    else:
+        values = values + 0.0  # one zero
+    encoded = pa.array(values, mask=missing).dictionary_encode()
+    return encoded.indices.fill_null(-1).to_numpy().astype(np.int32, copy=False), max(len(encoded.dictionary), 1)
+
+
+def _split(together: Array, parts: Sequence[Array]) -> list[Array]:
+    ends = np.cumsum([len(part) for part in parts])[:-1]
+    return list(np.split(together, ends))
+
+
+def agreeing_view(pattern: Pattern, attributes: tuple[str, ...], view: View, events: PreparedEvents) -> View:
+    """The view sorted by the values of attributes, without the events that lack one and so agree with none."""
+    types = dict(pattern.attributes)
+    types.update((name, events.column(name).type) for name in attributes if name not in types)
+    terms = tuple(Reference(ANY_EVENT, name, Element.ONLY, types[name]) for name in attributes)
+    return keyed_leaf(events, Key(((ANY_EVENT, terms),)), ANY_EVENT, {ANY_EVENT: view})

@@ -1,0 +1,225 @@
+"""Events of one slice, prepared once for all patterns that run over it.
+
+The split by event type, the converted columns and whatever a kernel derives from them (views, index ranges) belong to
+the slice and not to a pattern: sharing them is most of what a light workload of many patterns can save.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.expressions.columns import Array, Column, TableColumns
+from cep_pipeline.slices.routines import SPLIT_AT_ONCE, group_rows, padded, padded_copy, select_codes
+
+Boundary = tuple[int, int]
+"""A point `(timestamp in microseconds, seq)` of the stream's order."""
+MAX_ROWS = 2**31 - 64
+"""Row numbers are int32; a slice that has more must be cut."""
+
+KEPT_BYTES, KEPT_SLICES = 1 << 28, 4
+"""Derived arrays are kept up to this size, or up to so many times the size of the slice."""
+
+T = TypeVar("T")
+
+
+class PreparedEvents:
+    """The events of one slice, with the split by type and all derived arrays made on first use.
+
+    Parameters
+    ----------
+    table
+        Events sorted by (timestamp, seq): `timestamp`, `seq` and the attributes.
+    type_attribute
+        The attribute whose text is an event's type.
+    base_type
+        A type that every event has, or None.
+
+    Attributes
+    ----------
+    attached
+        Objects that mechanisms keep with the slice while they run patterns over it, each under a key of its own.
+
+    Raises
+    ------
+    InputError
+        The table lacks one of the columns `timestamp`, `seq` and the type attribute.
+    DataError
+        The slice is too large for int32 row numbers.
+    """
+
+    def __init__(self, table: pa.Table, *, type_attribute: str, base_type: str | None = None) -> None:
+        for name in ("timestamp", "seq", type_attribute):
+            if name not in table.column_names:
+                raise InputError(f"the events have no column {name!r}; they have {', '.join(table.column_names)}")
+        if table.num_rows > MAX_ROWS:
+            raise DataError(f"a slice of {table.num_rows:,} events is too large (at most {MAX_ROWS:,}): cut it")
+        self.table = table
+        self.type_attribute = type_attribute
+        self.base_type = base_type
+        self._columns = TableColumns(table)
+        self._leaves: dict[str, Array] = {}
+        self._derived: OrderedDict[Hashable, Any] = OrderedDict()
+        self._derived_bytes = 0
+        self._handles: dict[Hashable, Any] = {}
+        self._rows_before: dict[Boundary | int, int] = {}
+        self._most_bytes = max(KEPT_BYTES, KEPT_SLICES * table.nbytes)
+        self._codes: tuple[Array, list[str]] | None = None
+        self._numbers: dict[Hashable, int] = {}
+        self.attached: dict[Hashable, Any] = {}
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def timestamps(self) -> Array:
+        """int64, shape (n,): microseconds since the epoch, ascending."""
+        return self._columns.column("timestamp").values
+
+    @property
+    def seqs(self) -> Array:
+        """int64, shape (n,)."""
+        return self._columns.column("seq").values
+
+    @cached_property
+    def span_us(self) -> int:
+        """How far apart the first and the last event are; 0 where there are none."""
+        stamps = self.timestamps
+        return int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
+
+    @cached_property
+    def every_row(self) -> Array:
+        """int32, with readable elements behind the end: all rows in order."""
+        rows = padded(len(self), np.int32)
+        rows[:] = np.arange(len(self), dtype=np.int32)
+        return rows
+
+    def column(self, name: str) -> Column:
+        """The column of an attribute, or of `timestamp` or `seq`; converted on first use."""
+        return self._columns.column(name)
+
+    def split(self, event_types: Iterable[str]) -> None:
+        """Find the rows of all these types in one pass, so that `leaf_rows` need not ask for them one by one."""
+        missing = [name for name in dict.fromkeys(event_types) if name not in self._leaves]
+        if self.base_type in missing:
+            missing.remove(self.base_type)
+            self._leaves[self.base_type] = self.every_row
+        if not missing:
+            return
+        codes, names = self._type_codes()
+        code_of = {name: code for code, name in reversed([*enumerate(names)])}
+        present = [name for name in missing if name in code_of]
+        self._leaves.update((name, padded_copy(np.empty(0, np.int32))) for name in missing if name not in code_of)
+        if len(present) <= SPLIT_AT_ONCE:
+            rows = select_codes(codes, [code_of[name] for name in present])
+            self._leaves.update(zip(present, rows, strict=True))
+            return
+        order, starts = group_rows(codes + np.int32(1), len(names) + 1)
+        for name in present:
+            code = code_of[name] + 1
+            self._leaves[name] = order[starts[code] : starts[code + 1]]
+
+    def leaf_rows(self, event_type: str) -> Array:
+        """int32, ascending, with readable elements behind the end: the rows of all events of a type."""
+        self.split((event_type,))
+        return self._leaves[event_type]
+
+    def rows_before(self, boundary: Boundary) -> int:
+        """How many events come before a point of the stream's order."""
+        found = self._rows_before.get(boundary)
+        if found is None:
+            timestamp, seq = boundary
+            first = int(np.searchsorted(self.timestamps, timestamp, "left"))
+            last = int(np.searchsorted(self.timestamps, timestamp, "right"))
+            found = self._rows_before[boundary] = first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
+        return found
+
+    def rows_before_time(self, timestamp_us: int) -> int:
+        """How many events have an earlier timestamp."""
+        found = self._rows_before.get(timestamp_us)
+        if found is None:
+            found = int(np.searchsorted(self.timestamps, max(timestamp_us, -(2**63))))
+            self._rows_before[timestamp_us] = found
+        return found
+
+    def derive(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The array (or whatever else) kept under `key`, made on first use; patterns share it through its key.
+
+        What has not been asked for longest is let go of beyond `KEPT_BYTES` or some multiple of the slice itself, so
+        that memory does not grow with the number of patterns.
+        """
+        if key in self._derived:
+            self._derived.move_to_end(key)
+            return cast(T, self._derived[key])
+        value = make()
+        self._derived[key] = value
+        self._derived_bytes += _size_of(value)
+        while self._derived_bytes > self._most_bytes and len(self._derived) > 1:
+            _, oldest = self._derived.popitem(last=False)
+            self._derived_bytes -= _size_of(oldest)
+            self._handles.clear()
+        return value
+
+    def handle(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
+        """What is quick to find derived arrays by, such as their addresses, kept under `key`; `make` makes it.
+
+        It takes no memory to speak of but holds derived arrays, so that it is let go of when one of them is.
+        """
+        found = self._handles.get(key)
+        if found is None:
+            found = make(*arguments)
+            self._handles[key] = found
+        return cast(T, found)
+
+    def number_of(self, key: Hashable) -> int:
+        """A number that stands for a key in this slice: keys of derived arrays are made of keys, and hashed often."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    @contextmanager
+    def forgetting(self) -> Iterator[None]:
+        """Forget at the end what is derived inside: that of a part of the slice, which nothing else shares."""
+        kept, size, handles = self._derived.copy(), self._derived_bytes, self._handles.copy()
+        try:
+            yield
+        finally:
+            self._derived, self._derived_bytes, self._handles = kept, size, handles
+
+    def _type_codes(self) -> tuple[Array, list[str]]:
+        """int32: a code for each event, -1 for a null type; and the text of each code."""
+        if self._codes is None:
+            array = self.table.column(self.type_attribute)
+            if not pa.types.is_dictionary(array.type):
+                array = array.dictionary_encode()
+            array = array.unify_dictionaries()
+            array = array.chunk(0) if array.num_chunks == 1 else array.combine_chunks()
+            if isinstance(array, pa.ChunkedArray):
+                array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+            indices = array.indices.fill_null(-1) if array.null_count else array.indices
+            codes = indices.to_numpy().astype(np.int32, copy=False)
+            entries = array.dictionary.to_pylist()
+            names = ["" if entry is None else str(entry) for entry in entries]
+            if len(set(entries)) < len(entries) or None in entries:  # one code for each text, and -1 for null
+                first = {name: code for code, name in reversed([*enumerate(names)])}
+                merged = [-1 if entry is None else first[str(entry)] for entry in entries]
+                codes = np.array([*merged, -1], np.int32)[codes]
+            self._codes = codes, names
+        return self._codes
+
+
+def _size_of(value: Any) -> int:
+    """Bytes of the arrays in a derived value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple | list):
+        return sum(map(_size_of, value))
+    if is_dataclass(value):
+        return sum(_size_of(getattr(value, field.name)) for field in fields(value) if field.name != "base")
+    return 0

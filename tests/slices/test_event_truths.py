@@ -1,0 +1,47 @@
+"""What one event decides is the same for all events at once as for chosen rows, however the events are cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import Expression, Literal, Reference
+from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.slices import event_truths
+from cep_pipeline.slices.event_truths import holds_for_all
+from cep_pipeline.slices.prepared import PreparedEvents
+from tests.expressions.test_evaluate import FLOAT, atoms, correlations, rows
+from tests.streams import events_table
+
+
+def of_one_event(atom: Atom) -> Atom:
+    def renamed(leaf: Expression) -> Expression:
+        return replace(leaf, variable="a") if isinstance(leaf, Reference) else leaf
+
+    return rewritten(atom, renamed)
+
+
+def correlated() -> st.SearchStrategy[Atom]:
+    half = Literal(0.5, FLOAT)
+    return correlations().map(lambda correlation: Comparison(Comparator.GT, correlation, half))
+
+
+@settings(max_examples=300, deadline=None)
+@given(rows(), st.lists(st.one_of(atoms(), correlated()), min_size=1, max_size=3), st.integers(1, 4))
+def test_all_events_at_once(drawn: list[dict[str, Any]], chosen: list[Atom], at_once: int) -> None:
+    events = PreparedEvents(
+        events_table([{**row, "timestamp": index} for index, row in enumerate(drawn)]), type_attribute="kind"
+    )
+    conjunct = Conjunct(tuple(map(of_one_event, chosen)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(event_truths, "EVENTS_AT_ONCE", at_once)
+        found = holds_for_all(events, conjunct)
+    expected = conjunct_holds(conjunct, events, {"a": np.arange(len(drawn))})
+    assert np.broadcast_to(found, len(drawn)).tolist() == expected.tolist()
