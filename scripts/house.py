@@ -1,0 +1,205 @@
+"""Figures of the house: how large the package is, how it hangs together, and how its words read.
+
+    python scripts/house.py            a table of figures beside their aims
+    python scripts/house.py --list     also the places behind each figure
+
+Everything is counted from the sources; nothing of the package is imported. Imports inside functions and those for type
+annotations count like all others. `make check` prints the table; `tests/test_project.py` holds what must not come back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+PACKAGE = "cep_pipeline"
+NO_SUBJECT = re.compile(r"(What|Whether|How|Where|Of|Which|As|By|That|Those|When)\b")
+"""Words with which a docstring does not begin: a clause without a noun says nothing to a stranger."""
+SMALL = 150
+"""Lines up to which a module that only its neighbour imports may as well be part of that one."""
+
+Graph = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package.
+
+    Attributes
+    ----------
+    name
+        Dotted name; that of a package for its `__init__`.
+    file
+        Where it is.
+    text
+        Its source.
+    """
+
+    name: str
+    file: Path
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n")
+
+    def docstrings(self) -> Iterator[tuple[str, str]]:
+        """(name, docstring) of each class and function."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node)
+                if text:
+                    yield node.name, text
+
+
+class House:
+    """The modules of the package in a checkout."""
+
+    def __init__(self, checkout: Path) -> None:
+        self.checkout = checkout
+        self.modules: dict[str, Module] = {}
+        for file in sorted((checkout / PACKAGE).rglob("*.py")):
+            name = ".".join(file.relative_to(checkout).with_suffix("").parts).removesuffix(".__init__")
+            self.modules[name] = Module(name, file, file.read_text(encoding="utf-8"))
+
+    @cached_property
+    def imports(self) -> Graph:
+        """Module -> the modules that it imports anywhere in its text."""
+        return {module.name: set(self._imported(module)) - {module.name} for module in self.modules.values()}
+
+    def _imported(self, module: Module) -> Iterator[str]:
+        for node in ast.walk(module.tree):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            for name in names:
+                while name and name not in self.modules:
+                    name = name.rpartition(".")[0]
+                if name:
+                    yield name
+
+    def package_imports(self) -> Graph:
+        """Package right below the top -> the packages that it imports."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for importer, imported in self.imports.items():
+            for name in imported:
+                one, other = (".".join(module.split(".")[:2]) for module in (importer, name))
+                if PACKAGE not in (one, other) and one != other:
+                    found[one].add(other)
+        return found
+
+    def small_neighbours(self) -> list[str]:
+        """Small modules whose one importer lies beside them."""
+        importers: dict[str, set[str]] = defaultdict(set)
+        for importer, imported in self.imports.items():
+            for name in imported:
+                importers[name].add(importer)
+        return [
+            module.name
+            for module in self.modules.values()
+            if module.lines <= SMALL
+            and [one.rpartition(".")[0] for one in importers[module.name]] == [module.name.rpartition(".")[0]]
+        ]
+
+    def homonyms(self) -> list[str]:
+        """Names of public classes that mean several things."""
+        names = Counter(
+            node.name
+            for module in self.modules.values()
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        )
+        return sorted(name for name, count in names.items() if count > 1)
+
+    def subjectless_docstrings(self) -> list[str]:
+        """Classes and functions whose docstring begins with a relative clause."""
+        return [
+            f"{module.name}.{name}: {text.splitlines()[0]}"
+            for module in self.modules.values()
+            for name, text in module.docstrings()
+            if NO_SUBJECT.match(text)
+        ]
+
+    def missing_pages(self) -> list[str]:
+        """Pages that sources cite and that are not there."""
+        missing = []
+        for folder in (PACKAGE, "benchmarks", "dags", "plugins", "scripts", "spark_jobs", "tests"):
+            for file in sorted((self.checkout / folder).rglob("*.py")):
+                for page in re.findall(r"docs/[\w/\-]+\.md", file.read_text(encoding="utf-8")):
+                    if not (self.checkout / page).exists():
+                        missing.append(f"{file.relative_to(self.checkout)}: {page}")
+        return missing
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The sets of nodes that reach each other, largest first.
+
+    Examples
+    --------
+    >>> circles({"a": {"b"}, "b": {"a", "c"}, "c": set()})
+    [['a', 'b']]
+    """
+    reached = {node: _reached(graph, node) for node in graph}
+    found = {tuple(sorted(other for other in reached[node] if node in reached.get(other, ()))) for node in graph}
+    return sorted((list(circle) for circle in found if circle), key=lambda circle: (-len(circle), circle))
+
+
+def _reached(graph: Graph, start: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        for node in graph.get(waiting.pop(), ()):
+            if node not in found:
+                found.add(node)
+                waiting.append(node)
+    return found
+
+
+def figures(house: House) -> list[tuple[str, str, str, Iterable[str]]]:
+    """(what, figure, aim, the places behind it) of each figure."""
+    modules = house.modules.values()
+    of_files = circles(house.imports)
+    of_packages = circles(house.package_imports())
+    subjectless, small, homonyms = house.subjectless_docstrings(), house.small_neighbours(), house.homonyms()
+    missing = house.missing_pages()
+    readme = len((house.checkout / "README.md").read_bytes())
+    return [
+        ("lines of the package", f"{sum(module.lines for module in modules):,}", "72,000", ()),
+        ("files of the package", f"{len(house.modules)}", "380", ()),
+        ("small modules with one importer beside them", f"{len(small)}", "10", small),
+        ("class names that mean several things", f"{len(homonyms)}", "8", homonyms),
+        ("docstrings without a subject", f"{len(subjectless)}", "40", subjectless),
+        ("circles of files", f"{len(of_files)}", "0", map(" ".join, of_files)),
+        ("circles of packages", f"{len(of_packages)}", "0", map(" ".join, of_packages)),
+        ("cited pages that are not there", f"{len(missing)}", "0", missing),
+        ("bytes of the README", f"{readme:,}", "10,000", ()),
+    ]
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--list", action="store_true", help="also print the places behind each figure")
+    shown = parser.parse_args()
+    sys.stdout.write(f"{'the house':<46}{'now':>8}{'at most':>10}\n")
+    for what, figure, aim, places in figures(House(Path(__file__).resolve().parents[1])):
+        sys.stdout.write(f"{what:<46}{figure:>8}{aim:>10}\n")
+        for place in places if shown.list else ():
+            sys.stdout.write(f"    {place}\n")
+
+
+if __name__ == "__main__":
+    main()
