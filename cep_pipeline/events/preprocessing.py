@@ -9,7 +9,7 @@ before is carried in. The first difference of a type is null, as is one that ove
 
 References
 ----------
-.. [1] Kolchinsky, Sharfman, Schuster: Lazy Evaluation Methods for Detecting Complex Events, DEBS 2015, section 6.1.
+.. [1] Kolchinsky, Sharfman, Schuster: Lazy Evaluation Methods for Detecting Complex Events, DEBS 2015, section 7.
 """
 
 from __future__ import annotations
