@@ -47,7 +47,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Style:
-    """How one series is drawn: its colour, and whether its line is dashed."""
+    """The look of one series: its colour, and a dashed line or a full one."""
 
     color: str
     dashed: bool = False

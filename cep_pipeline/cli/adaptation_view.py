@@ -20,7 +20,7 @@ MOST_SHOWN = 40
 
 
 def shown_headline(of: ShownInvariants) -> str:
-    """Of which plan, on which statistics, and what the decision function says of it."""
+    """The headline of a plan: which plan, on which statistics, and the verdict of the decision function."""
     name, version = of.current.pattern_set.name, of.current.record.version
     decision = of.current.pattern_set.adaptation.decision
     says = "plan again" if of.verdict.replan else "keep the plan"
@@ -100,7 +100,7 @@ def moved_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | N
 
 
 def forecast_line(of: ShownInvariants) -> str:
-    """Which invariant is closest to its violation, and when it will be violated if it goes on so."""
+    """The invariant that is closest to its violation, and when the trend violates it."""
     lines = [f"pattern {name} has no invariants: {why}" for name, why in of.without.items()]
     if not of.verifications:
         return "\n".join(lines) or "nothing of the plan was decided by statistics: it has no invariants"
@@ -148,7 +148,7 @@ def _runs(plan: PatternPlan) -> str:
 
 
 def _share(ln_distance: float) -> str:
-    """By which share the chosen side may grow beside the rejected one."""
+    """The share by which the chosen side may grow beside the rejected one."""
     if ln_distance >= math.log(10):
         return "× " + format_ln(ln_distance)
     return f"{math.expm1(ln_distance):.1%}"

@@ -220,13 +220,13 @@ def _with_scanned_distance(
 
 
 def print_notes(console: Console, notes: Sequence[str]) -> None:
-    """What was seen of the events."""
+    """Print what reading the events had to say: rejected rows, left-out columns."""
     for note in notes:
         console.print(f"note: {note}", highlight=False)
 
 
 def print_counts(console: Console, events: int, rejected: int, counts: Mapping[str, int]) -> None:
-    """How many events there were, and how many matches of each pattern."""
+    """Print the number of events, and of matches of each pattern."""
     from cep_pipeline.detection.decimal_text import grouped, to_text
 
     console.print(f"{events:,} events, {rejected:,} rows rejected")

@@ -33,7 +33,7 @@ class Day(click.ParamType[date]):
 
 
 def output_console(*, stderr: bool = False) -> Console:
-    """Where a command prints its tables: as wide as the terminal, or wide enough for a file or a pipe."""
+    """The console for tables: as wide as the terminal, or wide enough for a file or a pipe."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=PIPE_WIDTH)
 

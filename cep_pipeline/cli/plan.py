@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Asked(Asked):
-    """Of what a plan is wanted."""
+    """A request for a plan: the patterns, and the events or the day that it is made for."""
 
     def resolve(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
         """The patterns, their statistics (estimated from the files, or the day's), and what gets the events."""
@@ -70,7 +70,7 @@ class _Asked(Asked):
 
 
 def _what_options(command: Command) -> Command:
-    """Of what: files (without a warehouse), or a day of a configured stream."""
+    """Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
     command = click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")(command)
     command = click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")(
         command
@@ -222,7 +222,7 @@ def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: Statistic
 
 
 def _nothing_to_search(made: Plan, patterns: Sequence[Pattern]) -> bool:
-    """Whether a local search has made no step because no two patterns have anything in common to be put together."""
+    """True where a local search made no step, since no two patterns have anything in common."""
     from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 
     if made.workload is None or made.workload.search.steps != 0 or made.sharing == "none":

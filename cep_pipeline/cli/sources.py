@@ -61,7 +61,7 @@ class Asked:
 
     @property
     def over_files(self) -> bool:
-        """Whether files are given."""
+        """True where files are given."""
         return bool(self.patterns or self.schema or self.events)
 
     def over_these_files(self) -> tuple[StreamSchema, tuple[Pattern, ...]]:

@@ -39,7 +39,7 @@ class _Asked(Asked):
     window: str | None
 
     def resolve(self, observer: ConsoleObserver) -> ShownStatistics:
-        """What is to be shown."""
+        """Find the snapshot that the options ask for."""
         if self.days and (self.day or self.as_of or self.window):
             raise InputError("--days shows days as they are published: leave --day, --as-of and --window out")
         return self._of_files(observer) if self.over_files else self._of_stream(observer)

@@ -52,7 +52,7 @@ class StatisticsView:
         return [number for number in numbers_of(self.of.shown.snapshot).values() if self.match in number.key]
 
     def headline(self) -> str:
-        """Of what the snapshot is."""
+        """The headline of a snapshot: its stream, day and window."""
         snapshot = self.of.shown.snapshot
         span = "no events"
         if snapshot.start_us is not None and snapshot.end_us is not None:
@@ -65,7 +65,7 @@ class StatisticsView:
         return f"stream {snapshot.stream}, {self.of.shown.label}: {events}, {span}"
 
     def clock(self, instant_us: int) -> datetime:
-        """What the clocks of the stream show at an instant."""
+        """The local time of the stream at an instant."""
         return local_time(instant_us, self.of.timezone)
 
     # -- tables ------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ class StatisticsView:
 
 
 def _movement(panel: BandPanel) -> tuple[bool, float]:
-    """How far a number moves between its lowest and its highest point: surely or not, and by which factor."""
+    """The factor between a number's lowest and highest point, and whether the intervals make it sure."""
     known = [
         Estimate(point.value, point.low, point.high)
         for point in panel.points

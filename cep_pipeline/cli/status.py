@@ -115,7 +115,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
 
 
 def _print_sharing(console: Console, record: PlanRecord) -> None:
-    """What the patterns of a plan cost together and apart, where they were planned together."""
+    """Print the cost of the patterns together and apart, where they were planned together."""
     from cep_pipeline.pipeline.steps import of_another_format
     from cep_pipeline.planning.explain_workload import summary_lines
     from cep_pipeline.planning.workload_plan import workload_from_json
@@ -126,7 +126,7 @@ def _print_sharing(console: Console, record: PlanRecord) -> None:
 
 
 def _print_other_planner(console: Console, stream: str, pattern_set: PatternSet, record: PlanRecord) -> None:
-    """Of a plan by another planner than the configured one, that it stays until it is replaced."""
+    """Say of a plan by another planner than the configured one that it stays until it is replaced."""
     made_by = [planner for planner in record.planners if planner != "trivial"]  # which some patterns take in any case
     if made_by and pattern_set.planner not in made_by:
         console.print(

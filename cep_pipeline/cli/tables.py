@@ -164,7 +164,7 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
 
 @contextmanager
 def _opened(schema: pa.Schema, ending: str, path: Path) -> Iterator[Callable[[pa.RecordBatch], object]]:
-    """What writes a batch to a file of the format that an ending says."""
+    """Open a file in the format of its ending; the result writes one batch."""
     import pyarrow as pa
     import pyarrow.csv as pa_csv
     import pyarrow.parquet as pq

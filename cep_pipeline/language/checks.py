@@ -122,7 +122,7 @@ def _branch_choices(structure: Structure, chosen: Mapping[int, int]) -> Iterator
 
 
 def _fit_together(choices: list[Mapping[int, int]]) -> bool:
-    """Whether some clause has all the variables that need these choices."""
+    """True where some clause has all the variables that need these choices."""
     merged: dict[int, int] = {}
     return all(merged.setdefault(node, index) == index for choice in choices for node, index in choice.items())
 

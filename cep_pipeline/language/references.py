@@ -78,7 +78,7 @@ def parse_aggregate(cursor: Cursor, scope: Scope, function: Token) -> Aggregate:
 
 
 def _is_length(cursor: Cursor, scope: Scope, operand: EventOperand) -> bool:
-    """Whether `v.` is followed by LEN, and not by an attribute that is spelled `len`."""
+    """True where `v.` is followed by LEN, and not by an attribute that is spelled `len`."""
     token = cursor.current
     if not operand.kleene or token.word != LENGTH:
         return False
@@ -86,7 +86,7 @@ def _is_length(cursor: Cursor, scope: Scope, operand: EventOperand) -> bool:
 
 
 def _parse_element(cursor: Cursor, variable: Token) -> Element:
-    """What stands between `[` and `]`."""
+    """Parse the text between `[` and `]`."""
     token = cursor.current
     if token.text == "]":
         return Element.EACH

@@ -156,7 +156,7 @@ class Cursor:
         return self.current.kind is Kind.SYMBOL and self.current.text in symbols
 
     def at_word(self, *words: str) -> bool:
-        """Whether the current token is one of the key words (given in upper case)."""
+        """True where the current token is one of the key words (given in upper case)."""
         return self.current.kind is Kind.WORD and self.current.word in words
 
     def accept_symbol(self, *symbols: str) -> Token | None:

@@ -25,7 +25,7 @@ class Strategy(Enum):
 
 
 class Ties(Enum):
-    """What `a before b` means for equal timestamps (language page, section 3.2)."""
+    """The meaning of `a before b` for equal timestamps (docs/language.md, section 3.2)."""
 
     ARRIVAL = "ARRIVAL"
     STRICT = "STRICT"

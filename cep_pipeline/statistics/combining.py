@@ -107,7 +107,7 @@ class _Share:
 
     @classmethod
     def of(cls, passes: int, tests: int, effective: int, confidence: float) -> _Share:
-        """Of tests of which no more than `effective` count as independent."""
+        """The share passes/tests, with its interval computed for at most `effective` independent tests."""
         ln_value = ln_planned(passes / tests, tests)
         low, high = wilson_interval(passes / tests, min(tests, effective), confidence)
         return cls(
@@ -123,7 +123,7 @@ class _Share:
         )
 
     def is_off(self, expected: _Share, factor: float) -> bool:
-        """Whether it is off from an expected share by more than a factor, and surely off from it."""
+        """True where it differs from an expected share by more than a factor, and its interval excludes that share."""
         ratio = self.ln_value - expected.ln_value
         sure = math.hypot(self.below, expected.above) if ratio > 0 else math.hypot(self.above, expected.below)
         return abs(ratio) > max(math.log(factor), sure)
@@ -238,6 +238,6 @@ def _expected(terms: ClauseTerms, chosen: frozenset[int]) -> _Share:
 
 
 def _effective(terms: ClauseTerms, observation: Observation) -> int:
-    """As how many independent tests the candidates of a node count."""
+    """The number of independent tests that the candidates of a node count for."""
     counts = (terms.snapshot.rate(terms.pattern, terms.clause, name).count for name in observation.variables)
     return max(min([observation.candidates, *(count // 2 for count in counts if count is not None)]), 1)

@@ -13,7 +13,7 @@ ENOUGH_WIDTHS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far a number has moved.
+    """The movement of one number between two snapshots.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Drift:
 
     @property
     def factor(self) -> float:
-        """By how much the number was multiplied: infinity where it was zero before, 1 where it is zero still."""
+        """The quotient of the number now and before: infinity where it was zero, 1 where it is zero still."""
         if self.before.value > 0:
             return self.now.value / self.before.value
         return math.inf if self.now.value > 0 else 1.0
@@ -42,7 +42,7 @@ class Drift:
 
     @property
     def sure(self) -> bool:
-        """Whether the number has moved by more than is unsure about it."""
+        """True where the number has moved by more than the intervals leave unsure."""
         return self.widths > ENOUGH_WIDTHS
 
     def __str__(self) -> str:

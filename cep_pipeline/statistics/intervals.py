@@ -34,7 +34,7 @@ def wilson_interval(share: float, tested: float, confidence: float = CONFIDENCE)
 
 
 def effective_number(total: float, share: float, squares: float, passing_squares: float) -> float:
-    """How many independent trials of equal weight would tell a share as surely as weighted ones do.
+    """The number of independent trials of equal weight that tell a share as surely as the weighted ones do.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class ClauseTerms:
         return frozenset(place for place in found if inside.issuperset(self.terms[place].names))
 
     def conjuncts(self, terms: Collection[int]) -> frozenset[int]:
-        """Those of the terms that are no agreement."""
+        """The conjuncts among the terms: all but the agreements."""
         return frozenset(place for place in terms if self.terms[place].conjunct is not None)
 
     def with_agreement(self, terms: Collection[int]) -> frozenset[int]:
@@ -138,7 +138,7 @@ class ClauseTerms:
         return frozenset(name for place in terms for name in self.terms[place].names)
 
     def selectivity(self, term: Term) -> Selectivity:
-        """What the snapshot says of one term."""
+        """The selectivity of one term in the snapshot."""
         measured = self.snapshot.measured(term.key)
         if measured is not None:
             return measured
@@ -171,7 +171,7 @@ class ClauseTerms:
         return self.ln_independent(terms) + corrections
 
     def margins(self, terms: Collection[int]) -> tuple[float, float]:
-        """How far below and above its expected logarithm the joint selectivity may lie by the terms' own intervals."""
+        """The distances below and above its expected logarithm that the terms' own intervals allow the joint selectivity."""
         return (
             math.hypot(*(self._shares[place][1] for place in terms)),
             math.hypot(*(self._shares[place][2] for place in terms)),
@@ -179,7 +179,7 @@ class ClauseTerms:
 
     @cached_property
     def _shares(self) -> list[tuple[float, float, float]]:
-        """Of each term the logarithm of its share, and how far below and above it the interval reaches."""
+        """The logarithm of each term's share, and the distances to the ends of its interval."""
         found = []
         for share in map(self.selectivity, self.terms):
             ln_value = ln_planned(share.value, share.tested)

@@ -54,7 +54,7 @@ class JointPairs:
         return members_to_key(self.members)
 
     def holds(self, events: PreparedEvents, first: Array, second: Array) -> Array:
-        """Whether all of them hold: bool, for each pair of rows."""
+        """bool, for each pair of rows: all of them hold."""
         passing = np.ones(len(first), dtype=bool)
         for part, swapped in zip(self.parts, self.swapped, strict=True):
             left = np.flatnonzero(passing)

@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Source(Enum):
-    """Where a number comes from."""
+    """The origin of a number: counted, sampled, observed, combined or assumed."""
 
     COUNT = "count"
     """Every event was counted."""

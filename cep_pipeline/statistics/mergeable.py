@@ -80,7 +80,7 @@ class Statistic(Protocol):
 
 @dataclass(frozen=True)
 class Count:
-    """How many values there are."""
+    """The number of values."""
 
     name = "count"
     rows = 3
@@ -96,7 +96,7 @@ class Count:
         return _single(instants, values)
 
     def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """As the paper merges them, by how many are newer."""
+        """Merge as the paper does, by the number of newer values."""
         return _compressed(buckets, epsilon, self.name)
 
     def estimate(self, sums: Array, inside: Array, cut: Array) -> Estimate:
@@ -144,7 +144,7 @@ class Variance:
         return _single(instants, values)
 
     def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """By how many are newer, and by their squares."""
+        """Merge by the number of newer values and by their squares."""
         return _compressed(buckets, epsilon, self.name)
 
     def estimate(self, sums: Array, inside: Array, cut: Array) -> Estimate:
@@ -183,7 +183,7 @@ class SeveralSums:
         raise ValueError("several sums are added in buckets")
 
     def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """By the first sum; buckets that add nothing to it are left out."""
+        """Merge by the first sum; buckets that add nothing to it are left out."""
         spans, sums = buckets
         some = sums[0] > 0
         sums = sums[:, some]

@@ -9,7 +9,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """What happened at one node of a plan.
+    """The counts of one node of a plan.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class NodeCounts:
         )
 
     def _tested_with(self, other: NodeCounts) -> tuple[Conjunct, ...] | None:
-        """What decided about the candidates of both; where one has none, about those of the other."""
+        """The conjuncts that decided about the candidates of both; where one has none, those of the other."""
         if self.candidates and other.candidates:
             return self.tested if self.tested == other.tested else None
         return self.tested if self.candidates else other.tested

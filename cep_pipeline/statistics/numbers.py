@@ -43,7 +43,7 @@ def numbers_of(snapshot: StatisticsSnapshot) -> dict[tuple[What, str], Number]:
 
 
 def drift_between(before: StatisticsSnapshot, now: StatisticsSnapshot) -> dict[tuple[What, str], Drift]:
-    """How far the numbers have moved that both snapshots have."""
+    """The drift of each number that both snapshots have."""
     earlier, later = numbers_of(before), numbers_of(now)
     return {key: Drift(earlier[key].estimate, later[key].estimate) for key in later if key in earlier}
 

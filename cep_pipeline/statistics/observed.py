@@ -25,7 +25,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a node of a plan saw of a clause.
+    """The candidates and passes that one node of a plan counted for a clause.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """What the detection of a day observed: shares at the nodes of its plan, and the temporal orders of its matches."""
+    """The observations of a day's detection: shares at the nodes of its plan, and the temporal orders of its matches."""
 
     observations: tuple[Observation, ...] = ()
     profiles: tuple[OrderProfile, ...] = ()
@@ -80,7 +80,7 @@ class Observed:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """What was observed as JSON values, with their version."""
+        """The observations as JSON values, with their version."""
         return {
             "version": VERSION,
             "observations": [
@@ -115,7 +115,7 @@ class Observed:
 
 
 def observations_of(patterns: Iterable[Pattern], nodes: Iterable[NodeCounts]) -> tuple[Observation, ...]:
-    """What the nodes of plans observed, of whatever mechanism; nodes whose share is none of conjuncts say nothing.
+    """Turn node counts into observed selectivities. Nodes at which anything but conjuncts filtered are skipped.
 
     A node that several plans share has observed it for each of them, within the largest of their windows.
     """

@@ -219,7 +219,7 @@ class OutputProfiler:
                 self._counted[pattern, own].add(seqs[chosen].T, self._most)
 
     def profiles(self) -> tuple[OrderProfile, ...]:
-        """What has been counted, of clauses with at least one match."""
+        """The profiles of clauses with at least one match."""
         return tuple(
             orders.profile(pattern, names) for (pattern, names), orders in self._counted.items() if orders.matches
         )
@@ -235,7 +235,7 @@ def merge_profiles(profiles: Iterable[OrderProfile]) -> tuple[OrderProfile, ...]
 
 
 def is_open(clause: Clause) -> bool:
-    """Whether the structure leaves open which variable's event comes last."""
+    """True where the structure leaves open which variable's event comes last."""
     names = _names(clause)
     return not any(all(other == name or (other, name) in clause.precedence for other in names) for name in names)
 

@@ -120,7 +120,7 @@ class Sample:
     exact: Mapping[str, int] = field(default_factory=dict)
 
     def counted(self, condition: str) -> PairCount:
-        """What the slice says of one condition."""
+        """The counts of one condition in the slice."""
         if condition in self.exact:
             return PairCount(self.count, self.count, float(self.exact[condition]))
         holds = self.holds[condition]
@@ -208,7 +208,7 @@ def sample_scopes(
 
 @dataclass(frozen=True)
 class _Drawn:
-    """How many pairs there are, and the rows of those that are tested."""
+    """The number of pairs, and the rows of those that are tested."""
 
     count: int
     first: Array

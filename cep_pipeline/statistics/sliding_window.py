@@ -27,7 +27,7 @@ LEAST_PENDING = 256
 
 @dataclass(frozen=True)
 class Sums:
-    """What buckets add up to: of those inside a span, and of those that its edges cut through; shape (rows,)."""
+    """The sums of the buckets inside a span, and of those that its edges cut through; shape (rows,)."""
 
     inside: Array
     cut: Array
@@ -159,7 +159,7 @@ class SlidingWindow:
         return self.statistic.estimate(self._sums, inside, cut)
 
     def between(self, start: int, end: int) -> Sums:
-        """What the buckets add up to over the instants from `start` to `end`, both included."""
+        """The sums of the buckets over the instants from `start` to `end`, both included."""
         self._settle()
         first, last = self._spans
         inside = (first >= start) & (last <= end)

@@ -28,7 +28,7 @@ CONFIDENCE = 0.95
 
 
 class Kind(Enum):
-    """What part of a stream the numbers of a snapshot are of."""
+    """The part of a stream that the numbers of a snapshot describe."""
 
     SPAN = "span"
     """All events from the first to the last."""
@@ -167,7 +167,7 @@ class StatisticsSnapshot:
         return self.by_leaf.get(leaf)
 
     def covers(self, patterns: Iterable[Pattern]) -> bool:
-        """Whether the rates of all leaves of the patterns are known, so that they can be planned."""
+        """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
             leaf_of(pattern, clause, variable.name).key in self.by_leaf
             for pattern in patterns

@@ -95,7 +95,7 @@ def leaf_of(pattern: Pattern, clause: Clause, variable: str) -> Leaf:
 
 
 def is_filter(conjunct: Conjunct, variable: str) -> bool:
-    """Whether the conjunct is a test of single events of `variable`, so that it belongs to the leaf."""
+    """True where the conjunct tests single events of `variable` alone, so that it belongs to the leaf."""
     return conjunct.variables == {variable} and _mentions_only(conjunct, _FILTERING)
 
 

@@ -74,7 +74,7 @@ class TupleCondition:
 
 @dataclass(frozen=True)
 class OrderCondition:
-    """That the first event of a pair in one window comes before the second, as TIES means it."""
+    """The condition that the first event of a pair in one window comes before the second, by TIES."""
 
     scope: PairScope
     ties: Ties
@@ -86,7 +86,7 @@ class OrderCondition:
 
 
 def member_name(place: int) -> str:
-    """What a member of a tuple is called in keys."""
+    """The name of a member of a tuple in keys."""
     return f"x{place + 1}"
 
 

@@ -220,14 +220,14 @@ class _Search:
         return True
 
     def _run_of(self, low: Array, size: Array, longest: int = LONGEST_LIST) -> tuple[Array, Array]:
-        """Where there are too many candidates for a list, a run of them."""
+        """Cut ranges with too many candidates for a list down to a run of neighbours."""
         spare = np.maximum(size - longest, 0)
         if self.random is None:
             return low, np.minimum(size, 62)  # too many lists to look at them all
         return low + (self.random.random(len(size)) * (spare + 1)).astype(np.int64), size - spare
 
     def _choose(self, counts: Array, weighed: bool = True) -> tuple[Array, Array] | None:
-        """Which bindings go on, and with which of their choices: all, or one of each at random."""
+        """Choose the bindings that go on and their candidates: all of them, or one of each at random."""
         if self.random is None:
             if counts.sum(dtype=np.float64) > self.limit:
                 return None
@@ -263,7 +263,7 @@ def _lasts(of: Array | Lists) -> Array:
 
 
 def _distinct(bound: Bound, count: int) -> Array:
-    """Whether no event stands twice in a tuple."""
+    """True where no event stands twice in a tuple."""
 
     def members() -> Iterator[tuple[Array, Array]]:
         for of in bound.values():

@@ -102,7 +102,7 @@ class WindowedStatistics:
         return sum(map(len, histograms)) + self._bins.counts.size
 
     def covers(self, patterns: Sequence[Pattern]) -> bool:
-        """Whether all that planning the patterns asks is measured."""
+        """True where everything that planning the patterns asks for is measured."""
         terms = Terms.of(patterns)
         own = {condition for scope in self.scopes for condition in scope.conditions}
         asked = {condition for scope in scope_keys(terms) for condition in scope.conditions}
@@ -110,7 +110,7 @@ class WindowedStatistics:
         return same and {leaf.key for leaf in terms.leaves} <= set(self.leaves) and asked <= own
 
     def goes_on(self, later: WindowedStatistics) -> bool:
-        """Whether another state measures what is measured here, so that it can be merged."""
+        """True where another state measures what is measured here, so that it can be merged."""
         return self._what == later._what or self._what == self._narrowed(later)._what
 
     def merge(self, later: WindowedStatistics) -> None:
@@ -149,7 +149,7 @@ class WindowedStatistics:
         self.latest_us = later.latest_us
 
     def _narrowed(self, other: WindowedStatistics) -> WindowedStatistics:
-        """Of another state what is measured here; the other itself where it does not measure all of that."""
+        """The part of another state that is measured here; the other itself where it does not measure all of it."""
         scopes = {scope.key: scope for scope in other.scopes}
         conditions = {(scope.key, condition) for scope in other.scopes for condition in scope.conditions}
         asked = {(scope.key, condition) for scope in self.scopes for condition in scope.conditions}
@@ -339,7 +339,7 @@ class WindowedStatistics:
 
     @cached_property
     def _what(self) -> dict[str, Any]:
-        """What is measured: states that have this in common can be merged."""
+        """The key of what is measured: states with equal keys can be merged."""
         return {
             "stream": self.stream,
             "window": [self.window.time_us, self.window.events],
@@ -381,7 +381,7 @@ class WindowedStatistics:
         }
 
     def _selectivities(self, start: int, end: int) -> tuple[tuple[Selectivity, ...], tuple[Selectivity, ...]]:
-        """Of conditions and of orders, by the pairs whose later event came from one instant to another."""
+        """The selectivities of conditions and orders, by the pairs whose later event lies between two instants."""
         conditions: list[Selectivity] = []
         orders: list[Selectivity] = []
         for scope in self.scopes:
