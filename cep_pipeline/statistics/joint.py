@@ -171,7 +171,7 @@ class ClauseTerms:
         return self.ln_independent(terms) + corrections
 
     def margins(self, terms: Collection[int]) -> tuple[float, float]:
-        """The distances below and above its expected logarithm that the terms' own intervals allow the joint selectivity."""
+        """The distances below and above its expected logarithm that the terms' intervals allow."""
         return (
             math.hypot(*(self._shares[place][1] for place in terms)),
             math.hypot(*(self._shares[place][2] for place in terms)),

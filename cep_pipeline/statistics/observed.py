@@ -61,7 +61,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Observed:
-    """The observations of a day's detection: shares at the nodes of its plan, and the temporal orders of its matches."""
+    """The observations of a day's detection: shares at plan nodes, and the temporal orders of its matches."""
 
     observations: tuple[Observation, ...] = ()
     profiles: tuple[OrderProfile, ...] = ()
