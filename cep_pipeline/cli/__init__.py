@@ -25,6 +25,7 @@ COMMANDS = {
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "generate": "cep_pipeline.cli.generate:generate",
+    "schema": "cep_pipeline.cli.schema:schema",
     "bench": "cep_pipeline.cli.bench:bench",
     "experiment": "cep_pipeline.cli.experiment:experiment",
 }
