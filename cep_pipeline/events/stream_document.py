@@ -234,7 +234,7 @@ class StreamDocument(Document):
 
     name: str = Field(
         description=(
-            "Name of the stream, as in `pipeline.yaml`: letters, digits, `_` and `-`. It names the folder and the "
+            "Name of the stream, as in `pipeline.yaml`: letters, digits and `_`. It names the folder and the "
             "namespace of the stream's tables."
         ),
         examples=["cold_rooms"],
