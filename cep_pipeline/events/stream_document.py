@@ -21,7 +21,6 @@ from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.warehouse.fingerprints import digest_of
 
-
 AttributeType = Literal["int64", "float64", "bool", "string"]
 
 
@@ -61,7 +60,7 @@ class AttributeSettings(Document):
     column: str | None = Field(
         default=None,
         description="Name of the source column. Without it the column has the name of the attribute.",
-        examples=["Last Price"],
+        examples=["Temp (C)"],
     )
 
 
