@@ -159,13 +159,17 @@ def _kind(root: Schema, setting: Schema, anchors: Mapping[int, str]) -> str:
     if "enum" in setting:
         return _listed([f"`{name}`" for name in setting["enum"]])
     if setting["type"] == "array":
-        return f"list of {_kind(root, setting['items'], anchors)}"
+        return f"list of {_one(_kind(root, setting['items'], anchors))}"
     if setting["type"] == "object":
-        return f"names, each with {_kind(root, setting['additionalProperties'], anchors)}"
+        return f"names, each with {_one(_kind(root, setting['additionalProperties'], anchors))}"
     return _WORDS[setting["type"]] + _bounds(setting)
 
 
 _WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "`true` or `false`"}
+
+
+def _one(kind: str) -> str:
+    return f"({kind})" if " or " in kind else kind
 
 
 def _bounds(setting: Schema) -> str:

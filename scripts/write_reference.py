@@ -30,7 +30,7 @@ _MADE = re.compile(r"(<!-- made by: (?P<command>cep [^\n]*?) -->\n).*?(<!-- end 
 
 
 def output_of(command: str) -> str:
-    """What a `cep` command prints."""
+    """Return what a `cep` command prints."""
     printed = StringIO()
     with redirect_stdout(printed):
         cli.main(shlex.split(command)[1:], prog_name="cep", standalone_mode=False)
@@ -44,7 +44,7 @@ def written(docs: Path) -> Iterator[tuple[Path, str]]:
     for page in sorted(docs.rglob("*.md")):
         text = page.read_text(encoding="utf-8")
         if _MADE.search(text):
-            yield page, _MADE.sub(lambda part: f"{part[1]}{output_of(part['command'])}{part[3]}", text)
+            yield page, _MADE.sub(lambda part: f"{part[1]}\n{output_of(part['command'])}\n{part[3]}", text)
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""`cep schema`: what may stand in a stream schema and in `pipeline.yaml`, and the columns of the warehouse's tables."""
+"""`cep schema`: the settings of stream schemas and of `pipeline.yaml`, and the columns of the warehouse's tables."""
 
 from __future__ import annotations
 

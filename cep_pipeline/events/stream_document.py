@@ -32,6 +32,7 @@ def _or_text(short: str, shape: Any) -> Any:
 
 
 _ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
+"""A setting that is one character, for the JSON Schema."""
 
 
 def _either(*names: str) -> ConfigDict:
@@ -148,18 +149,20 @@ class SourceSettings(Document):
     )
 
 
+_BOUNDS: dict[str, Any] = {
+    "anyOf": [
+        *({"required": [name]} for name in ("above", "at_least", "below", "at_most")),
+        {"required": ["not_null"], "properties": {"not_null": {"const": True}}},
+    ],
+    "not": {"anyOf": [{"required": ["above", "at_least"]}, {"required": ["below", "at_most"]}]},
+}
+"""The rules of an expectation that concern several settings, for the JSON Schema."""
+
+
 class ExpectationSettings(Document):
     """A check of all values of one attribute. At least one of the bounds or `not_null: true` is given."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "anyOf": [
-                *({"required": [name]} for name in ("above", "at_least", "below", "at_most")),
-                {"required": ["not_null"], "properties": {"not_null": {"const": True}}},
-            ],
-            "not": {"anyOf": [{"required": ["above", "at_least"]}, {"required": ["below", "at_most"]}]},
-        }
-    )
+    model_config = ConfigDict(json_schema_extra=_BOUNDS)
 
     column: str = Field(
         description="Name of the attribute. It is an attribute that is read, not a derived one.", examples=["price"]
@@ -195,7 +198,7 @@ class ExpectationSettings(Document):
 
 
 class RowCountSettings(Document):
-    """How many events a day should have, compared with the median of earlier days. Outside there is a warning."""
+    """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
 
     at_least: float = Field(default=0.25, ge=0, description="The least share of the median.", examples=[0.5])
     at_most: float = Field(default=4.0, gt=0, description="The largest multiple of the median.", examples=[2])
@@ -205,7 +208,7 @@ class RowCountSettings(Document):
 
 
 class QualitySettings(Document):
-    """When a day is refused, and when there is a warning."""
+    """Requirements that the data of a day must fulfil."""
 
     max_rejected_share: float = Field(
         default=0.01,

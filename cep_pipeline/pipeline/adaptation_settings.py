@@ -30,7 +30,7 @@ def _distances() -> Iterable[str]:
 
 
 class AdaptationSettings(Document):
-    """When a plan is made again, and on what the old plan and the new one are compared."""
+    """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
     decision: str = Field(
         default="invariant",

@@ -78,7 +78,7 @@ class PatternSetSettings(SearchSettings):
 
 
 class StatisticsSettings(Document):
-    """How arrival rates and selectivities are estimated."""
+    """Settings of the estimation of arrival rates and selectivities."""
 
     window: str = Field(
         default="1 hour",
@@ -189,7 +189,7 @@ class StreamSettings(Document):
 
 
 class WarehouseSettings(Document):
-    """Where the tables are."""
+    """Location of the tables and of their catalog."""
 
     location: str = Field(
         default="warehouse",
@@ -207,9 +207,9 @@ class WarehouseSettings(Document):
 
 
 class PlanningSettings(SearchSettings):
-    """How plans are made, for pattern sets that do not say it.
+    """Settings of planning, for pattern sets that do not have their own.
 
-    The settings of local searches are for the pattern sets whose planner is one.
+    The settings of searches are for the pattern sets whose planner plans all patterns together.
     """
 
     cost: str | None = Field(

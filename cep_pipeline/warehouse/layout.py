@@ -227,7 +227,7 @@ class TableLayout:
     sort: tuple[str, ...] = ()
 
     def meaning(self, column: str) -> str | None:
-        """What a column holds; None for an attribute of events."""
+        """Return the meaning of a column, None for an attribute of events."""
         return MEANINGS[self.name].get(column)
 
 

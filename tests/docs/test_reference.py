@@ -1,4 +1,4 @@
-"""What commands make of the pages is up to date; `cep schema` and the script that writes the pages."""
+"""The parts of the pages that commands make are up to date; `cep schema`; the script that writes the pages."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def plain(text: str) -> list[str]:
 
 
 def prints(said: str, printed: str) -> bool:
-    """Whether an output is as a page says; `…` stands for any lines."""
+    """Compare an output with what a page says; `…` stands for any lines."""
     parts = ["".join(f"{re.escape(line)}\n" for line in plain(part)) for part in re.split("^…$", said, flags=re.M)]
     return re.fullmatch("(?:.*\n)*?".join(parts), "".join(f"{line}\n" for line in plain(printed))) is not None
 
