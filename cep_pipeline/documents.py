@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
@@ -21,6 +21,27 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+def one_of(names: Callable[[], Iterable[str]], *, least: int | None = None) -> Callable[[dict[str, Any]], None]:
+    """Make what adds to a setting's JSON Schema which texts the setting takes.
+
+    Parameters
+    ----------
+    names
+        Called when the JSON Schema is made, so that reading a document imports nothing for it.
+    least
+        The smallest number, for a setting that is a number or one of the texts.
+    """
+
+    def add(schema: dict[str, Any]) -> None:
+        for option in schema.get("anyOf", [schema]):
+            if option.get("type") == "string":
+                option["enum"] = list(names())
+            elif least is not None:
+                option["minimum"] = least
+
+    return add
 
 
 def load_document(path: Path, model: type[Model], what: str) -> Model:

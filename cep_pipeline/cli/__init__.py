@@ -26,6 +26,7 @@ COMMANDS = {
     "status": "cep_pipeline.cli.status:status",
     "maintain": "cep_pipeline.cli.tables:maintain",
     "generate": "cep_pipeline.cli.generate:generate",
+    "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",
     "experiment": "benchmarks.experiments.command:experiment",
 }

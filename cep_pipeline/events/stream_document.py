@@ -10,51 +10,91 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from cep_pipeline.documents import Document, line_of, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.paths import PathTemplate
 from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
-from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Source
+from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Severity, Source
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.warehouse.fingerprints import digest_of
 
+AttributeType = Literal["int64", "float64", "bool", "string"]
 
-def _as_mapping(short: str) -> Any:
-    """Accept plain text for a mapping whose setting `short` it is."""
-    return BeforeValidator(lambda value: {short: value} if isinstance(value, str) else value)
+
+def _or_text(short: str, shape: Any) -> Any:
+    """Accept plain text for a mapping whose setting `short` it is; `shape` is the type of both for the JSON Schema."""
+    return BeforeValidator(
+        lambda value: {short: value} if isinstance(value, str) else value, json_schema_input_type=shape
+    )
+
+
+_ONE_CHARACTER: dict[str, Any] = {"minLength": 1, "maxLength": 1}
+"""A setting that is one character, for the JSON Schema."""
+
+
+def _either(*names: str) -> ConfigDict:
+    """Exactly one of these settings is given, for the JSON Schema."""
+    return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in names]})
 
 
 class TimestampSettings(Document):
-    """Column of the timestamp, and how it is written."""
+    """The source column that holds the time of an event, and how the time is written."""
 
-    column: str
-    format: str = "iso"
+    column: str = Field(description="Name of the source column.", examples=["time"])
+    format: str = Field(
+        default="iso",
+        description=(
+            "How the time is written: `iso`, `epoch_s`, `epoch_ms`, `epoch_us`, `epoch_ns`, or a format of fixed width "
+            "such as `%Y%m%d%H%M`. It is not used for a Parquet column of a timestamp or date type."
+        ),
+        examples=["%Y-%m-%d %H:%M"],
+    )
 
 
 class AttributeSettings(Document):
-    """Type of an attribute, and the source column that it is read from (none: the one of its name)."""
+    """An attribute in its long form, for a source column that has another name than the attribute."""
 
-    type: Literal["int64", "float64", "bool", "string"]
-    column: str | None = None
+    type: AttributeType = Field(description="Type of the attribute.", examples=["float64"])
+    column: str | None = Field(
+        default=None,
+        description="Name of the source column. Without it the column has the name of the attribute.",
+        examples=["Temp (C)"],
+    )
 
 
 class DiffSettings(Document):
-    of: str
+    """The difference between the value of an event and the value before it of the same event type."""
+
+    of: str = Field(
+        description="An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.",
+        examples=["price"],
+    )
 
 
 class HistorySettings(Document):
-    of: str
-    length: int = Field(ge=1, le=10_000)
+    """The list of the last values of the same event type, oldest first; the event's own value is the last."""
+
+    of: str = Field(
+        description="An `int64` or `float64` attribute: one that is read, or a `diff` that stands before this one.",
+        examples=["price"],
+    )
+    length: int = Field(ge=1, le=10_000, description="Number of values in the list.", examples=[10])
 
 
 class DerivedSettings(Document):
-    """One derived attribute: `diff: {of: …}` or `history: {of: …, length: …}`."""
+    """A derived attribute: either `diff` or `history`."""
 
-    diff: DiffSettings | None = None
-    history: HistorySettings | None = None
+    model_config = _either("diff", "history")
+
+    diff: DiffSettings | None = Field(
+        default=None, description="A difference to the value before.", examples=[{"of": "price"}]
+    )
+    history: HistorySettings | None = Field(
+        default=None, description="A list of the last values.", examples=[{"of": "price", "length": 10}]
+    )
 
     @model_validator(mode="after")
     def _one_function(self) -> DerivedSettings:
@@ -64,26 +104,87 @@ class DerivedSettings(Document):
 
 
 class SourceSettings(Document):
-    """Layout of the raw files."""
+    """The layout of the raw files."""
 
-    format: Literal["csv", "parquet"]
-    path: Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
-    header: bool = True
-    columns: list[str] = Field(default_factory=list)
-    delimiter: str = ","
-    quote: str = '"'
+    format: Literal["csv", "parquet"] = Field(
+        description=(
+            "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
+            "compressed."
+        ),
+        examples=["csv"],
+    )
+    path: Annotated[
+        list[str],
+        BeforeValidator(
+            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+        ),
+    ] = Field(
+        description=(
+            "One path or several, relative to the data folder. A path may have date placeholders such as "
+            "`{day:%Y-%m-%d}` and the wildcards `*`, `?` and `[…]`. All files that fit are read."
+        ),
+        examples=["{day:%Y-%m-%d}/trades.csv.gz"],
+    )
+    header: bool = Field(
+        default=True, description="Whether the first row of a CSV file names its columns.", examples=[False]
+    )
+    columns: list[str] = Field(
+        default_factory=list,
+        description="Names of all columns of a CSV file, in order. It is required with `header: false`, and refused "
+        "otherwise.",
+        examples=[["time", "room", "temperature"]],
+    )
+    delimiter: str = Field(
+        default=",",
+        json_schema_extra=_ONE_CHARACTER,
+        description="The character between the fields of a CSV file: one ASCII character.",
+        examples=[";"],
+    )
+    quote: str = Field(
+        default='"',
+        json_schema_extra=_ONE_CHARACTER,
+        description="The character around a field that holds delimiters or line ends. Written twice in such a field it "
+        "stands for itself.",
+        examples=["'"],
+    )
+
+
+_BOUNDS: dict[str, Any] = {
+    "anyOf": [
+        *({"required": [name]} for name in ("above", "at_least", "below", "at_most")),
+        {"required": ["not_null"], "properties": {"not_null": {"const": True}}},
+    ],
+    "not": {"anyOf": [{"required": ["above", "at_least"]}, {"required": ["below", "at_most"]}]},
+}
+"""The rules of an expectation that concern several settings, for the JSON Schema."""
 
 
 class ExpectationSettings(Document):
-    """What the values of a column must be."""
+    """A check of all values of one attribute. At least one of the bounds or `not_null: true` is given."""
 
-    column: str
-    above: float | None = None
-    at_least: float | None = None
-    below: float | None = None
-    at_most: float | None = None
-    not_null: bool = False
-    severity: Literal["critical", "warning"] = "critical"
+    model_config = ConfigDict(json_schema_extra=_BOUNDS)
+
+    column: str = Field(
+        description="Name of the attribute. It is an attribute that is read, not a derived one.", examples=["price"]
+    )
+    above: float | None = Field(
+        default=None,
+        description="Every value is greater than this number. Bounds are for `int64` and `float64`.",
+        examples=[0],
+    )
+    at_least: float | None = Field(
+        default=None, description="Every value is this number or greater. Not together with `above`.", examples=[-40]
+    )
+    below: float | None = Field(default=None, description="Every value is less than this number.", examples=[1000])
+    at_most: float | None = Field(
+        default=None, description="Every value is this number or less. Not together with `below`.", examples=[40]
+    )
+    not_null: bool = Field(default=False, description="Whether every event must have a value.", examples=[True])
+    severity: Severity = Field(
+        default="critical",
+        description="What a failed check does: `critical` refuses the day, `warning` only records it.",
+        examples=["warning"],
+    )
 
     @model_validator(mode="after")
     def _something(self) -> ExpectationSettings:
@@ -97,36 +198,109 @@ class ExpectationSettings(Document):
 
 
 class RowCountSettings(Document):
-    """Band of the number of events, in multiples of the median of earlier days."""
+    """The band of the number of events of a day, compared with earlier days. Outside the band there is a warning."""
 
-    at_least: float = Field(default=0.25, ge=0)
-    at_most: float = Field(default=4.0, gt=0)
-    days: int = Field(default=20, ge=1)
+    at_least: float = Field(default=0.25, ge=0, description="The least share of the median.", examples=[0.5])
+    at_most: float = Field(default=4.0, gt=0, description="The largest multiple of the median.", examples=[2])
+    days: int = Field(
+        default=20, ge=1, description="The median is of up to this many published days before.", examples=[10]
+    )
 
 
 class QualitySettings(Document):
-    """When a day is refused or warned of."""
+    """Requirements that the data of a day must fulfil."""
 
-    max_rejected_share: float = Field(default=0.01, ge=0, le=1)
-    expectations: list[ExpectationSettings] = Field(default_factory=list)
-    row_count: RowCountSettings = RowCountSettings()
+    max_rejected_share: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="The day is refused when a larger share of its rows is rejected.",
+        examples=[0.05],
+    )
+    expectations: list[ExpectationSettings] = Field(
+        default_factory=list,
+        description="Checks of the values of attributes.",
+        examples=[[{"column": "price", "above": 0}]],
+    )
+    row_count: RowCountSettings = Field(
+        default=RowCountSettings(),
+        description="How many events a day should have.",
+        examples=[{"at_least": 0.5, "at_most": 2}],
+    )
 
 
 class StreamDocument(Document):
-    """The whole of a stream schema's file."""
+    """A stream schema: what the raw files of a stream look like, and what its events are."""
 
-    name: str
-    timezone: str = "UTC"
-    base_type: str | None = None
-    type_attribute: str
-    types: list[str] | None = None
-    timestamp: Annotated[TimestampSettings, _as_mapping("column")]
-    attributes: dict[str, Annotated[AttributeSettings, _as_mapping("type")]]
-    derived: dict[str, DerivedSettings] = Field(default_factory=dict)
-    key: list[str] = Field(default_factory=list)
-    on_missing: Literal["error", "empty", "skip"] = "error"
-    source: SourceSettings
-    quality: QualitySettings = QualitySettings()
+    model_config = ConfigDict(title="Stream schema")
+
+    name: str = Field(
+        description=(
+            "Name of the stream, as in `pipeline.yaml`: letters, digits and `_`. It names the folder and the "
+            "namespace of the stream's tables."
+        ),
+        examples=["cold_rooms"],
+    )
+    timezone: str = Field(
+        default="UTC",
+        description="Time zone of times without an offset, and of the stream's days: an IANA name.",
+        examples=["Europe/Copenhagen"],
+    )
+    base_type: str | None = Field(
+        default=None,
+        description="An event type that every event has besides its own, so that a pattern can ask for any event.",
+        examples=["Trade"],
+    )
+    type_attribute: str = Field(
+        description="The `string` or `int64` attribute whose value is the event's type.", examples=["symbol"]
+    )
+    types: list[str] | None = Field(
+        default=None,
+        description="All event types of the stream. With it, a pattern that names another type is refused; without it "
+        "any type is accepted. It rejects no rows.",
+        examples=[["SPY", "IBM"]],
+    )
+    timestamp: Annotated[TimestampSettings, _or_text("column", str | TimestampSettings)] = Field(
+        description="The column with the time of an event. Plain text is the name of a column with `iso` times.",
+        examples=[{"column": "time", "format": "epoch_ms"}],
+    )
+    attributes: dict[str, Annotated[AttributeSettings, _or_text("type", AttributeType | AttributeSettings)]] = Field(
+        description=(
+            "The attributes that are read, each with its type. Names differ in more than case, do not begin with `_`, "
+            "and are not `day`, `timestamp` or `seq`."
+        ),
+        examples=[{"symbol": "string", "price": "float64"}],
+    )
+    derived: dict[str, DerivedSettings] = Field(
+        default_factory=dict,
+        description="Attributes that are computed of others, per event type.",
+        examples=[{"change": {"diff": {"of": "price"}}}],
+    )
+    key: list[str] = Field(
+        default_factory=list,
+        description=(
+            "Attributes, or `timestamp`, that together identify an event of a day. A later row with the same key is "
+            "rejected. Without a key there are no duplicates."
+        ),
+        examples=[["room", "timestamp"]],
+    )
+    on_missing: Literal["error", "empty", "skip"] = Field(
+        default="error",
+        description=(
+            "What a day without files is: an `error`, an `empty` day, which is published without events, or a day to "
+            "`skip`, which is not published."
+        ),
+        examples=["skip"],
+    )
+    source: SourceSettings = Field(
+        description="The layout of the raw files.",
+        examples=[{"format": "csv", "path": "{day:%Y-%m-%d}.csv"}],
+    )
+    quality: QualitySettings = Field(
+        default=QualitySettings(),
+        description="What the data must fulfil.",
+        examples=[{"max_rejected_share": 0.05}],
+    )
 
 
 def load_stream(path: Path) -> StreamSchema:

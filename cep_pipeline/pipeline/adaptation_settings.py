@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from cep_pipeline.documents import Document
+from cep_pipeline.documents import Document, one_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,30 +17,65 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
+def _decisions() -> Iterable[str]:
+    from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+    return DECISION_FUNCTIONS
+
+
+def _distances() -> Iterable[str]:
+    from cep_pipeline.adaptation import DISTANCES
+
+    return DISTANCES
+
+
 class AdaptationSettings(Document):
-    """When a plan is made again.
+    """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
-    Attributes
-    ----------
-    decision
-        A key of `adaptation.DECISION_FUNCTIONS`.
-    distance
-        Of `invariant`: a number, 0 or more, or a key of `adaptation.DISTANCES`.
-    k
-        Of `invariant`: so many invariants a block, the tightest ones; or all.
-    threshold
-        Of `constant_threshold`, and of `invariant` for patterns whose planners have no invariants: the share by which
-        a number moves before the plan is made again.
-    sample
-        So many events of the latest day are run by the old plan and the new one to compare them; 0: they are compared
-        by their costs alone.
-    """
-
-    decision: str = "invariant"
-    distance: float | str = 0.0
-    k: int | str = 1
-    threshold: float = Field(default=0.5, gt=0, allow_inf_nan=False)
-    sample: int = Field(default=20_000, ge=0, le=10_000_000)
+    decision: str = Field(
+        default="invariant",
+        json_schema_extra=one_of(_decisions),
+        description=(
+            "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
+            "a `constant_threshold`, every check (`unconditional`), or nothing (`static`)."
+        ),
+        examples=["constant_threshold"],
+    )
+    distance: float | str = Field(
+        default=0.0,
+        json_schema_extra=one_of(_distances, least=0),
+        description=(
+            "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
+            "counts as violated. It is a number, or the name of a rule that sets it."
+        ),
+        examples=[0.1],
+    )
+    k: int | str = Field(
+        default=1,
+        json_schema_extra=one_of(lambda: [ALL], least=1),
+        description="For `invariant`: how many invariants of each step or join are checked, the tightest first.",
+        examples=[2],
+    )
+    threshold: float = Field(
+        default=0.5,
+        gt=0,
+        allow_inf_nan=False,
+        description=(
+            "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
+            "patterns whose planners have no invariants or that are planned together."
+        ),
+        examples=[0.25],
+    )
+    sample: int = Field(
+        default=20_000,
+        ge=0,
+        le=10_000_000,
+        description=(
+            "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
+            "by their costs alone."
+        ),
+        examples=[50000],
+    )
 
     @field_validator("decision")
     @classmethod

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator
 
-from cep_pipeline.documents import Document, line_at, load_document
+from cep_pipeline.documents import Document, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
-from cep_pipeline.pipeline.search_settings import SearchSettings
+from cep_pipeline.pipeline.search_settings import SearchSettings, cost_names
 
 if TYPE_CHECKING:
     from cep_pipeline.events.schema import StreamSchema
@@ -30,30 +30,81 @@ def _check_name(name: str) -> str:
     return name
 
 
+def _mechanisms() -> Iterable[str]:
+    from cep_pipeline.detection import MECHANISMS
+
+    return MECHANISMS
+
+
 class PatternSetSettings(SearchSettings):
-    """A pattern file, how it is planned and by which mechanism it runs (none: each pattern by the fastest).
+    """A pattern file, and how its patterns are planned and run."""
 
-    Parameters are lists of values, or `@file` with one value a line.
-    """
-
-    file: Path
-    parameters: dict[str, str | list[int | float | bool | str]] = Field(default_factory=dict)
-    cost: str | None = None
-    alpha: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    mechanism: str | None = None
-    adaptation: AdaptationSettings = AdaptationSettings()
+    file: Path = Field(
+        description="The file with the patterns. A relative path is relative to the folder of `pipeline.yaml`.",
+        examples=["patterns/alarms.sase"],
+    )
+    parameters: dict[str, str | list[int | float | bool | str]] = Field(
+        default_factory=dict,
+        description=(
+            "Values of the `$name` parameters in the patterns: a list, text with commas between the values, or `@file` "
+            "for a file with one value a line."
+        ),
+        examples=[{"banks": ["BAC", "JPM"]}],
+    )
+    cost: str | None = Field(
+        default=None,
+        json_schema_extra=one_of(cost_names),
+        description="The cost model of the planner. Without it: that of `planning:`.",
+        examples=["throughput"],
+    )
+    alpha: float | None = Field(
+        default=None,
+        ge=0,
+        allow_inf_nan=False,
+        description="The weight of latency against the cost. Without it: that of `planning:`.",
+        examples=[0.5],
+    )
+    mechanism: str | None = Field(
+        default=None,
+        json_schema_extra=one_of(_mechanisms),
+        description="The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
+        examples=["lazy_chain_nfa"],
+    )
+    adaptation: AdaptationSettings = Field(
+        default=AdaptationSettings(),
+        description="Settings of adaptation for this pattern set. Those that are not given are those of the stream.",
+        examples=[{"distance": 0.1}],
+    )
 
 
 class StatisticsSettings(Document):
-    """The sliding window that statistics are of, and the largest relative error of the counts in it.
+    """Settings of the estimation of arrival rates and selectivities."""
 
-    The window is a length of time ("20 minutes") or a number of events ("50000 events"). Conditions count as dependent
-    where their joint selectivity is off from the product of theirs by more than `dependent_factor`.
-    """
-
-    window: str = "1 hour"
-    epsilon: float = Field(default=0.02, ge=0.001, le=0.5)
-    dependent_factor: float = Field(default=2.0, gt=1, le=1e6)
+    window: str = Field(
+        default="1 hour",
+        description=(
+            "The sliding window that statistics are of: a length of time in us, ms, seconds, minutes, hours or days, "
+            "or a number of events."
+        ),
+        examples=["20 minutes"],
+    )
+    epsilon: float = Field(
+        default=0.02,
+        ge=0.001,
+        le=0.5,
+        description="The largest relative error of the counts in a window. Smaller takes more memory.",
+        examples=[0.01],
+    )
+    dependent_factor: float = Field(
+        default=2.0,
+        gt=1,
+        le=1e6,
+        description=(
+            "Conditions count as dependent where they pass together this many times more or less often than "
+            "independent conditions would. The plan then goes by their joint selectivity."
+        ),
+        examples=[3],
+    )
 
     @field_validator("window")
     @classmethod
@@ -97,14 +148,39 @@ def parse_window(text: str) -> Window:
 _EVENTS = re.compile(r"([1-9][0-9]{0,17}) +events?")
 
 
-class StreamSettings(Document):
-    """A stream: its schema, the folder with its raw files, its pattern sets, its own statistics and adaptation."""
+_NAMES: dict[str, Any] = {"propertyNames": {"pattern": f"^{_NAME.pattern}$"}}
 
-    schema_file: Path = Field(alias="schema")
-    data: Path
-    pattern_sets: dict[str, PatternSetSettings] = Field(default_factory=dict)
-    statistics: StatisticsSettings = StatisticsSettings()
-    adaptation: AdaptationSettings = AdaptationSettings()
+
+class StreamSettings(Document):
+    """A stream: its schema, the folder of its raw files, and its pattern sets."""
+
+    schema_file: Path = Field(
+        alias="schema",
+        description="The stream schema. Its `name` is the name of the stream here.",
+        examples=["streams/cold_rooms.yaml"],
+    )
+    data: Path = Field(
+        description="The folder of the raw files; `cep run --data` names another one.", examples=["data/cold_rooms"]
+    )
+    pattern_sets: dict[str, PatternSetSettings] = Field(
+        default_factory=dict,
+        json_schema_extra=_NAMES,
+        description=(
+            "The pattern sets by name. A name has letters, digits and `_`, and does not begin with a digit. A stream "
+            "without pattern sets is ingested and validated only."
+        ),
+        examples=[{"alarms": {"file": "patterns/alarms.sase"}}],
+    )
+    statistics: StatisticsSettings = Field(
+        default=StatisticsSettings(),
+        description="Settings of statistics for this stream. Those that are not given are those of the top level.",
+        examples=[{"window": "5 minutes"}],
+    )
+    adaptation: AdaptationSettings = Field(
+        default=AdaptationSettings(),
+        description="Settings of adaptation for this stream. Those that are not given are those of the top level.",
+        examples=[{"decision": "static"}],
+    )
 
     @field_validator("pattern_sets")
     @classmethod
@@ -113,39 +189,101 @@ class StreamSettings(Document):
 
 
 class WarehouseSettings(Document):
-    """Where the tables are, and the catalog's database (none: a SQLite file in the warehouse)."""
+    """Location of the tables and of their catalog."""
 
-    location: str = "warehouse"
-    catalog: str | None = None
+    location: str = Field(
+        default="warehouse",
+        description="A folder, or the address of a place in an object store.",
+        examples=["s3://bucket/warehouse"],
+    )
+    catalog: str | None = Field(
+        default=None,
+        description=(
+            "Address of the catalog's database. Without it the catalog is the SQLite file `catalog.db` in the "
+            "warehouse. It is required for an object store, and where several machines write."
+        ),
+        examples=["postgresql+psycopg2://user:password@host:5432/cep"],
+    )
 
 
 class PlanningSettings(SearchSettings):
-    """How plans are made where a pattern set does not say it (cost: none, each pattern by that of its mechanism).
+    """Settings of planning, for pattern sets that do not have their own.
 
-    What it says of planning together is for the pattern sets that are planned so.
+    The settings of searches are for the pattern sets whose planner plans all patterns together.
     """
 
-    cost: str | None = None
-    alpha: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    cost: str | None = Field(
+        default=None,
+        json_schema_extra=one_of(cost_names),
+        description="The cost model. Without it each pattern is planned by the cost model of its mechanism.",
+        examples=["throughput"],
+    )
+    alpha: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="The weight of latency against the cost.",
+        examples=[0.5],
+    )
 
 
 class SparkSettings(Document):
-    """The Spark application: its master, the number of slices a core, and further Spark properties."""
+    """The Spark application in which the steps of a day run."""
 
-    master: str = "local[*]"
-    slices_per_core: int = Field(default=3, ge=1, le=64)
-    properties: dict[str, str] = Field(default_factory=dict)
+    master: str = Field(
+        default="local[*]",
+        description="The Spark master: `local[N]`, `spark://HOST:PORT`, `k8s://URL` or `yarn`; `cep run --master` "
+        "names another one.",
+        examples=["spark://host:7077"],
+    )
+    slices_per_core: int = Field(
+        default=3,
+        ge=1,
+        le=64,
+        description="Detection cuts a day into at most this many slices a core.",
+        examples=[4],
+    )
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        description="Further Spark properties. Values are text, so numbers are written in quotes.",
+        examples=[{"spark.driver.memory": "4g"}],
+    )
 
 
 class PipelineSettings(Document):
-    """The whole of `pipeline.yaml`."""
+    """The pipeline's configuration: the streams, the warehouse, and how plans are made and run."""
 
-    streams: dict[str, StreamSettings]
-    warehouse: WarehouseSettings = WarehouseSettings()
-    statistics: StatisticsSettings = StatisticsSettings()
-    planning: PlanningSettings = PlanningSettings()
-    adaptation: AdaptationSettings = AdaptationSettings()
-    spark: SparkSettings = SparkSettings()
+    model_config = ConfigDict(title="Pipeline configuration")
+
+    streams: dict[str, StreamSettings] = Field(
+        json_schema_extra={**_NAMES, "minProperties": 1},
+        description=(
+            "The streams by name, at least one. A command without `--stream` takes the first one. A name has letters, "
+            "digits and `_`, and does not begin with a digit."
+        ),
+        examples=[{"cold_rooms": {"schema": "streams/cold_rooms.yaml", "data": "data/cold_rooms"}}],
+    )
+    warehouse: WarehouseSettings = Field(
+        default=WarehouseSettings(), description="Where the tables are.", examples=[{"location": "warehouse"}]
+    )
+    statistics: StatisticsSettings = Field(
+        default=StatisticsSettings(),
+        description="How statistics are estimated, for all streams.",
+        examples=[{"window": "20 minutes"}],
+    )
+    planning: PlanningSettings = Field(
+        default=PlanningSettings(),
+        description="How plans are made, for all pattern sets.",
+        examples=[{"planner": "greedy"}],
+    )
+    adaptation: AdaptationSettings = Field(
+        default=AdaptationSettings(),
+        description="When plans are made again, for all streams.",
+        examples=[{"decision": "static"}],
+    )
+    spark: SparkSettings = Field(
+        default=SparkSettings(), description="The Spark application.", examples=[{"master": "local[4]"}]
+    )
 
     @field_validator("streams")
     @classmethod

@@ -2,37 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from cep_pipeline.documents import Document
+from cep_pipeline.documents import Document, one_of
 from cep_pipeline.errors import InputError
 
 
+def _planners() -> Iterable[str]:
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
+
+    return (*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES)
+
+
+def cost_names() -> Iterable[str]:
+    """Names of the cost models."""
+    from cep_pipeline.planning.costs import COSTS
+
+    return COSTS
+
+
 class SearchSettings(Document):
-    """A planner, and what planners of many patterns together are asked for; others have no such settings.
+    """A planner, and the settings of planners that plan all patterns of a set together."""
 
-    Attributes
-    ----------
-    planner
-        A name of one pattern's planner or of many together; None: not said here.
-    neighbourhood
-        Of a local search: `edge`, or `vertex:K`.
-    sharing
-        What patterns share: beginnings of orders, or subtrees.
-    time_limit_s, steps
-        A local search ends after so many seconds or steps, whichever comes first.
-    seed
-        Of a local search's random choices.
-    """
-
-    planner: str | None = None
-    neighbourhood: str | None = None
-    sharing: Literal["prefix", "subexpression"] | None = None
-    time_limit_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    steps: int | None = Field(default=None, ge=1)
-    seed: int | None = Field(default=None, ge=0)
+    planner: str | None = Field(
+        default=None,
+        json_schema_extra=one_of(_planners),
+        description=(
+            "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
+            "takes that of `planning:`; without that it is `dp_left_deep`."
+        ),
+        examples=["greedy"],
+    )
+    neighbourhood: str | None = Field(
+        default=None,
+        json_schema_extra={"pattern": "^(edge|vertex:[0-9]+)$"},
+        description="The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
+        examples=["vertex:4"],
+    )
+    sharing: Literal["prefix", "subexpression"] | None = Field(
+        default=None,
+        description="The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
+        examples=["prefix"],
+    )
+    time_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="A local search ends after this many seconds.",
+        examples=[5],
+    )
+    steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="A local search ends after this many steps. By steps and seed it gives the same plan each time.",
+        examples=[100000],
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="The seed of the random choices of a local search.", examples=[1]
+    )
 
     @field_validator("planner")
     @classmethod

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -135,6 +136,87 @@ class EventSchema(Protocol):
         """Columns of its events in memory: timestamp, seq and the attributes."""
 
 
+MEANINGS: Mapping[str, Mapping[str, str]] = {
+    "events": {
+        "timestamp": "Time of the event.",
+        "seq": "Position of the event in the stream: it grows with time, and no two events of a stream share one. It "
+        "is the number of the day (1 for 0001-01-01) times 2^40, plus the position in the day, from 0.",
+        DAY: "Day of the event in the time zone of the stream.",
+    },
+    "quarantine": {
+        DAY: "Day of the row; the first day of its file where the row itself does not say its day.",
+        "file": "Raw file, relative to the data folder.",
+        "line": "Line of the file on which the row begins, from 1; in a Parquet file the number of the row, from 1.",
+        "reason": "Why the row is rejected; several reasons are separated by semicolons.",
+        "raw": "Text of the row; for a Parquet file and for a repeated key its values as JSON.",
+    },
+    "matches": {
+        "pattern_set": "Name of the pattern set.",
+        "final_day": "Day on which the match became final: usually the day of its last event.",
+        "pattern": "Name of the pattern.",
+        "pattern_version": "Version of the pattern set: it changes with any statement or parameter of the set.",
+        "match_id": "Id of the match: 32 hexadecimal digits. The same events and the same statement give the same id "
+        "in every run.",
+        "start_ts": "Time of the first event of the match.",
+        "end_ts": "Time of the last event of the match.",
+        "bindings": "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
+        "variables in the pattern. A Kleene variable has an element for each of its events.",
+        "returns": "Values of the RETURN clause as a JSON object; null where the pattern has none.",
+    },
+    "statistics": {
+        "pattern_set": "Name of the pattern set.",
+        DAY: "Day that the statistics are of.",
+        "run_id": "Id of the run that wrote the row last.",
+        "recorded_at": "Time at which the row was written.",
+        "snapshot": "Arrival rates and selectivities from which plans are made, as JSON.",
+        "state": "What the statistics of the next day go on from, as JSON.",
+        "basis": "What the statistics were made from, as JSON: window, error bound, digests of events and patterns.",
+        "windows": "Statistics of single windows in rows of older versions, as a JSON list.",
+        "observed": "What detection counted on the day, as JSON; null before detection.",
+    },
+    "plans": {
+        "pattern_set": "Name of the pattern set.",
+        "version": "Version of the plan, from 1 within the pattern set.",
+        "plan": "The plan, as JSON.",
+        "explain": "The plan as `cep explain` prints it.",
+        "reason": "Why the plan was made.",
+        "pattern_set_version": "Version of the pattern set for which the plan was made.",
+        "run_id": "Id of the run that made the plan.",
+        "created_at": "Time at which the plan was made.",
+        "statistics": "The statistics from which the plan was made, as JSON.",
+        "statements": "Statement and parameters of each pattern for which the plan was made, as JSON.",
+    },
+    "decisions": {
+        "pattern_set": "Name of the pattern set.",
+        "kind": "Name of the decision function that decided, or `replanning` for the outcome of a replanning.",
+        "outcome": "What was decided, such as `replan` or `keep`.",
+        "reason": "Why, as a sentence.",
+        "decided_at": "Time of the decision.",
+        DAY: "Day whose statistics were looked at; null for a replanning.",
+        "plan_version": "Version of the plan that was current.",
+        "run_id": "Id of the run that decided.",
+        "details": "The violated invariant, measured values and the like, as JSON.",
+    },
+    "runs": {
+        "run_id": "Id of the run. A run has one row when it starts and one when it ends, for each of its days.",
+        DAY: "Day of the stream.",
+        "status": "`running`, `succeeded` or `failed`.",
+        "started_at": "Time at which the run began.",
+        "finished_at": "Time at which the run was done with the day; null while it runs.",
+        "recorded_at": "Time at which the row was written: the latest row of a run and day counts.",
+        "events": "Events published; null where the run did not come that far.",
+        "rejected": "Rows rejected; null where the run did not come that far.",
+        "steps": "Steps done, as a JSON list of `name`, `seconds` and `counts`.",
+        "matches": "Numbers of matches by `pattern set.pattern`, as JSON.",
+        "plans": "Versions of the plans that were used, by pattern set, as JSON.",
+        "validation": "Result of the data checks, as JSON.",
+        "error": "What went wrong in a failed run; else empty.",
+        "details": "Matches that wait for later events, and the end of the stream, as JSON.",
+    },
+}
+"""Table -> column -> its meaning, for a person; attributes of events are described by the stream schema."""
+
+
 @dataclass(frozen=True)
 class TableLayout:
     """Columns, identity partitions and sort order of one table."""
@@ -143,6 +225,10 @@ class TableLayout:
     schema: pa.Schema
     partitions: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
+
+    def meaning(self, column: str) -> str | None:
+        """Return the meaning of a column, None for an attribute of events."""
+        return MEANINGS[self.name].get(column)
 
 
 def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:

@@ -1,0 +1,143 @@
+"""The parts of the pages that commands make are up to date; `cep schema`; the script that writes the pages."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from types import ModuleType
+
+import jsonschema
+import pytest
+
+from cep_pipeline.document_reference import json_schema, parts_of
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.stream_document import StreamDocument
+from cep_pipeline.pipeline.configuration import PipelineSettings
+from cep_pipeline.warehouse.layout import MEANINGS, events_columns, table_layouts
+from tests.cli.command_line import Done, cep
+from tests.docs.pages import CHECKOUT, DOCS
+
+MADE = {
+    page: re.findall(r"<!-- made by: cep schema \w+ --markdown --part (\S+) -->", (DOCS / page).read_text())
+    for page in ("streams.md", "pipeline_yaml.md", "tables.md")
+}
+
+
+def write_reference(*arguments: str | Path) -> Done:
+    """Call the script as the command line does, but in this process: each start takes seconds."""
+    output, errors = StringIO(), StringIO()
+    with redirect_stdout(output), redirect_stderr(errors):
+        code = _script().main([str(argument) for argument in arguments])
+    return Done(code, output.getvalue(), errors.getvalue())
+
+
+@cache
+def _script() -> ModuleType:
+    path = CHECKOUT / "scripts" / "write_reference.py"
+    spec = importlib.util.spec_from_file_location("write_reference", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_pages_and_the_json_schemas_are_up_to_date() -> None:
+    done = write_reference("--check")
+    assert (done.code, done.output) == (0, ""), done.output + done.errors
+
+
+def test_a_page_that_is_not_up_to_date_is_found_and_written_anew(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    shutil.copytree(DOCS / "schemas", docs / "schemas")
+    for page in MADE:
+        shutil.copy(DOCS / page, docs)
+    fine = (docs / "streams.md").read_text()
+    (docs / "streams.md").write_text(fine.replace("| `timezone` |", "| `time_zone` |"))
+    (docs / "schemas" / "pipeline.json").unlink()
+    found = write_reference("--check", "--docs", docs)
+    assert found.code == 1
+    assert "streams.md: is not up to date" in found.output and "pipeline.json: is not up to date" in found.output
+    assert "tables.md" not in found.output and not (docs / "schemas" / "pipeline.json").exists()
+    assert write_reference("--docs", docs).code == 0
+    assert (docs / "streams.md").read_text() == fine
+    assert write_reference("--check", "--docs", docs).output == ""
+
+
+@pytest.mark.parametrize("mark", ["<!-- end -->", "<!-- made by: cep schema stream --markdown --part source -->"])
+def test_a_page_with_half_a_mark_is_refused_as_it_is(mark: str, tmp_path: Path) -> None:
+    page = tmp_path / "streams.md"
+    page.write_text((DOCS / "streams.md").read_text().replace(mark, "", 1))
+    before = page.read_text()
+    done = write_reference("--docs", tmp_path)
+    assert done.code == 2 and "streams.md: each" in done.errors
+    assert page.read_text() == before
+
+
+def test_the_pages_have_every_part_and_every_table_once() -> None:
+    assert sorted(MADE["streams.md"]) == sorted(part.name for part in parts_of(json_schema(StreamDocument)))
+    assert sorted(MADE["pipeline_yaml.md"]) == sorted(part.name for part in parts_of(json_schema(PipelineSettings)))
+    assert sorted(MADE["tables.md"]) == sorted(MEANINGS)
+
+
+def test_every_column_of_the_tables_has_a_meaning() -> None:
+    stream = StreamSchema.load(CHECKOUT / "streams" / "generated_trades.yaml")
+    layouts = table_layouts(events_columns(stream))
+    assert set(layouts) == set(MEANINGS)
+    for name, layout in layouts.items():
+        columns = [field.name for field in layout.schema if field.name not in stream.attributes]
+        assert sorted(columns) == sorted(MEANINGS[name]), name
+
+
+@pytest.mark.parametrize("what", ["stream", "pipeline"])
+def test_the_command_prints_and_writes_the_json_schema(what: str, tmp_path: Path) -> None:
+    printed = cep("schema", what, folder=tmp_path)
+    assert (printed.code, printed.errors) == (0, "")
+    assert printed.output == (DOCS / "schemas" / f"{what}.json").read_text()
+    jsonschema.Draft202012Validator.check_schema(json.loads(printed.output))
+    written = cep("schema", what, "--out", "schema.json", folder=tmp_path)
+    assert (written.code, written.output) == (0, "")
+    assert (tmp_path / "schema.json").read_text() == printed.output
+
+
+def test_the_command_prints_all_tables_at_once(tmp_path: Path) -> None:
+    for what, page in (("stream", "streams.md"), ("pipeline", "pipeline_yaml.md"), ("tables", "tables.md")):
+        printed = cep("schema", what, "--markdown", folder=tmp_path).output
+        assert re.findall(r"^### `(.+)`$", printed, re.M) and printed.count("### ") == len(MADE[page])
+    columns = json.loads(cep("schema", "tables", folder=tmp_path).output)
+    assert columns["matches"]["partitions"] == ["pattern_set", "final_day"]
+    assert columns["quarantine"]["columns"]["line"]["type"] == "int64"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("streams",), "'stream', 'pipeline', 'tables'"),
+        (("stream", "--part", "source"), "only together with --markdown"),
+        (("stream", "--markdown", "--part", "sauce"), "there is no part 'sauce'; there are: document, timestamp"),
+        (("tables", "--markdown", "--part", "match"), "there is no table 'match'; there are: events, quarantine"),
+        (("tables", "--out", "none/schema.json"), "none/schema.json: cannot be written"),
+    ],
+)
+def test_what_there_is_not_is_refused_with_exit_code_2(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = cep("schema", *arguments, folder=tmp_path)
+    assert (done.code, done.output) == (2, "")
+    assert words in done.errors
+
+
+def test_links_between_the_pages_lead_somewhere() -> None:
+    for page in (*MADE, "tutorial.md"):
+        for target, anchor in re.findall(r"\]\(([\w./]*)(?:#([\w-]+))?\)", (DOCS / page).read_text()):
+            if target == "language.md" and not (DOCS / target).exists():  # a page of its own work
+                continue
+            text = (DOCS / (target or page)).read_text()
+            headings = [
+                re.sub(r"[^\w\- ]", "", line).strip().replace(" ", "-").lower()
+                for line in re.findall(r"^#+ (.+)$", text, re.M)
+            ]
+            assert not anchor or anchor in headings, f"{page}: {target}#{anchor}"

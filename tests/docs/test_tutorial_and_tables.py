@@ -1,0 +1,272 @@
+"""The tutorial, step by step, and the queries of the page of the tables on the warehouse that the tutorial makes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import chdir
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.warehouse import Warehouse
+from cep_pipeline.warehouse.layout import table_layouts
+from tests.cli.command_line import Done, cep
+from tests.docs.pages import blocks, table_after
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY = date(2025, 3, 4)
+ENGINES = {"DuckDB": "duckdb", "Polars": "polars", "pandas": "pandas", "PyArrow": "pyarrow", "Spark": "pyspark"}
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> tuple[Path, list[tuple[str, str, Done]]]:
+    """The folder after the tutorial, and of each command what the page says it prints and what it printed."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    done: list[tuple[str, str, Done]] = []
+    for block in blocks("tutorial.md"):
+        if block.title:
+            (folder / block.title).write_text(block.text)
+        elif block.language == "console":
+            for command, said in commands(block.text):
+                done.append((command, said, run(command, folder)))
+                assert done[-1][2].code == 0, (command, done[-1][2].errors)
+    return folder, done
+
+
+def commands(text: str) -> Iterator[tuple[str, str]]:
+    """The commands of a session at the terminal, and what the page says that each prints."""
+    for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
+        command, _, said = part.partition("\n")
+        yield command, said
+
+
+def run(command: str, folder: Path) -> Done:
+    program, *arguments = shlex.split(command)
+    if program == "cep":
+        return cep(*arguments, folder=folder)
+    program = {"python": sys.executable}.get(program, program)
+    ended = subprocess.run([program, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    return Done(ended.returncode, ended.stdout, ended.stderr)
+
+
+VARYING = (
+    (re.compile(r"\d{8}T\d{6}-[0-9a-f]{6}"), "RUN"),
+    (re.compile(r"((?:ingest|publish \w+|statistics|plan|detect \w+|took)) \d+\.\d"), r"\1 N"),
+    (re.compile(r"[─ ]+"), " "),
+)
+
+
+def plain(text: str) -> list[str]:
+    """The lines of an output without what is another each time, and without the widths of its columns."""
+    for varying, instead in VARYING:
+        text = varying.sub(instead, text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def prints(said: str, printed: str) -> bool:
+    """Compare an output with what a page says; `…` stands for any lines."""
+    parts = ["".join(f"{re.escape(line)}\n" for line in plain(part)) for part in re.split("^…$", said, flags=re.M)]
+    return re.fullmatch("(?:.*\n)*?".join(parts), "".join(f"{line}\n" for line in plain(printed))) is not None
+
+
+@pytest.mark.parametrize(
+    ("said", "is_so"),
+    [
+        ("a\nb\n", True),
+        ("a\n…\n", True),
+        ("…\nb\n", True),
+        ("a\n", False),
+        ("b\n", False),
+        ("b\na\n", False),
+        ("…\nc\n…\n", False),
+    ],
+)
+def test_outputs_are_compared_line_by_line(said: str, is_so: bool) -> None:
+    assert prints(said, "a\nb\n") is is_so
+
+
+def test_every_command_of_the_tutorial_prints_what_the_page_says(
+    project: tuple[Path, list[tuple[str, str, Done]]],
+) -> None:
+    _, done = project
+    assert [command.split()[1] for command, _, _ in done if command.startswith("cep")] == [
+        "detect",
+        "run",
+        "run",
+        "matches",
+        "matches",
+        "status",
+    ]
+    for command, said, printed in done:
+        assert prints(said, printed.errors + printed.output), f"{command}:\n{printed.errors}{printed.output}"
+
+
+def test_the_tutorial_names_the_dag_and_the_options_that_there_are(
+    project: tuple[Path, list[tuple[str, str, Done]]],
+) -> None:
+    folder, _ = project
+    script = Path(__file__).parents[2] / "scripts" / "airflow_local.py"
+    (start, backfill) = [block.text for block in blocks("tutorial.md", "sh")]
+    (config,) = re.findall(r"(--\w+) /path/to/the/project/pipeline.yaml", start)
+    assert f'add_argument("{config}"' in script.read_text()
+    (stream,) = Configuration.load(folder / "pipeline.yaml").stream_names()
+    assert f"--dag-id daily_detection_{stream}" in backfill
+
+
+@pytest.fixture(scope="module")
+def tables(project: tuple[Path, list[tuple[str, str, Done]]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the tables, read by the warehouse's own code."""
+    folder, _ = project
+    stream = Warehouse.open(folder / "warehouse").open_stream("cold_rooms")
+    assert table_layouts(stream.events_schema).keys() >= {"events", "quarantine", "matches", "runs"}
+    return {
+        "matches": stream.read_matches("alarms").to_pylist(),
+        "events": stream.read_events().to_pylist(),
+        "quarantine": stream.read_quarantine().to_pylist(),
+        "runs": [vars(record) for record in stream.runs()],
+    }
+
+
+def expected(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Rows]:
+    """The answers to the five questions of the page."""
+    matches = [match for match in tables["matches"] if match["final_day"] == DAY]
+    events = {event["seq"]: event for event in tables["events"]}
+    returned = [json.loads(match["returns"]) for match in matches]
+    return {
+        "of_the_day": sorted(
+            (
+                (match["pattern"], match["start_ts"], match["end_ts"], values["room"], values["high"])
+                for match, values in zip(matches, returned, strict=True)
+            ),
+            key=lambda row: row[2],
+        ),
+        "their_events": [
+            (
+                match["match_id"],
+                bound["variable"],
+                *(events[bound["seq"]][name] for name in ("timestamp", "room", "temperature")),
+            )
+            for match in sorted(matches, key=lambda match: match["match_id"])
+            for bound in match["bindings"]
+        ],
+        "by_pattern_and_day": [("warming", DAY, len(matches))],
+        "rejected": sorted(
+            tuple(row[name] for name in ("day", "file", "line", "reason")) for row in tables["quarantine"]
+        ),
+        "ended": sorted(
+            (
+                (
+                    *(one[name] for name in ("day", "status", "events", "rejected")),
+                    one["finished_at"] - one["started_at"],
+                    one["error"],
+                )
+                for one in tables["runs"]
+            ),
+            key=lambda row: row[0],
+        ),
+    }
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_answers_the_questions_of_the_page(
+    engine: str,
+    project: tuple[Path, list[tuple[str, str, Done]]],
+    tables: dict[str, list[dict[str, Any]]],
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip(ENGINES[engine])
+    right = expected(tables)
+    assert len(right["of_the_day"]) == 6 and len(right["their_events"]) == 18 and len(right["ended"]) == 2
+    folder, _ = project
+    code = [block for block in blocks("tables.md", "python") if block.heading in ("Open the catalog", engine)]
+    assert len(code) > 1
+    found: dict[str, Any] = {}
+    with chdir(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for block in code:
+            exec(compile(block.text, f"tables.md, {engine}", "exec"), found)
+    for question, answer in right.items():
+        assert rows(found[question]) == answer, question
+    if engine == "DuckDB":
+        assert rows(found["number"]) == [(len(tables["events"]),)]
+        (said,) = (block.text for block in blocks("tables.md", "text") if block.heading == engine)
+        printed = [line for line in plain(capsys.readouterr().out) if line.startswith("│")]
+        assert printed == plain(said)
+    if engine == "Polars":
+        assert found["matches"].height == len(tables["matches"])
+
+
+def rows(answer: Any) -> Rows:
+    """The rows of what an engine answers, with times in UTC."""
+    if hasattr(answer, "toArrow"):  # Spark
+        answer = answer.toArrow()
+    elif hasattr(answer, "to_arrow_table"):  # DuckDB
+        answer = answer.to_arrow_table()
+    elif hasattr(answer, "to_arrow"):  # Polars
+        answer = answer.to_arrow()
+    elif not isinstance(answer, pa.Table):  # pandas
+        answer = pa.Table.from_pandas(answer, preserve_index=False)
+    return [tuple(_plain_value(value) for value in row.values()) for row in answer.to_pylist()]
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if type(value).__name__ == "MonthDayNano":  # an interval of DuckDB
+        return timedelta(days=value.days, microseconds=value.nanoseconds // 1000)
+    return value.to_pytimedelta() if hasattr(value, "to_pytimedelta") else value
+
+
+def test_the_page_shows_a_match_as_it_is(tables: dict[str, list[dict[str, Any]]]) -> None:
+    match = tables["matches"][0]
+    shown = dict(table_after("tables.md", "column | value"))
+    assert shown["`match_id`"].strip("`") == match["match_id"]
+    assert shown["`returns`"].strip("`") == match["returns"]
+    bindings = ", ".join(f"{{{bound['variable']}, {bound['seq']}}}" for bound in match["bindings"])
+    assert shown["`bindings`"].strip("`") == f"[{bindings}]"
+    assert (
+        shown["`start_ts`, `end_ts`"] == f"{match['start_ts']:%Y-%m-%d %H:%M} UTC, {match['end_ts']:%Y-%m-%d %H:%M} UTC"
+    )
+    assert shown["`final_day`"] == str(match["final_day"])
+
+
+@pytest.mark.parametrize(
+    ("output", "patterns", "row"),
+    [("verbose", 1, 0), ("verbose", 2, 1), ("count", 2, 2), ("compressed", 2, 3)],
+)
+def test_files_of_detect_have_the_columns_that_the_page_says(
+    output: str, patterns: int, row: int, project: tuple[Path, list[tuple[str, str, Done]]], tmp_path: Path
+) -> None:
+    import pyarrow.parquet as pq
+
+    folder, _ = project
+    statement = (folder / "warming.sase").read_text()
+    both = f"{statement.strip()};\nNAME high PATTERN Reading a WHERE a.temperature > -15 WITHIN 1 second"
+    (tmp_path / "patterns.sase").write_text(statement if patterns == 1 else both)
+    said = table_after("tables.md", "output | one row is | columns")[row]
+    assert f"`{output}`" in said[0]
+    arguments = ["--schema", "cold_rooms.yaml", "--events", "readings/2025-03-04.csv", "--output", output]
+    done = cep(
+        "detect", "--patterns", tmp_path / "patterns.sase", *arguments, "--out", tmp_path / "out.parquet", folder=folder
+    )
+    assert done.code == 0, done.errors
+    returned = ["room", "low", "high"] if (output, patterns) == ("verbose", 1) else []
+    written = pq.read_table(tmp_path / "out.parquet")
+    assert written.column_names == [*re.findall(r"`(\w+)`", said[2]), *returned]
+    if output == "verbose" and patterns == 1:
+        published = [binding["seq"] for binding in written["bindings"][0].as_py()]
+        assert published == [812884339577586146, 812884339577586150, 812884339577586154]
