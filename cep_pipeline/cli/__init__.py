@@ -27,6 +27,7 @@ COMMANDS = {
     "generate": "cep_pipeline.cli.generate:generate",
     "bench": "cep_pipeline.cli.bench:bench",
     "experiment": "cep_pipeline.cli.experiment:experiment",
+    "help": "cep_pipeline.cli.help:help_command",
 }
 """Command name -> module and function."""
 
@@ -57,6 +58,8 @@ def cli() -> None:
       cep run --data var/trades
       cep matches
       cep status
+
+    The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
     validation, 4 busy (another run holds the same day), 1 anything else.

@@ -187,6 +187,8 @@ def _rows_of(binding: list[dict[str, object]], row: dict[int, int]) -> str:
 
 
 def _shown(value: object) -> str:
+    if value is None:
+        return "null"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
