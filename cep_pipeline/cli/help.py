@@ -33,7 +33,7 @@ _LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
 def help_command(ctx: click.Context, topic: str | None, section: str | None) -> None:
     """Show a page of the manual, or one section of it; without a topic, list the topics.
 
-    On a terminal the page is laid out and opens in a pager. Into a file or a pipe it goes as it is written, in Markdown.
+    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text as it is.
     The name of a command shows the help of the command.
 
     \b

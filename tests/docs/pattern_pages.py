@@ -8,8 +8,8 @@ with "Finds", or, where the pattern is refused, a fenced block named `text` with
 runs every pattern and writes its result into the page. `test_pattern_pages.py` asserts that this changes nothing.
 
 A pattern runs on the first day of `cep generate`. Where a fenced block named `csv` stands before it in its section, it
-runs on the trades of that block, and its matches are listed by their rows. Values of a `$name` stand in a comment of the
-pattern, as `--param name=value,value`. To add a refused pattern, write an empty `text` block after it.
+runs on the trades of that block, and its matches are listed by their rows. Values of a `$name` stand in a comment of
+the pattern, as `--param name=value,value`. To add a refused pattern, write an empty `text` block after it.
 """
 
 from __future__ import annotations
