@@ -37,7 +37,7 @@ class ValueType(Enum):
 
 
 class Element(Enum):
-    """Which event of a variable a reference means (language page, section 2, `reference`)."""
+    """Which event of a variable a reference means (docs/language.md, section 2, `reference`)."""
 
     ONLY = "only"
     """`v.attr` of a variable that binds one event."""

@@ -1,4 +1,4 @@
-"""Aggregates over lists of events, exactly as the language page's section 3.4 defines them.
+"""Aggregates over lists of events, exactly as docs/language.md, section 3.4, defines them.
 
 All are running aggregates, one value for each element and those before it: the last one is that of the whole list.
 Sums of floats add from the left, as everybody does who reads the list in stream order.
