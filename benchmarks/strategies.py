@@ -1,4 +1,4 @@
-"""`cep bench strategies`: the strategies of the language page's section 4 without Kleene variables, beside reading."""
+"""`cep bench strategies`: the strategies of docs/language.md, section 4, without Kleene variables, beside reading."""
 
 from __future__ import annotations
 

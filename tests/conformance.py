@@ -1,4 +1,4 @@
-"""Conformance cases: pattern texts with events and the answers that the language page gives.
+"""Conformance cases: pattern texts with events and the answers that docs/language.md gives.
 
 `../shared/conformance` beside the checkout holds the full sets; `tests/data/conformance_twin.json` is a small set of
 our own in the same form, which is always there. A case is a dataclass, so that a test can be parametrized by it::

@@ -1,4 +1,4 @@
-"""Small cases of the pattern language whose answers were worked out by hand, one rule of the language page each.
+"""Small cases of the pattern language whose answers were worked out by hand, one rule of docs/language.md each.
 
 They are what remains of the conformance suite where `../shared` is missing, and are never skipped.
 """

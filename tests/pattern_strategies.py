@@ -1,8 +1,8 @@
 """Hypothesis strategies for statements of the pattern language, over the schema of `tests.streams`.
 
 `Features` says what the texts may use, so that a slice of the language can be drawn alone. Every text is valid: the
-structure has a positive variable in each branch, a condition mentions one negated variable at most, and what section 4
-of the language page refuses is not made.
+structure has a positive variable in each branch, a condition mentions one negated variable at most, and what
+docs/language.md, section 4, refuses is not made.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ COMMANDS = {
     "schema": "cep_pipeline.cli.schema:schema",
     "bench": "benchmarks.command:bench",
     "experiment": "benchmarks.experiments.command:experiment",
+    "help": "cep_pipeline.cli.help:help_command",
 }
 """Command name -> module and function. The folder `benchmarks` is part of a checkout only, not of the package."""
 
@@ -91,6 +92,8 @@ def cli() -> None:
       cep run --data var/trades
       cep matches
       cep status
+
+    The pattern language has a page: cep help language.
 
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
     validation, 4 busy (another run holds the same day), 1 anything else.

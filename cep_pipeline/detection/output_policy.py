@@ -1,4 +1,4 @@
-"""OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (language page, section 5).
+"""OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (docs/language.md, section 5).
 
 Whether a match is kept depends on all matches kept before it in the page's order. So the matches of a pattern pass
 here in that order, batch after batch, and what later batches need to know is the state of a `KeptMatches`: the last

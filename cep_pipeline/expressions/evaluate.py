@@ -1,7 +1,7 @@
 """Vectorized evaluation of expressions and conjuncts over bindings of variables to rows of an events table.
 
 A binding is a mapping from variable to an array of row numbers; element i of all arrays together is one (partial)
-match. What a value means (three-valued logic, int64 overflow, division by zero) is the language page's section 3.4.
+match. What a value means (three-valued logic, int64 overflow, division by zero) is in docs/language.md, section 3.4.
 """
 
 from __future__ import annotations

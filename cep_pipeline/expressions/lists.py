@@ -28,7 +28,7 @@ from cep_pipeline.patterns.expressions import (
 from cep_pipeline.patterns.rewriting import Node, rewritten
 
 CHOICES_AT_ONCE = 1 << 20
-"""Choices of elements and indexes (language page, section 3.4) that are held at once."""
+"""Choices of elements and indexes (docs/language.md, section 3.4) that are held at once."""
 
 
 @dataclass(frozen=True, eq=False)

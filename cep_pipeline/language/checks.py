@@ -1,5 +1,5 @@
 """Checks of a whole statement: clauses without a positive variable, sizes of normal forms, negated variables in
-conjuncts, what the strategies refuse (language page, sections 4 and 6)."""
+conjuncts, what the strategies refuse (docs/language.md, sections 4 and 6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`parse_patterns`: text of the pattern language to checked patterns (language page, section 2)."""
+"""`parse_patterns`: text of the pattern language to checked patterns (docs/language.md, section 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of expressions, and what may be compared with what (language page, section 3.4).
+"""Types of expressions, and what may be compared with what (docs/language.md, section 3.4).
 
 Every rule returns a type, or the reason why there is none: the parser knows the place, the rules know the types.
 """

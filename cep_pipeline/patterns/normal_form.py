@@ -25,7 +25,7 @@ from cep_pipeline.patterns.expressions import Span
 from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure
 
 MAX_CLAUSES = 4096
-"""Largest disjunctive normal form that is accepted (language page, section 6)."""
+"""Largest disjunctive normal form that is accepted (docs/language.md, section 6)."""
 MAX_CONJUNCTS = 4096
 """Largest conjunctive normal form that is accepted."""
 
@@ -88,11 +88,11 @@ class Clause:
         return tuple(dict.fromkeys((*self.partition_by, *self.equivalences)))
 
     def predecessors(self, name: str) -> tuple[Variable, ...]:
-        """P(n) of the language page: positive variables that come before `name`."""
+        """P(n) of docs/language.md, section 3.5: positive variables that come before `name`."""
         return tuple(v for v in self.positive if (v.name, name) in self.precedence)
 
     def successors(self, name: str) -> tuple[Variable, ...]:
-        """S(n) of the language page: positive variables that come after `name`."""
+        """S(n) of docs/language.md, section 3.5: positive variables that come after `name`."""
         return tuple(v for v in self.positive if (name, v.name) in self.precedence)
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(Enum):
-    """Event selection strategy (SIGMOD'08 section 2; language page, sections 3 and 4)."""
+    """Event selection strategy (SIGMOD'08 section 2; docs/language.md, sections 3 and 4)."""
 
     SKIP_TILL_ANY_MATCH = "skip_till_any_match"
     SKIP_TILL_NEXT_MATCH = "skip_till_next_match"

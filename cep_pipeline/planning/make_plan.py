@@ -81,8 +81,8 @@ def plan(
     InputError
         `planner` or `cost` is unknown, `alpha` is no weight, or an option is wrong or for other planners.
     PlanError
-        The snapshot does not know a leaf, or the planner does not plan a pattern's selection strategy: those of the
-        language page's section 4 run in the pattern's order, which is planner `trivial`'s.
+        The snapshot does not know a leaf, or the planner does not plan a pattern's selection strategy: those of
+        docs/language.md, section 4, run in the pattern's order, which is planner `trivial`'s.
 
     Notes
     -----
@@ -160,7 +160,7 @@ def plan_by_strategy(
 ) -> Plan:
     """Plan a file of patterns whose selection strategies, or mechanisms, differ.
 
-    Under the strategies of the language page's section 4 there is one order, the pattern's, which is planner
+    Under the strategies of docs/language.md, section 4, there is one order, the pattern's, which is planner
     `trivial`'s; so it is for the patterns named in `in_pattern_order`, whose mechanisms know no other. The rest are
     planned by `planner`; but where that makes trees, the patterns in `orders_only` by the default planner. Planners of
     many patterns plan for sharing `prefix` where a mechanism runs orders only, unless the options say otherwise.

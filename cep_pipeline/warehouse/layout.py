@@ -55,7 +55,7 @@ MATCHES_SCHEMA = pa.schema(
         ("returns", pa.string()),
     ]
 )
-"""Matches: the row of the language page, with `returns` as JSON text, and what it was published under."""
+"""Matches: the row of docs/language.md, section 5.2, with `returns` as JSON text, and what it was published under."""
 
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
 """Columns of matches that gain from a dictionary; ids and seqs do not."""

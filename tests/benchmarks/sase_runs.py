@@ -1,4 +1,4 @@
-"""W5 and its relatives word for word from section 4 of the language page: the answer that benchmarks are held to."""
+"""W5 and its relatives word for word from docs/language.md, section 4: the answer that benchmarks are held to."""
 
 from __future__ import annotations
 

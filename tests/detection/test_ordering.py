@@ -19,7 +19,7 @@ Match = tuple[tuple[str, int, int], ...]
 
 
 def literal_order(blocks: list[MatchBlock], seqs: np.ndarray) -> list[Match]:
-    """Distinct matches by last event, list of seqs, list of positions (language page, section 5)."""
+    """Distinct matches by last event, list of seqs, list of positions (docs/language.md, section 5)."""
     found = {
         tuple((v.name, v.position, int(row)) for v, row in zip(block.clause.positive, match, strict=True))
         for block in blocks

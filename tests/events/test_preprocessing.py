@@ -58,7 +58,7 @@ def table(rows: list[tuple[str, float | None, int | None]]) -> pa.Table:
 
 
 def difference(series: list[Any], value: Any) -> Any:
-    """The difference to the value before, as the language page computes: null on int64 overflow."""
+    """The difference to the value before, as docs/language.md computes: null on int64 overflow."""
     if value is None or not series:
         return None
     if series[-1] is None or (isinstance(value, int) and not -(2**63) <= value - series[-1] < 2**63):

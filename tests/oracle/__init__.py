@@ -1,6 +1,6 @@
 """Brute-force evaluator of the pattern language: the answer that every mechanism, plan and slicing must give.
 
-It is written from the language page alone, in the page's own terms and order, and shares nothing with the product but
+It is written from docs/language.md alone, in the page's own terms and order, and shares nothing with the product but
 the parsed statement (`Pattern` and the nodes below it). It is slow on purpose: every rule stands where a reader of the
 page looks for it, and nothing is rewritten for speed beyond giving up early on a binding that already breaks a rule.
 

@@ -1,4 +1,4 @@
-"""The answer to statements: matches in order, OUTPUT, CONSUME and RETURN (language page, section 5)."""
+"""The answer to statements: matches in order, OUTPUT, CONSUME and RETURN (docs/language.md, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matches under skip_till_any_match: every binding that satisfies the rules (language page, section 3)."""
+"""Matches under skip_till_any_match: every binding that satisfies the rules (docs/language.md, section 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clauses of a statement and the rules that a binding must satisfy (language page, sections 3.1 to 3.5)."""
+"""Clauses of a statement and the rules that a binding must satisfy (docs/language.md, sections 3.1 to 3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events as plain Python values, in stream order (language page, section 1)."""
+"""Events as plain Python values, in stream order (docs/language.md, section 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matches under skip_till_next_match and the contiguities: runs over the stream (language page, section 4)."""
+"""Matches under skip_till_next_match and the contiguities: runs over the stream (docs/language.md, section 4)."""
 
 from __future__ import annotations
 

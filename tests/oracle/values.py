@@ -1,4 +1,4 @@
-"""Values of expressions and truth of comparisons (language page, section 3.4).
+"""Values of expressions and truth of comparisons (docs/language.md, section 3.4).
 
 A value is an int (int64), float, bool, str, list of floats, or None for null. A truth is True, False, or None for
 unknown.

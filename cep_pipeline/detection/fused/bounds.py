@@ -77,7 +77,7 @@ def bounds_of(
 
     Notes
     -----
-    The window limits a negated variable on a side only where no positive one is ordered on that side (language page,
+    The window limits a negated variable on a side only where no positive one is ordered on that side (docs/language.md,
     section 3.5).
     """
     earlier = range(level) if members is None else members

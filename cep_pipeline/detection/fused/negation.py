@@ -1,4 +1,4 @@
-"""Negation as early range checks (language page, section 3.5).
+"""Negation as early range checks (docs/language.md, section 3.5).
 
 The events that could reject a match lie in an index range of the negated variable's view, between the events that are
 nearest before and after it. The match is checked at the earliest plan level where all that bounds the range or is

@@ -145,7 +145,7 @@ def contains(rules: Rules, cells: Cells, slots: Any, base: int, slot: int, row: 
 
 @njit(error_model="numpy")
 def rejected(rules: Rules, code: Code, cells: Cells, slots: Any, base: int, first: int, last: int) -> bool:
-    """Whether an event of a negated variable rejects a complete match (language page, section 3, rule 5).
+    """Whether an event of a negated variable rejects a complete match (docs/language.md, section 3.5).
 
     Parameters
     ----------

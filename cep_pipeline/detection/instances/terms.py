@@ -1,6 +1,6 @@
 """Terms over several events and lists, computed in kernels. Imported only where kernels are compiled.
 
-What the operations mean is the language page's section 3.4, as `arithmetic.py` and `kleene/aggregates.py` compute it.
+What the operations mean stands in docs/language.md, section 3.4; `arithmetic.py` and `kleene/aggregates.py` compute it.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"

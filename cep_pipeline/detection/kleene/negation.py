@@ -1,4 +1,4 @@
-"""Negation, asked of complete matches (language page, section 3.5): which of them some event rejects."""
+"""Negation, asked of complete matches (docs/language.md, section 3.5): which of them some event rejects."""
 
 from __future__ import annotations
 

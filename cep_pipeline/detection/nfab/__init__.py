@@ -1,4 +1,4 @@
-"""NFA^b: runs over the stream under the selection strategies of the language page (SIGMOD'08 sections 3 to 5).
+"""NFA^b: runs over the stream under the selection strategies of docs/language.md (SIGMOD'08 sections 3 to 5).
 
 A run starts at each event that can begin the pattern, and selects events until it is finished, cannot go on, or its
 window ends. Runs are followed in one of two ways:

@@ -1,4 +1,4 @@
-"""Negation on finished matches, by rule 5 of the language page's section 3."""
+"""Negation on finished matches, by docs/language.md, section 3.5."""
 
 from __future__ import annotations
 

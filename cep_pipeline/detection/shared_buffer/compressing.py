@@ -1,4 +1,4 @@
-"""Compressed output: a buffer for all matches of a pattern that end with one event (language page, section 5)."""
+"""Compressed output: a buffer for all matches of a pattern that end with one event (docs/language.md, section 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The paths of a buffer: all at once in any order, or one after another in the page's order (language page, section 5).
+"""The paths of a buffer: all at once in any order, or one by one in the page's order (docs/language.md, section 5).
 
 The order is that of the flat list of seqs, variables in pattern order, which need not be the order of the stream. So
 matches are found in a tree of prefixes of that list: a prefix says which events are bound to which variables, and one

@@ -1,4 +1,4 @@
-"""Rule 5 of negation over merged runs (language page, section 3.5), asked when all that it needs is known.
+"""Negation over merged runs (docs/language.md, section 3.5), asked when all that it needs is known.
 
 The events that could reject lie in a range of the negated variable's candidates: a run remembers where the range begins
 (behind its last event of P(n)) and where it ends (ahead of its first event of S(n)) as places among the candidates,

@@ -1,4 +1,4 @@
-"""Windows and orders as rows say what the language page says of instants and timestamps."""
+"""Windows and orders as rows say what docs/language.md says of instants and timestamps."""
 
 from __future__ import annotations
 

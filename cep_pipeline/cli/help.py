@@ -1,0 +1,115 @@
+"""`cep help`: the pages of the manual in the terminal."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.language.source import did_you_mean
+
+TOPICS = {
+    "language": "the pattern language: each construct with an example, and how to choose a strategy",
+    "patterns": "twenty patterns to start from, with what they find",
+}
+"""Topic -> its line in the list of topics. The page of a topic is `docs/TOPIC.md`."""
+
+WIDTH = 120
+"""Widest text of a page, in characters; lines longer than this are hard to read."""
+
+_HEADING = re.compile(r"^(?P<level>#{1,6}) (?P<title>(?:(?P<number>\d+(?:\.\d+)*)\.? )?.*)$", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[([^\]\n]*)\]\([^)\s]*\)")
+
+
+@click.command(name="help")
+@click.argument("topic", required=False)
+@click.argument("section", required=False)
+@click.pass_context
+def help_command(ctx: click.Context, topic: str | None, section: str | None) -> None:
+    """Show a page of the manual, or one section of it; without a topic, list the topics.
+
+    On a terminal the page is laid out and opens in a pager. A file or a pipe gets the Markdown text as it is.
+    The name of a command shows the help of the command.
+
+    \b
+    Examples:
+      cep help                    the topics
+      cep help language           the pattern language
+      cep help language 3.5       its section about negation
+      cep help language > language.md
+    """
+    commands = ctx.find_root().command
+    command = commands.get_command(ctx, topic) if topic and isinstance(commands, click.Group) else None
+    if topic is None:
+        click.echo(_list_of_topics())
+    elif topic in TOPICS:
+        _show(_section_of(topic, read_page(topic), section))
+    elif command is not None:
+        with click.Context(command, info_name=topic, parent=ctx.find_root()) as inner:
+            click.echo(command.get_help(inner))
+    else:
+        hint = did_you_mean(topic, TOPICS)
+        raise InputError(f"there is no help topic {topic!r}{hint}; the topics are {', '.join(TOPICS)}")
+
+
+def read_page(topic: str) -> str:
+    """The text of a topic's page.
+
+    Raises
+    ------
+    InputError
+        The page is not beside the package: a copy of the package without its pages.
+
+    Notes
+    -----
+    The pages are in `docs/` of the checkout, where people look for them. `cep_pipeline/docs` is a symbolic link to that
+    folder, so that the package finds them in a checkout; a build follows the link, and an installed package has them
+    as files of its own.
+    """
+    page = files("cep_pipeline").joinpath("docs", f"{topic}.md")
+    if not page.is_file():
+        raise InputError(f"the page of {topic!r} is missing: there is no file {page}")
+    return page.read_text(encoding="utf-8")
+
+
+def _list_of_topics() -> str:
+    width = max(map(len, TOPICS))
+    lines = [f"  cep help {topic:{width}}  {what}" for topic, what in TOPICS.items()]
+    return "\n".join(["Pages of the manual:", *lines, "", "A section: cep help language 3.5. A command: cep help run."])
+
+
+def _section_of(topic: str, page: str, section: str | None) -> str:
+    """A section of a page with its subsections, or the whole page."""
+    if section is None:
+        return page
+    number = section.rstrip(".")
+    # A line of an example that begins with # is no heading.
+    blocks = [found.span() for found in _FENCED.finditer(page)]
+    headings = [
+        found for found in _HEADING.finditer(page) if not any(start < found.start() < end for start, end in blocks)
+    ]
+    for index, heading in enumerate(headings):
+        if heading["number"] == number:
+            later = headings[index + 1 :]
+            end = next((found.start() for found in later if len(found["level"]) <= len(heading["level"])), len(page))
+            return page[heading.start() : end]
+    known = ", ".join(heading["number"] for heading in headings if heading["number"])
+    raise InputError(f"the page of {topic!r} has no section {section!r}; its sections are {known}")
+
+
+def _show(text: str) -> None:
+    """Print Markdown: laid out in a pager on a terminal, as it is elsewhere."""
+    console = Console()
+    if not console.is_terminal:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    page = Console(force_terminal=True, width=min(console.width, WIDTH), color_system=console.color_system)
+    with page.capture() as laid_out:
+        # Links lead to places of the page and to files of the checkout: a terminal follows neither.
+        page.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
+    click.echo_via_pager(laid_out.get(), color=True)

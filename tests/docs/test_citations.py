@@ -1,0 +1,100 @@
+"""Every page and every section that code or pages cite exists.
+
+A citation is written `docs/NAME.md`, or `docs/NAME.md, section 3.5`, or `docs/NAME.md, sections 3.1 to 3.5 and 4`. A
+page also cites by Markdown links. A name in capitals, as above, stands for any page.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CHECKOUT
+
+NUMBER = r"\d+(?:\.\d+)*"
+# In a comment the next line begins with a #.
+BLANK = r"[\s#]+"
+CITATION = re.compile(
+    rf"\bdocs/(?P<page>[a-z][\w/-]*\.md)(?:,{BLANK}sections?{BLANK}"
+    rf"(?P<sections>{NUMBER}(?:(?:,|{BLANK}(?:to|and)){BLANK}{NUMBER})*))?"
+)
+HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?P<file>[^)#\s:]*)(?:#(?P<anchor>[^)\s]+))?\)")
+
+
+def tracked(*patterns: str) -> list[Path]:
+    """Files of the checkout that git knows, or that are new and not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns]
+    names = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [CHECKOUT / name for name in names if (CHECKOUT / name).is_file()]
+
+
+@cache
+def headings(page: Path) -> tuple[str, ...]:
+    return tuple(found["title"] for found in HEADING.finditer(FENCED.sub("", page.read_text(encoding="utf-8"))))
+
+
+def sections(page: Path) -> set[str]:
+    """Numbers of the page's headings."""
+    numbers = (re.match(rf"({NUMBER})\.? ", title) for title in headings(page))
+    return {found.group(1) for found in numbers if found}
+
+
+def anchors(page: Path) -> set[str]:
+    """Names under which the page's headings can be linked to."""
+    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in headings(page))
+    return {title.strip().replace(" ", "-") for title in plain}
+
+
+def missing(text: str) -> Iterator[str]:
+    """Citations of pages or sections that do not exist."""
+    for citation in CITATION.finditer(text):
+        page = CHECKOUT / "docs" / citation["page"]
+        wanted = set(re.findall(NUMBER, citation["sections"] or ""))
+        if not page.is_file() or not wanted <= sections(page):
+            yield citation.group()
+
+
+def test_what_is_missing_is_found() -> None:
+    assert not list(missing("docs/language.md, sections 3.1 to 3.5,\n    # 4 and 5.2; docs/language.md, in 99 places"))
+    assert list(missing("(docs/no_such_page.md)")) == ["docs/no_such_page.md"]
+    assert list(missing("docs/language.md, section 3.99 and")) == ["docs/language.md, section 3.99"]
+    assert len(list(missing("docs/language.md, sections 3 and\n# 77"))) == 1
+    assert {"3-meaning-under-skip_till_any_match", "35-negation"} <= anchors(CHECKOUT / "docs" / "language.md")
+
+
+@pytest.mark.parametrize("kind", ["*.py", "*.md"])
+def test_every_cited_page_and_section_exists(kind: str) -> None:
+    cited = 0
+    for file in tracked(kind):
+        text = file.read_text(encoding="utf-8")
+        cited += len(CITATION.findall(text))
+        if file != Path(__file__):
+            assert list(missing(text)) == [], file
+    assert cited > 0
+
+
+def test_a_section_is_cited_after_its_page() -> None:
+    for file in tracked("*.py", "*.md"):
+        text = file.read_text(encoding="utf-8")
+        assert re.search(rf"\bsections? {NUMBER}{BLANK}of{BLANK}(the{BLANK})?docs/", text) is None, file
+        if file.suffix == ".py" and file != Path(__file__):
+            assert re.search(rf"\blanguage{BLANK}page(, section|'s)", text) is None, file
+
+
+def test_links_of_pages_lead_somewhere() -> None:
+    links = 0
+    for page in tracked("*.md"):
+        for link in LINK.finditer(FENCED.sub("", page.read_text(encoding="utf-8"))):
+            target = page.parent / link["file"] if link["file"] else page
+            assert target.exists(), (page, link.group())
+            if link["anchor"]:
+                assert link["anchor"] in anchors(target), (page, link.group())
+            links += 1
+    assert links > 0
