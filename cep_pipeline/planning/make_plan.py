@@ -34,7 +34,6 @@ from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, PositionTree, positions_below
 from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_window
 
 DEFAULT_PLANNER = "dp_left_deep"
 """The planner that is taken where none is asked for."""
@@ -267,7 +266,7 @@ def pattern_plan(
     pattern = expected[0].pattern
     return PatternPlan(
         pattern.name,
-        format_window(pattern.window),
+        str(pattern.window),
         pattern.strategy.value,
         tuple(clauses),
         planner,
