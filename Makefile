@@ -36,7 +36,7 @@ check: $(SETUP)  ## Check style, format and types
 
 docs: $(SETUP)  ## Build the site of the pages, for reading without a network: var/site/index.html
 	@$(BIN)/python scripts/reference_pages.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 	@echo "The site is built: open var/site/index.html"
 
 bench: $(SETUP)  ## Measure speed and memory; ends with a table of ratios
