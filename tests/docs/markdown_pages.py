@@ -69,7 +69,7 @@ class Page:
         for language, code in self.blocks:
             if language in ("", "console", "bash", "sh", "shell", "text"):
                 joined = re.sub(r"\\\n\s*", "", code)
-                lines += [line.strip().removeprefix("$ ") for line in joined.splitlines()]
+                lines += [part.strip().removeprefix("$ ") for part in re.split(r"\n|; (?=cep )", joined)]
         return [re.split(r"\s{2,}|\s#\s", line)[0] for line in lines if re.match(r"(cep|make|airflow) ?", line)]
 
 

@@ -29,7 +29,13 @@ def parse(command: str) -> None:
     context = cli.make_context("cep", words[1:])
     name, subcommand, rest = cli.resolve_command(context, [*context._protected_args, *context.args])
     assert subcommand is not None
-    subcommand.make_context(name, rest, parent=context)
+    if not {"…", "..."} & set(rest):
+        subcommand.make_context(name, rest, parent=context)
+        return
+    known = {option for parameter in subcommand.params for option in parameter.opts}  # a part of a command
+    for word in rest:
+        if word.startswith("--") and word not in known:
+            raise click.NoSuchOption(word)
 
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
@@ -52,6 +58,10 @@ def test_the_targets_of_make_in_a_page_are_there(name: str) -> None:
 def test_an_option_that_there_is_not_is_found() -> None:
     with pytest.raises(click.ClickException, match="No such option"):
         parse("cep run --dya 2025-01-06")
+    with pytest.raises(click.ClickException, match="No such option"):
+        parse("cep detect --mekanism fused …")
+    with pytest.raises(click.ClickException, match="Missing option"):
+        parse("cep detect --mechanism fused")
     assert (
         "cep run --stream us_equity_trades --data DIR --from 2013-10-07 --to 2013-10-09" in PAGES["README.md"].commands
     )
