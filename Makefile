@@ -14,7 +14,7 @@ PYTHON ?=
 # Passed on to the command of a target: make run ARGS="--master spark://host:7077"
 ARGS ?=
 
-.PHONY: help setup run test test-all check bench airflow lock clean
+.PHONY: help setup run test test-all check docs bench airflow lock clean
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,11 @@ check: $(SETUP)  ## Check style, format and types; ends with the figures of the 
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	@$(BIN)/python scripts/house.py
+
+docs: $(SETUP)  ## Build the site of the pages, for reading without a network: var/site/index.html
+	@$(BIN)/python scripts/reference_pages.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	@echo "The site is built: open var/site/index.html"
 
 bench: $(SETUP)  ## Measure speed and memory; ends with a table of ratios
 	@$(BIN)/cep bench $(ARGS)

@@ -1,53 +1,81 @@
-"""Complex event processing for historical and daily event data: patterns as queries, plans that follow the data."""
+"""Complex event processing for historical and daily event data: patterns as queries, plans that follow the data.
+
+Start with `StreamSchema.load`, `parse_patterns` and `detect`; `docs/python.md` describes every name.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.errors import BusyError, CepError, DataError, InputError, PatternError, PlanError, UnsupportedPattern
+from cep_pipeline.errors import BusyError as BusyError
+from cep_pipeline.errors import CepError as CepError
+from cep_pipeline.errors import DataError as DataError
+from cep_pipeline.errors import InputError as InputError
+from cep_pipeline.errors import PatternError as PatternError
+from cep_pipeline.errors import PlanError as PlanError
+from cep_pipeline.errors import TooManyMatches as TooManyMatches
+from cep_pipeline.errors import UnsupportedPattern as UnsupportedPattern
 
 if TYPE_CHECKING:
+    # The public names. `__getattr__` below reads this block and imports a name when it is first used, so that a program
+    # that only parses patterns does not wait for the detection kernels. A new public name is written here and nowhere
+    # else; type checkers see it as an ordinary import.
+    from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS as DECISION_FUNCTIONS
+    from cep_pipeline.adaptation.decisions import decision_function as decision_function
+    from cep_pipeline.adaptation.loop import AdaptiveDetection as AdaptiveDetection
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
+    from cep_pipeline.adaptation.report import AdaptationReport as AdaptationReport
+    from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
+    from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
+    from cep_pipeline.detection import MECHANISMS as MECHANISMS
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
+    from cep_pipeline.detection.mechanism import Metrics as Metrics
+    from cep_pipeline.detection.mechanism import NodeCounts as NodeCounts
     from cep_pipeline.detection.shared_buffer.expansion import expand as expand
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
-    from cep_pipeline.planning import plan as plan
-    from cep_pipeline.statistics import estimate_statistics as estimate_statistics
+    from cep_pipeline.language.source import PatternWarning as PatternWarning
+    from cep_pipeline.patterns.pattern import Pattern as Pattern
+    from cep_pipeline.planning.clause_plans import ClausePlan as ClausePlan
+    from cep_pipeline.planning.costs import COSTS as COSTS
+    from cep_pipeline.planning.make_plan import plan as plan
+    from cep_pipeline.planning.planners import PLANNERS as PLANNERS
+    from cep_pipeline.planning.plans import PatternPlan as PatternPlan
+    from cep_pipeline.planning.plans import Plan as Plan
+    from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
+    from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 
 __version__ = "0.1.0"
 
-# Loaded on first use: a command that only parses patterns must not wait for the detection kernels.
-_LAZY = {
-    "StreamSchema": "cep_pipeline.events.schema",
-    "parse_patterns": "cep_pipeline.language.parser",
-    "format_pattern": "cep_pipeline.language.formatter",
-    "estimate_statistics": "cep_pipeline.statistics",
-    "plan": "cep_pipeline.planning",
-    "detect": "cep_pipeline.detection.detect",
-    "detect_batches": "cep_pipeline.detection.detect",
-    "detect_adaptively": "cep_pipeline.adaptation.loop",
-    "expand": "cep_pipeline.detection.shared_buffer.expansion",
-}
 
-__all__ = [
-    "BusyError",
-    "CepError",
-    "DataError",
-    "InputError",
-    "PatternError",
-    "PlanError",
-    "UnsupportedPattern",
-    "__version__",
-    *_LAZY,
-]
+@cache
+def _homes() -> dict[str, str]:
+    """Name -> module of every `from module import name as name` in this file, the form that marks a public name."""
+    import ast
+    import linecache
+
+    tree = ast.parse("".join(linecache.getlines(__file__, globals())))
+    return {
+        alias.name: statement.module
+        for statement in ast.walk(tree)
+        if isinstance(statement, ast.ImportFrom) and statement.module
+        for alias in statement.names
+        if alias.asname == alias.name
+    }
 
 
 def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
+    if name == "__all__":
+        return __dir__()
+    if name.startswith("__") or name not in _homes():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(module), name)
+    found = globals()[name] = getattr(import_module(_homes()[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*_homes(), "__version__"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-TARGETS = ["run", "test", "test-all", "check", "bench", "airflow"]
+TARGETS = ["run", "test", "test-all", "check", "docs", "bench", "airflow"]
 
 
 def locked() -> dict[str, tuple[str, str]]:

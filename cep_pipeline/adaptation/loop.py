@@ -102,6 +102,11 @@ class AdaptiveDetection:
             raise InputError(f"a minimal gain of {self.minimum_gain}: it is a share of the cost, from 0 to below 1")
         self.statistics_window()
 
+    def __repr__(self) -> str:
+        often = self.every or f"{self.interval_events:,} events"
+        planner = self.planner or "the default planner"
+        return f"<AdaptiveDetection by {planner}, {type(self.decision).__name__}, a decision every {often}>"
+
     def statistics_window(self) -> Window | None:
         """How far back the statistics reach; None: over the last two intervals, however long they are."""
         return statistics_window(self.window, self.every_events, self.interval_us)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from cep_pipeline.planning.replanning import runs_of
 from cep_pipeline.planning.trees import written
 from cep_pipeline.statistics import StatisticsSnapshot
 
+logger = logging.getLogger(__name__)
 DETECT_WINDOWS = 32
 """Detection runs over at least so many windows at once while the plan stays: it reads one of them twice."""
 MOST_UNWRITTEN = 256
@@ -221,6 +223,7 @@ class PlanLoop:
         for one in self._unwritten:
             reason = one.said if isinstance(one.said, str) else one.said()
             deployed = one.switched is not None
+            logger.debug("%s, event %s: %s: %s", self.name, one.row, "plan again" if one.replanned else "keep", reason)
             self._checks.append(
                 Check(self.name, one.row, one.timestamp_us, one.replanned, reason, one.gain, deployed, names)
             )
@@ -230,6 +233,7 @@ class PlanLoop:
                 runs = (run for pattern in self.patterns for run in runs_of(new, pattern.name))
                 plans = old.plan_id, new.plan_id, "; ".join(map(written, runs))
                 self._switches.append(PlanSwitch(self.name, one.row, one.t0, *plans, reason, one.gain, names))
+                logger.info("%s, event %s: new plan %s saves %.1f %%", self.name, one.row, plans[2], 100 * one.gain)
         self._unwritten.clear()
 
     def detect(self, *, at_least: int) -> None:

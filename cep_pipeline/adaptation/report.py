@@ -141,6 +141,12 @@ class AdaptationReport:
     together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     put_off: int = 0
 
+    def __repr__(self) -> str:
+        return (
+            f"<AdaptationReport of {self.events:,} events: {len(self.checks):,} decisions, {self.replannings:,} "
+            f"replannings, {len(self.switches):,} switches>"
+        )
+
     @property
     def total(self) -> Seconds:
         """Where the time went, of all patterns together."""

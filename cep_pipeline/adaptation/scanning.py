@@ -52,6 +52,9 @@ class ScannedDistance:
     best: float
     tried: tuple[Tried, ...]
 
+    def __repr__(self) -> str:
+        return f"<ScannedDistance {self.best:g}, the best of {len(self.tried)} that were tried>"
+
 
 def scan_distance(
     loop: AdaptiveDetection,

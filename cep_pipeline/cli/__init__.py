@@ -83,7 +83,8 @@ class _LazyGroup(click.Group):
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="cep")
-def cli() -> None:
+@click.option("-v", "--verbose", count=True, help="Log what is done to stderr; -vv also each slice and decision.")
+def cli(verbose: int) -> None:
     """Find patterns of events in historical and daily data.
 
     \b
@@ -98,6 +99,8 @@ def cli() -> None:
     Every command explains itself with --help. Exit codes: 0 done, 2 wrong input or pattern, 3 data that failed
     validation, 4 busy (another run holds the same day), 1 anything else.
     """
+    if verbose:
+        show_log(logging.INFO if verbose == 1 else logging.DEBUG)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
@@ -111,8 +114,8 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
-class _Told(logging.Handler):
-    """Tells the user what a part of the package logs."""
+class _ToStderr(logging.Handler):
+    """Shows log records to the user, above a progress bar where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
@@ -121,9 +124,20 @@ class _Told(logging.Handler):
 def tell_of_compiling() -> None:
     """Let the user know of kernels that are compiled for the first time on a machine: it may take a minute."""
     compiled = logging.getLogger("cep_pipeline.compiled")
-    if not any(isinstance(handler, _Told) for handler in compiled.handlers):
-        compiled.addHandler(_Told())
+    if not any(isinstance(handler, _ToStderr) for handler in compiled.handlers):
+        compiled.addHandler(_ToStderr())
         compiled.setLevel(logging.INFO)
+
+
+def show_log(level: int) -> None:
+    """Show what the package logs, from this level on: one line a record, with time, level and logger."""
+    handler = _ToStderr(level)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.addFilter(lambda record: not record.name.startswith("cep_pipeline.compiled"))  # told in any case
+    package = logging.getLogger("cep_pipeline")
+    package.handlers = [one for one in package.handlers if not isinstance(one, _ToStderr)]
+    package.addHandler(handler)
+    package.setLevel(level)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,7 @@ from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.slices.prepared import PreparedEvents
 
+logger = logging.getLogger(__name__)
 OUTPUTS = ("verbose", "compressed", "count")
 """Forms of output (docs/language.md, section 5)."""
 COUNT_SCHEMA = pa.schema([("pattern", pa.string()), ("count", pa.string())])
@@ -142,6 +144,7 @@ def detect(
     counters = Counters()
     table = events_for(patterns, events)
     plan = _plan_for(patterns, table, plan, chosen)
+    logger.info("detecting %s patterns in %s events by %r", len(patterns), table.num_rows, plan)
     found: Tables = {}
     for together in run_together(
         _detections(patterns, chosen, table, plan, counters, limit, options, prune=True), plan
@@ -156,6 +159,9 @@ def detect(
         else:
             own = tables_together(together)
         found.update(zip((detection.pattern.name for detection in together), own, strict=True))
+        for detection in together:
+            name = detection.pattern.name
+            logger.debug("%s by %s: %s rows (%s)", name, chosen[name], found[name].num_rows, output)
         if progress is not None:
             progress(len(found), len(patterns))
     tables = {pattern.name: found[pattern.name] for pattern in patterns}

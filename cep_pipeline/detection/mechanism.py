@@ -113,6 +113,12 @@ class Metrics:
     condition_evaluations: int = 0
     runs: dict[str, RunCounts] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Metrics of {len(self.mechanisms):,} patterns by {', '.join(dict.fromkeys(self.mechanisms.values()))}: "
+            f"{self.condition_evaluations:,} condition evaluations, at most {self.peak_instances:,} partial matches>"
+        )
+
 
 @dataclass
 class Counters:

@@ -141,6 +141,10 @@ class StreamSchema:
         except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
             raise self._error(f"unknown timezone {self.timezone!r}; use a name such as America/New_York") from error
 
+    def __repr__(self) -> str:
+        attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())
+        return f"<StreamSchema {self.name}: {attributes}>"
+
     def _error(self, message: str) -> InputError:
         return InputError(f"stream {self.name!r}: {message}")
 

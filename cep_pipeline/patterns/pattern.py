@@ -110,6 +110,21 @@ class Window:
         if size <= 0:
             raise ValueError(f"the window must be positive, not {size}")
 
+    def __str__(self) -> str:
+        """The window in its largest whole unit, for people.
+
+        Examples
+        --------
+        >>> str(Window(time_us=1_500_000)), str(Window(time_us=1_200_000_000)), str(Window(events=50))
+        ('1500 ms', '20 min', '50 events')
+        """
+        if self.time_us is None:
+            return f"{self.events} events"
+        for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000)):
+            if self.time_us % size == 0:
+                return f"{self.time_us // size} {unit}"
+        return f"{self.time_us} us"
+
 
 @dataclass(frozen=True, slots=True)
 class ReturnItem:
@@ -167,6 +182,9 @@ class Pattern:
         if len(set(columns)) < len(columns):
             raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
 
+    def __repr__(self) -> str:
+        return f"<Pattern {self.name}: {_structure_text(self.structure)} within {self.window}>"
+
     @cached_property
     def operands(self) -> tuple[EventOperand, ...]:
         """All event operands, negated ones too, in the order they are written (their position)."""
@@ -186,3 +204,11 @@ def _event_operands(structure: Structure) -> Iterator[EventOperand]:
     else:
         for operand in structure.operands:
             yield from _event_operands(operand)
+
+
+def _structure_text(structure: Structure) -> str:
+    """The structure in one line, as the language writes it."""
+    if isinstance(structure, Composite):
+        return f"{structure.operator.value}({', '.join(map(_structure_text, structure.operands))})"
+    negation, closure, brackets = "~" if structure.negated else "", *(("+", "[]") if structure.kleene else ("", ""))
+    return f"{negation}{structure.event_type}{closure} {structure.variable}{brackets}"

@@ -158,8 +158,22 @@ def check_invariants(
         check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or AskedStatistics(), progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
+        log_decision(stream, check.decision)
         checks.append(check)
     return tuple(checks)
+
+
+def log_decision(stream: Stream, decision: Decision) -> None:
+    """Log a decision about a plan with its reason."""
+    logger.info(
+        "run %s: %s %s, %s: %s: %s",
+        decision.run_id,
+        stream.name,
+        decision.day,
+        decision.pattern_set,
+        decision.outcome,
+        decision.reason,
+    )
 
 
 def _check(

@@ -67,7 +67,6 @@ def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
     stream, tables, pattern_sets = task.open()
     runs = []
     for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id, asked=task.asked):
-        logger.info("%s: %s: %s", one.decision.pattern_set, one.decision.outcome, one.decision.reason)
         for note in one.notes:
             logger.warning("%s: %s", one.decision.pattern_set, note)
         if one.violation is not None:
@@ -102,7 +101,6 @@ def plan_again(
     answered = None if violation is None else Violation.from_json(violation)
     asked = Asked(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
     done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
-    logger.info("%s: %s: %s", done.decision.pattern_set, done.decision.outcome, done.decision.reason)
     for note in done.notes:
         logger.warning("%s", note)
     return {

@@ -10,7 +10,6 @@ twice; a plan that a run recorded before it was killed is found by what it is, a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings
+from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings, log_decision
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
 from cep_pipeline.pipeline.pattern_set_plans import (
     ALL,
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.steps import Progress
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
-
-logger = logging.getLogger(__name__)
 
 MADE, REPLACED, KEPT = "made", "replaced", "kept"
 """Outcomes of a replanning: there was no plan to compare with; the new plan is the current one; the old one is."""
@@ -145,6 +142,7 @@ def replan(
         decision = _decision(pattern_set, KEPT, overtaken, run_id, asked, current)
         if not dry_run:
             tables.record_decision(decision)
+        log_decision(stream, decision)
         return Replanning(decision, current=None if current is None else current.record)
     events = tables.pin_events()
     day = latest_day(events)
@@ -158,9 +156,11 @@ def replan(
     if current is not None:
         part = pattern_set if again is None else part_of_set(pattern_set, again)
         comparison = compare(tables, part, current.plan, made, fresh)
-    return _Outcome(
+    outcome = _Outcome(
         tables, pattern_set, asked, run_id, current, in_place_of, made, fresh, comparison, verdict, again, said
     ).settle(dry_run)
+    log_decision(stream, outcome.decision)
+    return outcome
 
 
 def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:

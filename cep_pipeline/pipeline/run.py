@@ -285,7 +285,7 @@ class PipelineRun:
     def _publish(self, work: DayWork, result: IngestResult, seconds: float) -> DayOutcome:
         for text in (*result.notes, *result.warnings):
             self.observer.note(f"{result.day}: {text}")
-        work.steps.append(RunStep("ingest", seconds, ingest_counts(result)))
+        work.done(RunStep("ingest", seconds, ingest_counts(result)))
         work.validation = result.validation
         if result.status == "skipped":
             return DayOutcome(result.day, "skipped", None, result.rejected)

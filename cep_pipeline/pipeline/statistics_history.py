@@ -17,7 +17,6 @@ from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_
 from cep_pipeline.pipeline.steps import of_another_format
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_window
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
@@ -149,7 +148,7 @@ class StatisticsHistory:
             self.tables, self.stream, self.pattern_set.patterns, chosen, window=window, progress=progress
         )
         plan, notes = self._planned(self._records(required=False))
-        shown = Labelled(f"business day {chosen} in windows of {format_window(window)}", state.business_day(*bounds))
+        shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
         return ShownStatistics(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
     def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
@@ -262,7 +261,7 @@ def statistics_of_events(
         shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
         return ShownStatistics(shown, timezone, notes=tuple(notes))
     state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
-    shown = Labelled(f"mean over windows of {format_window(length)}", state.business_day(first, last + 1))
+    shown = Labelled(f"mean over windows of {length}", state.business_day(first, last + 1))
     return ShownStatistics(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
 
 
@@ -274,7 +273,7 @@ def local_time(instant_us: int, timezone: str) -> datetime:
 
 def _moment_label(moment_us: int, timezone: str, window: Window) -> str:
     shown = local_time(moment_us, timezone)
-    return f"the {format_window(window)} up to {shown:%Y-%m-%d %H:%M:%S} {timezone}"
+    return f"the {window} up to {shown:%Y-%m-%d %H:%M:%S} {timezone}"
 
 
 def _ends(events: pa.Table) -> tuple[int, int]:

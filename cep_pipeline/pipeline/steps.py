@@ -74,7 +74,13 @@ class DayWork:
         counted = counts if counts is not None else {}
         begin = time.perf_counter()
         yield counted
-        self.steps.append(RunStep(name, time.perf_counter() - begin, counted))
+        self.done(RunStep(name, time.perf_counter() - begin, counted))
+
+    def done(self, step: RunStep) -> None:
+        """Keep a step that is done, and log it."""
+        self.steps.append(step)
+        done = self.run_id, self.stream.name, self.day, step.name, step.seconds, dict(step.counts)
+        logger.info("run %s: %s %s: %s in %.1f s %s", *done)
 
     @property
     def start(self) -> Boundary:
@@ -322,6 +328,7 @@ def record_plan(
     if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
         search = {"progress": lambda reached: progress(round(100 * reached.share), 100)}
     made, anew = plan_of_changed(pattern_set, snapshot, in_place_of, **search)
+    logger.info("run %s: %s, %s: %r: %s", run_id, tables.name, pattern_set.name, made, reason)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
         return tables.record_plan(
             pattern_set.name,

@@ -200,6 +200,9 @@ class ClausePlan:
         if self.nodes and [node.variables for node in self.nodes] != joins:
             raise ValueError("a plan has one node for each join of its tree, those below before those above")
 
+    def __repr__(self) -> str:
+        return f"<ClausePlan {self.clause}: {' '.join(self.order) if self.tree is None else self.tree}>"
+
     @property
     def order_or_tree(self) -> OrderOrTree:
         """What a mechanism runs: the tree where there is one, or else the order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,8 +35,8 @@ from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, PositionTree, positions_below
 from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_window
 
+logger = logging.getLogger(__name__)
 DEFAULT_PLANNER = "dp_left_deep"
 """The planner that is taken where none is asked for."""
 BEST_SWAP = "swapping two neighbours"
@@ -100,6 +101,7 @@ def plan(
     models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
+    logger.info("planning %s patterns by %s", len(patterns), planner)
     return Plan(
         alpha=alpha,
         statistics=summary_of(snapshot),
@@ -184,6 +186,7 @@ def plan_by_strategy(
     _refuse_options(planner, options)
     planner_named(planner)
     _check_alpha(alpha)
+    logger.info("planning %s patterns by %s", len(patterns), planner)
     planned = []
     for pattern in patterns:
         in_order = pattern.name in in_pattern_order
@@ -257,7 +260,9 @@ def _plan_pattern(
 ) -> PatternPlan:
     expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
     clauses = (_plan_clause(of_clause, planner, model, compare=compare) for of_clause in expected)
-    return pattern_plan(expected, clauses, planner, model)
+    planned = pattern_plan(expected, clauses, planner, model)
+    logger.debug("%r", planned)
+    return planned
 
 
 def pattern_plan(
@@ -267,7 +272,7 @@ def pattern_plan(
     pattern = expected[0].pattern
     return PatternPlan(
         pattern.name,
-        format_window(pattern.window),
+        str(pattern.window),
         pattern.strategy.value,
         tuple(clauses),
         planner,

@@ -24,6 +24,7 @@ PLANNERS: dict[str, Planner] = {
     "zstream_ordered": zstream_ordered_tree,
     "dp_bushy": dp_bushy_tree,
 }
+"""The planners of one pattern, by name; `plan` takes a name of them."""
 
 MULTI_PATTERN_PLANNER_NAMES = (
     "simulated_annealing",

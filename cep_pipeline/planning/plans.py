@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -57,10 +57,21 @@ class PatternPlan:
         if self.events_in_window is not None and not 0 < self.events_in_window < math.inf:
             raise ValueError(f"pattern {self.pattern!r}: {self.events_in_window} events come in a window")
 
+    def __repr__(self) -> str:
+        orders = (" ".join(one.order) if one.tree is None else str(one.tree) for one in self.clauses)
+        return f"<PatternPlan {self.pattern} by {self.planner}: {'; '.join(orders)}>"
+
     @property
     def ln_cost(self) -> float:
         """Natural logarithm of the cost of all clauses: their sum, but of their latencies the largest (JQPG 6.1)."""
         return ln_cost_of_clauses((plan.ln_cost, plan.ln_waiting) for plan in self.clauses)
+
+
+def _named(patterns: Sequence[str]) -> str:
+    """Up to four patterns by name, and the number of those after them."""
+    shown = ", ".join(patterns[:4])
+    more = f" and {len(patterns) - 4:,} more" if len(patterns) > 4 else ""
+    return f"{len(patterns):,} pattern{'' if len(patterns) == 1 else 's'}: {shown}{more}"
 
 
 def ln_cost_of_clauses(costs: Iterable[tuple[float, float | None]]) -> float:
@@ -128,6 +139,9 @@ class Plan:
             raise ValueError("patterns share nodes that the plan does not have; take part of a plan by `part`")
         if self.sharing == "none" and self.workload is not None and self.workload.shared:
             raise ValueError("a plan that shares nothing has shared nodes")
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.plan_id[:8]} by {self.planner}, {_named([one.pattern for one in self.patterns])}>"
 
     @property
     def planner(self) -> str:

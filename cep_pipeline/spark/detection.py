@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import pickle
 import time
 from collections import Counter
@@ -35,6 +36,8 @@ from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
 from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,19 @@ def detect_slices(
             what=f"{job.patterns[0].stream}: matches of {job.pattern_set} on {job.final_day}",
             progress=progress,
             steps=steps,
+        )
+    for task, result in zip(tasks, results, strict=True):
+        logger.debug(
+            "%s %s, %s: slice %s of %s from %s to %s: %s events, %s matches",
+            job.patterns[0].stream,
+            job.final_day,
+            job.pattern_set,
+            task.number + 1,
+            len(tasks),
+            task.slice.start,
+            task.slice.end,
+            result.events,
+            sum(result.matches.values()),
         )
     last = results.pop() if len(tasks) > len(slices) else None
     matches = Counter({pattern.name: 0 for pattern in job.patterns})

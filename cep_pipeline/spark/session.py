@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ from cep_pipeline.spark.java import java_environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
 
+logger = logging.getLogger(__name__)
 _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -74,7 +76,9 @@ def spark_session(
         builder = builder.master(master or "local[*]")
     try:
         with interruptions_held():
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        logger.info("Spark %s on %s", session.version, session.sparkContext.master)
+        return session
     except Py4JError as error:
         raise CepError(
             f"Spark does not start with master {master or 'local[*]'}: {reason_of(str(error))}; check that the master "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from cep_pipeline.statistics.tuple_terms import OrderCondition
 
 __all__ = ["MAX_PAIRS", "estimate_statistics", "parse_duration_us", "partial_statistics", "terms_of"]
 
+logger = logging.getLogger(__name__)
 MAX_PAIRS = 65_536
 """Pairs that are tested a scope unless told otherwise: a share of 1/2 is then known to 0.4 %, at 95 %."""
 
@@ -80,6 +82,7 @@ def estimate_statistics(
             notes.append(f"the window of {window} is longer than the data: rates are over what there is")
     if length_us is not None and start == end:
         notes.append(f"there are no events in the window of {window}")
+    logger.info("statistics of %s patterns over %s events", len(patterns), end - start)
     whole = partial_statistics(patterns, events.slice(start, end - start), seed=seed, max_pairs=max_pairs)
     if length_us is None:
         return snapshot_of(whole, dependent_factor, notes=tuple(notes))

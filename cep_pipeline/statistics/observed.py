@@ -16,7 +16,7 @@ from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.output_profile import OrderProfile, merge_profiles
-from cep_pipeline.statistics.terms import conjunct_key, format_window, leaf_of
+from cep_pipeline.statistics.terms import conjunct_key, leaf_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 VERSION = 1
@@ -174,7 +174,7 @@ def clause_key(pattern: Pattern, clause: Clause) -> str:
             "conditions": sorted(map(conjunct_key, clause.conjuncts)),
             "agreement": sorted(clause.agree_on),
             "partition": sorted(pattern.partition_by),
-            "window": format_window(pattern.window),
+            "window": str(pattern.window),
             "ties": pattern.ties.value,
             "strategy": pattern.strategy.value,
         }

@@ -113,6 +113,12 @@ class StatisticsSnapshot:
         if len({joint.members for joint in self.joints}) != len(self.joints):
             raise ValueError("a snapshot holds the joint selectivity of some conditions once")
 
+    def __repr__(self) -> str:
+        return (
+            f"<StatisticsSnapshot of {self.stream}, {self.kind.value}: {self.events:,} events, "
+            f"{len(self.rates):,} rates, {len(self.selectivities):,} selectivities>"
+        )
+
     @cached_property
     def by_leaf(self) -> dict[str, LeafRate]:
         """The rates by the keys of their leaves."""

@@ -72,7 +72,7 @@ class PairScope:
         relation = "with"
         if self.ordered:
             relation = "before" if self.ties is Ties.ARRIVAL else f"before[{self.ties.value}]"
-        return f"({self.first.key}) {relation} ({self.second.key}) within {format_window(self.window)}"
+        return f"({self.first.key}) {relation} ({self.second.key}) within {self.window}"
 
 
 @dataclass(frozen=True)
@@ -212,19 +212,3 @@ def format_conjunct(conjunct: Conjunct) -> str:
     if len(conjunct.atoms) == 1:
         return format_condition(conjunct.atoms[0])
     return f"({format_condition(AnyOf(conjunct.atoms))})"
-
-
-def format_window(window: Window) -> str:
-    """A window in its largest whole unit.
-
-    Examples
-    --------
-    >>> format_window(Window(time_us=1_500_000)), format_window(Window(time_us=1_200_000_000))
-    ('1500 ms', '20 min')
-    """
-    if window.time_us is None:
-        return f"{window.events} events"
-    for unit, size in (("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1000)):
-        if window.time_us % size == 0:
-            return f"{window.time_us // size} {unit}"
-    return f"{window.time_us} us"

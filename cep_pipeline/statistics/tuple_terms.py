@@ -15,7 +15,6 @@ from cep_pipeline.statistics.terms import (
     Leaf,
     PairScope,
     conjunct_key,
-    format_window,
     leaf_of,
     pair_of,
     positive_conjuncts,
@@ -56,7 +55,7 @@ class TupleScope:
         ]
         before = "before" if self.ties is Ties.ARRIVAL else f"before[{self.ties.value}]"
         order = [f"{member_name(one)} {before} {member_name(other)}" for one, other in self.precedence]
-        return ", ".join((*members, *order, f"within {format_window(self.window)}"))
+        return ", ".join((*members, *order, f"within {self.window}"))
 
 
 @dataclass(frozen=True)

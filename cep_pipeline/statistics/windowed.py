@@ -26,7 +26,6 @@ from cep_pipeline.statistics.scope_keys import ScopeKeys, scope_keys
 from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
 from cep_pipeline.statistics.stream_clock import StreamClock
-from cep_pipeline.statistics.terms import format_window
 from cep_pipeline.statistics.versioned import check_version, digest_of
 from cep_pipeline.statistics.window_numbers import rate_in_window, selectivity_in_window
 
@@ -214,9 +213,7 @@ class WindowedStatistics:
         counts = self._window_counts(start, end)
         notes = []
         if start < self.since_us:
-            notes.append(
-                f"the window of {format_window(self.window)} is longer than the data: rates are over what there is"
-            )
+            notes.append(f"the window of {self.window} is longer than the data: rates are over what there is")
         begin = max(start, self.since_us)
         if counts[_EVENTS].high == 0:
             notes.append(self._no_events)
@@ -351,11 +348,11 @@ class WindowedStatistics:
     @property
     def _described(self) -> str:
         terms = digest_of([self._what["leaves"], self._what["scopes"]])[:8]
-        return f"stream {self.stream!r} over {format_window(self.window)} within {self.epsilon} (of terms {terms})"
+        return f"stream {self.stream!r} over {self.window} within {self.epsilon} (of terms {terms})"
 
     @property
     def _no_events(self) -> str:
-        return f"there are no events in the window of {format_window(self.window)}"
+        return f"there are no events in the window of {self.window}"
 
     def _window_start(self, end: int) -> int:
         """The instant that the window begins with which ends at `end`."""

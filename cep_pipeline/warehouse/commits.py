@@ -7,6 +7,7 @@ imported on first use.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ from cep_pipeline.warehouse.database import explain_database_error
 from cep_pipeline.warehouse.layout import DAY
 from cep_pipeline.warehouse.records import EventsFile
 
+logger = logging.getLogger(__name__)
 COMMIT_PATIENCE_S = 120.0
 _EPOCH = date(1970, 1, 1)
 
@@ -176,6 +178,7 @@ def commit(
                 # The connection may have broken after the database had committed: the table knows.
                 if not _landed(catalog, stream, table_name, snapshot_id):
                     raise explain_database_error(str(catalog.engine.url), error) from error
+            logger.debug("%s.%s: committed snapshot %s, attempt %s", stream, table_name, snapshot_id, attempt + 1)
             return snapshot_id
     raise AssertionError("patient_attempts either yields or raises")
 

@@ -190,6 +190,7 @@ class Lease:
                         )
                     )
                     connection.execute(sql.insert(LEASES).values(row))
+                logger.debug("run %s: holds the lease of %s %s", self.run_id, self.stream, self.unit)
                 return
             except sql.exc.IntegrityError:
                 with self._database.engine.begin() as connection:

@@ -6,6 +6,7 @@ that is committed in between is seen as named; younger files and those of runs t
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
     from cep_pipeline.warehouse.warehouse import Warehouse
 
+logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
 """Commits in progress have written files that nothing names yet: none takes as long as this."""
 
@@ -61,6 +63,7 @@ def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float) -
                     _pack(warehouse.catalog, stream, table_name)
                 expired = _expire(warehouse.catalog, stream, table_name, older_than_s=now - keep_snapshots_s)
                 removed = _remove_orphans(warehouse, stream, table_name, older_than_s=now - grace_s)
+            logger.info("%s: %s snapshots expired, %s orphaned files removed", name, expired, len(removed))
             by_table[name] = {
                 "removed_files": len(removed),
                 "removed_bytes": sum(file.size for file in removed),

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, LATENCY, CONSUME_MATCHED, KERNEL, INSTANCES)}
+"""The cost models, by name; `plan` takes a name of them."""
 
 
 def cost_named(name: str) -> CostModel:

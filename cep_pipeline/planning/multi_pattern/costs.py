@@ -21,7 +21,6 @@ from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_window
 
 Statistics = Mapping[MemberId, ClauseStatistics]
 """Of each member its clause's numbers."""
@@ -101,7 +100,7 @@ def workload_plan(
     shared = [
         SharedWork(
             uses=tuple(NodeUse(*name, slots) for name, uses in node.sharers.items() for slots in uses),
-            window=format_window(Window(events=node.window) if node.counted else Window(time_us=node.window)),
+            window=str(Window(events=node.window) if node.counted else Window(time_us=node.window)),
             ln_cost=ln_node_cost(plan, node, statistics, model),
             ln_apart=ln_node_cost_apart(plan, node, statistics, model),
         )

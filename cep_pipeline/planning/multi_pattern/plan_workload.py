@@ -26,7 +26,6 @@ from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.statistics.terms import format_window
 
 TIME_LIMIT_S = 5.0
 """How long a local search goes on where no limit is asked for."""
@@ -200,7 +199,7 @@ def _pattern_plan(
     first = expected[pattern.name, 0]
     return PatternPlan(
         pattern.name,
-        format_window(pattern.window),
+        str(pattern.window),
         pattern.strategy.value,
         tuple(
             _clause_plan(expected[member], plans[member], decided.get(member, ()), model)
