@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
     from cep_pipeline.detection.mechanism import Metrics as Metrics
-    from cep_pipeline.detection.mechanism import NodeCounts as NodeCounts
     from cep_pipeline.detection.shared_buffer.expansion import expand as expand
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from cep_pipeline.planning.plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.plans import Plan as Plan
     from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
+    from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts
     from cep_pipeline.statistics.snapshot import StatisticsSnapshot as StatisticsSnapshot
 
 __version__ = "0.1.0"

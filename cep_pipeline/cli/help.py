@@ -15,6 +15,11 @@ from cep_pipeline.language.source import did_you_mean
 TOPICS = {
     "language": "the pattern language: each construct with an example, and how to choose a strategy",
     "patterns": "twenty patterns to start from, with what they find",
+    "streams": "stream schemas: what raw files look like, setting by setting",
+    "pipeline_yaml": "pipeline.yaml: streams, pattern sets, warehouse, setting by setting",
+    "tables": "the tables of the warehouse, and queries that read them",
+    "tutorial": "from a CSV file of your own to a pattern on a schedule",
+    "operations": "schedules, backfills, stale days, recovery, clusters, logs",
 }
 """Topic -> its line in the list of topics. The page of a topic is `docs/TOPIC.md`."""
 
@@ -108,8 +113,8 @@ def _show(text: str) -> None:
     if not console.is_terminal:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    page = Console(force_terminal=True, width=min(console.width, WIDTH), color_system=console.color_system)
-    with page.capture() as laid_out:
+    console.width = min(console.width, WIDTH)
+    with console.capture() as laid_out:
         # Links lead to places of the page and to files of the checkout: a terminal follows neither.
-        page.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
+        console.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
     click.echo_via_pager(laid_out.get(), color=True)
