@@ -185,7 +185,7 @@ def _without_conditions(pattern: Pattern) -> Pattern:
     from dataclasses import replace
 
     from cep_pipeline.patterns.conditions import AllOf, AnyOf, Conjunct
-    from cep_pipeline.patterns.pattern import Composite, Operator
+    from cep_pipeline.patterns.structure import Composite, Operator
     from cep_pipeline.statistics.terms import is_filter
 
     (clause,) = pattern.clauses

@@ -17,7 +17,8 @@ from cep_pipeline.patterns.normal_form import (
     count_clauses,
     split_condition,
 )
-from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Strategy, Structure, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
 
 
 def check_structure(structure: Structure, scope: Scope, statement: Span) -> None:

@@ -31,18 +31,8 @@ from cep_pipeline.patterns.expressions import (
     Negative,
     Reference,
 )
-from cep_pipeline.patterns.pattern import (
-    TIME_UNITS_US,
-    Consume,
-    EventOperand,
-    Output,
-    Pattern,
-    ReturnItem,
-    Strategy,
-    Structure,
-    Ties,
-    Window,
-)
+from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import EventOperand, Structure
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _INDEX = {

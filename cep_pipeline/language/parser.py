@@ -22,17 +22,8 @@ from cep_pipeline.language.structure import StructureParser
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Span, ValueType
-from cep_pipeline.patterns.pattern import (
-    TIME_UNITS_US,
-    Consume,
-    Output,
-    Pattern,
-    ReturnItem,
-    Strategy,
-    Structure,
-    Ties,
-    Window,
-)
+from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import Structure
 
 FIXED_COLUMNS = ("pattern", "match_id", "start_ts", "end_ts", "bindings")
 """Columns of the matches table that a RETURN item cannot be named like."""

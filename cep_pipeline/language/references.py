@@ -7,7 +7,7 @@ from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.language.typing_rules import PREFIX_AGGREGATES, TypeMismatch, type_of_aggregate
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, Span
-from cep_pipeline.patterns.pattern import EventOperand
+from cep_pipeline.patterns.structure import EventOperand
 
 LENGTH = "LEN"
 """After a dot: the length of a Kleene variable, even where the stream has an attribute of this name

@@ -10,7 +10,7 @@ from cep_pipeline.language.source import PatternWarning, SourceText, did_you_mea
 from cep_pipeline.language.tokens import Token
 from cep_pipeline.patterns.conditions import Value
 from cep_pipeline.patterns.expressions import Span, ValueType
-from cep_pipeline.patterns.pattern import EventOperand
+from cep_pipeline.patterns.structure import EventOperand
 
 
 @dataclass

@@ -10,7 +10,7 @@ from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.patterns.expressions import Span
-from cep_pipeline.patterns.pattern import Composite, EventOperand, Operator, Structure
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 
 MAX_NESTING = 32
 """Deepest nesting of SEQ, AND and OR; the outermost is 1."""

@@ -44,20 +44,8 @@ from cep_pipeline.patterns.normal_form import (
     normalize,
     split_condition,
 )
-from cep_pipeline.patterns.pattern import (
-    TIME_UNITS_US,
-    Composite,
-    Consume,
-    EventOperand,
-    Operator,
-    Output,
-    Pattern,
-    ReturnItem,
-    Strategy,
-    Structure,
-    Ties,
-    Window,
-)
+from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 
 __all__ = [
     "MAX_CLAUSES",

@@ -22,7 +22,7 @@ from cep_pipeline.patterns.conditions import (
     negate,
 )
 from cep_pipeline.patterns.expressions import Span
-from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure
+from cep_pipeline.patterns.structure import EventOperand, Operator, Structure, event_operands
 
 MAX_CLAUSES = 4096
 """Largest disjunctive normal form that is accepted (docs/language.md, section 6)."""
@@ -96,24 +96,26 @@ class Clause:
         return tuple(v for v in self.positive if (name, v.name) in self.precedence)
 
 
-def normalize(pattern: Pattern) -> tuple[Clause, ...]:
-    """Rewrite a pattern to its clauses, in the order of the branches as written.
+def normalize(
+    structure: Structure, condition: Condition | None = None, partition_by: tuple[str, ...] = ()
+) -> tuple[Clause, ...]:
+    """Rewrite structure and condition of a pattern to its clauses, in the order of the branches as written.
 
     Raises
     ------
     NormalFormTooLarge
         More than `MAX_CLAUSES` clauses, or `MAX_CONJUNCTS` conjuncts.
     """
-    if count_clauses(pattern.structure) > MAX_CLAUSES:
+    if count_clauses(structure) > MAX_CLAUSES:
         message = f"the disjunctive normal form has more than {MAX_CLAUSES:,} clauses"
-        raise NormalFormTooLarge(message, pattern.structure.span)
+        raise NormalFormTooLarge(message, structure.span)
     variables = {
         operand.variable: Variable(operand.variable, operand.event_type, operand.kleene, operand.negated, position)
-        for position, operand in enumerate(pattern.operands)
+        for position, operand in enumerate(event_operands(structure))
     }
-    conjuncts, equivalences = split_condition(pattern.condition)
+    conjuncts, equivalences = split_condition(condition)
     clauses = []
-    for index, (names, precedence) in enumerate(_branches(pattern.structure)):
+    for index, (names, precedence) in enumerate(_branches(structure)):
         members = sorted((variables[name] for name in names), key=lambda variable: variable.position)
         present = frozenset(names)
         clauses.append(
@@ -124,7 +126,7 @@ def normalize(pattern: Pattern) -> tuple[Clause, ...]:
                 precedence=precedence,
                 conjuncts=tuple(c for c in conjuncts if c.variables <= present),
                 equivalences=equivalences,
-                partition_by=pattern.partition_by,
+                partition_by=partition_by,
             )
         )
     return tuple(clauses)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from cep_pipeline.patterns.conditions import Condition, Value
 from cep_pipeline.patterns.expressions import NOWHERE, Expression, Span, ValueType
-
-if TYPE_CHECKING:
-    from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.normal_form import Clause, normalize
+from cep_pipeline.patterns.structure import EventOperand, Structure, event_operands, structure_text
 
 
 class Strategy(Enum):
@@ -41,44 +38,6 @@ class Consume(Enum):
     NONE = "NONE"
     MATCHED = "MATCHED"
 
-
-class Operator(Enum):
-    """A structural operator over operands."""
-
-    SEQ = "SEQ"
-    AND = "AND"
-    OR = "OR"
-
-
-@dataclass(frozen=True, slots=True)
-class EventOperand:
-    """`type variable`, negated or under Kleene closure."""
-
-    event_type: str
-    variable: str
-    kleene: bool = False
-    negated: bool = False
-    span: Span = field(default=NOWHERE, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.kleene and self.negated:
-            raise ValueError(f"variable {self.variable!r}: Kleene closure cannot be negated")
-
-
-@dataclass(frozen=True, slots=True)
-class Composite:
-    """`operator(operands)`."""
-
-    operator: Operator
-    operands: tuple[Structure, ...]
-    span: Span = field(default=NOWHERE, compare=False)
-
-    def __post_init__(self) -> None:
-        if not self.operands:
-            raise ValueError(f"{self.operator.value} needs an operand")
-
-
-Structure = EventOperand | Composite
 
 TIME_UNITS_US = {
     "us": 1,
@@ -183,32 +142,14 @@ class Pattern:
             raise ValueError(f"pattern {self.name!r}: two RETURN items have one name in {', '.join(columns)}")
 
     def __repr__(self) -> str:
-        return f"<Pattern {self.name}: {_structure_text(self.structure)} within {self.window}>"
+        return f"<Pattern {self.name}: {structure_text(self.structure)} within {self.window}>"
 
     @cached_property
     def operands(self) -> tuple[EventOperand, ...]:
         """All event operands, negated ones too, in the order they are written (their position)."""
-        return tuple(_event_operands(self.structure))
+        return tuple(event_operands(self.structure))
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The disjunction of conjunctive clauses that the pattern means (JQPG section 5.4)."""
-        from cep_pipeline.patterns.normal_form import normalize
-
-        return normalize(self)
-
-
-def _event_operands(structure: Structure) -> Iterator[EventOperand]:
-    if isinstance(structure, EventOperand):
-        yield structure
-    else:
-        for operand in structure.operands:
-            yield from _event_operands(operand)
-
-
-def _structure_text(structure: Structure) -> str:
-    """The structure in one line, as the language writes it."""
-    if isinstance(structure, Composite):
-        return f"{structure.operator.value}({', '.join(map(_structure_text, structure.operands))})"
-    negation, closure, brackets = "~" if structure.negated else "", *(("+", "[]") if structure.kleene else ("", ""))
-    return f"{negation}{structure.event_type}{closure} {structure.variable}{brackets}"
+        return normalize(self.structure, self.condition, self.partition_by)

@@ -10,7 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.patterns.pattern import EventOperand, Strategy, Structure
+from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.patterns.structure import EventOperand, Structure
 from tests.answers import comparable
 from tests.contracts.mechanisms import ANY_MATCH, answer, bindings, drawn, parsed
 from tests.pattern_strategies import FIRST_SLICE, TIME_WINDOWS, conditions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.patterns.pattern import EventOperand
+from cep_pipeline.patterns.structure import EventOperand
 from tests.oracle.clauses import Rules
 from tests.oracle.events import Event
 from tests.oracle.values import Binding

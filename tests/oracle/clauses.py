@@ -19,7 +19,8 @@ from cep_pipeline.patterns.conditions import (
     negate,
 )
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
-from cep_pipeline.patterns.pattern import EventOperand, Operator, Pattern, Structure, Ties
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.structure import EventOperand, Operator, Structure
 from tests.oracle.events import Event, agree, positions
 from tests.oracle.values import Binding, Choice, truth_of
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.patterns.pattern import EventOperand, Strategy
+from cep_pipeline.patterns.pattern import Strategy
+from cep_pipeline.patterns.structure import EventOperand
 from tests.oracle.clauses import Rules
 from tests.oracle.events import Event, partition_key
 from tests.oracle.values import Binding

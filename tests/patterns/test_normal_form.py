@@ -28,11 +28,9 @@ from cep_pipeline.patterns import (
     NormalFormTooLarge,
     Not,
     Operator,
-    Pattern,
     Reference,
     Structure,
     ValueType,
-    Window,
     count_clauses,
     normalize,
     split_condition,
@@ -100,7 +98,7 @@ def test_variables_carry_what_the_operand_says() -> None:
 def test_clauses_of_a_pattern_are_made_once() -> None:
     pattern = parse_one("PATTERN OR(A a, B b) WITHIN 1 day")
     assert pattern.clauses is pattern.clauses
-    assert pattern.clauses == normalize(pattern)
+    assert pattern.clauses == normalize(pattern.structure, pattern.condition, pattern.partition_by)
 
 
 def test_each_conjunct_constrains_the_clauses_that_have_all_its_variables() -> None:
@@ -160,7 +158,7 @@ def test_clauses_by_where_ways_part(structure: Structure) -> None:
     count = count_clauses(structure)
     if count > 64:
         return
-    clauses = normalize(Pattern("p", structure, Window(events=1)))
+    clauses = normalize(structure)
     ways = dict(_paths(structure))
     assert len(clauses) == count
     for clause in clauses:
@@ -180,8 +178,8 @@ def test_too_many_clauses_are_refused_before_they_are_built() -> None:
     structure = Composite(Operator.AND, ors)
     assert count_clauses(structure) == 2**10_000
     with pytest.raises(NormalFormTooLarge, match="more than 4,096 clauses"):
-        normalize(Pattern("p", structure, Window(events=1)))
-    assert len(normalize(Pattern("p", Composite(Operator.AND, ors[:12]), Window(events=1)))) == MAX_CLAUSES
+        normalize(structure)
+    assert len(normalize(Composite(Operator.AND, ors[:12]))) == MAX_CLAUSES
 
 
 # --- conditions ----------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ from cep_pipeline.patterns.conditions import (
 )
 from cep_pipeline.patterns.expressions import Aggregate, Arithmetic, Call, Expression, Length, Literal, Negative
 from cep_pipeline.patterns.expressions import Reference as AttributeReference
-from cep_pipeline.patterns.pattern import Composite, EventOperand, Operator, Pattern, Strategy, Structure
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 from cep_pipeline.planning.multi_pattern import Member
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
 
