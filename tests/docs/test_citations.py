@@ -1,7 +1,7 @@
 """Every page and every section that code or pages cite exists.
 
 A citation is written `docs/NAME.md`, or `docs/NAME.md, section 3.5`, or `docs/NAME.md, sections 3.1 to 3.5 and 4`. A
-page also cites by Markdown links. A name in capitals, as above, stands for any page.
+name in capitals, as above, stands for any page.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ CITATION = re.compile(
 )
 HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\((?P<file>[^)#\s:]*)(?:#(?P<anchor>[^)\s]+))?\)")
 
 
 def tracked(*patterns: str) -> list[Path]:
@@ -46,12 +45,6 @@ def sections(page: Path) -> set[str]:
     return {found.group(1) for found in numbers if found}
 
 
-def anchors(page: Path) -> set[str]:
-    """Names under which the page's headings can be linked to."""
-    plain = (re.sub(r"[^\w\- ]", "", title.lower()) for title in headings(page))
-    return {title.strip().replace(" ", "-") for title in plain}
-
-
 def missing(text: str) -> Iterator[str]:
     """Citations of pages or sections that do not exist."""
     for citation in CITATION.finditer(text):
@@ -66,7 +59,6 @@ def test_what_is_missing_is_found() -> None:
     assert list(missing("(docs/no_such_page.md)")) == ["docs/no_such_page.md"]
     assert list(missing("docs/language.md, section 3.99 and")) == ["docs/language.md, section 3.99"]
     assert len(list(missing("docs/language.md, sections 3 and\n# 77"))) == 1
-    assert {"3-meaning-under-skip_till_any_match", "35-negation"} <= anchors(CHECKOUT / "docs" / "language.md")
 
 
 @pytest.mark.parametrize("kind", ["*.py", "*.md"])
@@ -86,15 +78,3 @@ def test_a_section_is_cited_after_its_page() -> None:
         assert re.search(rf"\bsections? {NUMBER}{BLANK}of{BLANK}(the{BLANK})?docs/", text) is None, file
         if file.suffix == ".py" and file != Path(__file__):
             assert re.search(rf"\blanguage{BLANK}page(, section|'s)", text) is None, file
-
-
-def test_links_of_pages_lead_somewhere() -> None:
-    links = 0
-    for page in tracked("*.md"):
-        for link in LINK.finditer(FENCED.sub("", page.read_text(encoding="utf-8"))):
-            target = page.parent / link["file"] if link["file"] else page
-            assert target.exists(), (page, link.group())
-            if link["anchor"]:
-                assert link["anchor"] in anchors(target), (page, link.group())
-            links += 1
-    assert links > 0

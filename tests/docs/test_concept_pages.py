@@ -33,8 +33,6 @@ PAGES = {
     "architecture": CHECKOUT / "docs" / "architecture.md",
     "CONTRIBUTING": CHECKOUT / "CONTRIBUTING.md",
 }
-TESTED_ELSEWHERE = {"language.md", "streams.md"}
-"""Pages with tests of their own."""
 PICTURE = CHECKOUT / "docs" / "pictures" / "stages_of_a_day.svg"
 
 
@@ -154,22 +152,6 @@ def test_the_picture_has_the_stages_of_the_text() -> None:
         if element.get("class") == "name"
     ]
     assert list(dict.fromkeys(drawn[1:])) == stages
-
-
-@pytest.mark.parametrize("page", sorted(PAGES))
-def test_links_between_these_pages_lead_somewhere(page: str) -> None:
-    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-        name, _, anchor = target.partition("#")
-        path = (PAGES[page].parent / name).resolve() if name else PAGES[page]
-        if anchor and path in PAGES.values():
-            anchors = {anchor_of(heading) for heading in re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.M)}
-            assert anchor in anchors, target
-        assert path.exists() or path.name in TESTED_ELSEWHERE, target
-
-
-def anchor_of(heading: str) -> str:
-    """The anchor of a heading, as GitHub and the site make it."""
-    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip())
 
 
 def commands(page: str) -> list[list[str]]:

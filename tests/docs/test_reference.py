@@ -128,16 +128,3 @@ def test_what_there_is_not_is_refused_with_exit_code_2(arguments: tuple[str, ...
     done = cep("schema", *arguments, folder=tmp_path)
     assert (done.code, done.output) == (2, "")
     assert words in done.errors
-
-
-def test_links_between_the_pages_lead_somewhere() -> None:
-    for page in (*MADE, "tutorial.md"):
-        for target, anchor in re.findall(r"\]\(([\w./]*)(?:#([\w-]+))?\)", (DOCS / page).read_text()):
-            if target == "language.md" and not (DOCS / target).exists():  # a page of its own work
-                continue
-            text = (DOCS / (target or page)).read_text()
-            headings = [
-                re.sub(r"[^\w\- ]", "", line).strip().replace(" ", "-").lower()
-                for line in re.findall(r"^#+ (.+)$", text, re.M)
-            ]
-            assert not anchor or anchor in headings, f"{page}: {target}#{anchor}"
