@@ -39,6 +39,12 @@ def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_examples_of_the_hooks_hold() -> None:
+    command = [sys.executable, "-m", "doctest", "scripts/site_pages.py"]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout
+
+
 def test_the_reference_has_every_command_and_every_name() -> None:
     commands, python = PAGES["docs/commands.md"].text, PAGES["docs/python.md"].text
     assert sorted(re.findall(r"^### cep (\S+)$", commands, re.M)) == sorted(COMMANDS)
