@@ -26,7 +26,8 @@ run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of t
 test: $(SETUP)  ## Run the tests and the examples of the docstrings
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
-test-all: $(SETUP)  ## Run the tests, the long ones too
+test-all: export CEP_TEST_ALL := 1
+test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and generated case
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 

@@ -1,9 +1,10 @@
 """Conformance cases: pattern texts with events and the answers that docs/language.md gives.
 
 `../shared/conformance` beside the checkout holds the full sets; `tests/data/conformance_twin.json` is a small set of
-our own in the same form, which is always there. A case is a dataclass, so that a test can be parametrized by it::
+our own in the same form, which is always there. A test checks many cases, since a test for each would take longer to
+collect than to run::
 
-    @pytest.mark.parametrize("case", conformance.CASES, ids=str)
+    check_each(check_case, conformance.CASES)
 """
 
 from __future__ import annotations
@@ -107,10 +108,14 @@ def _decode(value: Any) -> Any:
     return [_decode(part) for part in value] if isinstance(value, list) else value
 
 
+def _shared(name: str) -> list[Case]:
+    return load(SHARED / name) if (SHARED / name).exists() else []
+
+
 TWIN_CASES = load(TWIN)
 """The cases that are part of the checkout."""
-SHARED_CASES = [
-    case for name in ("hand.json", "random.json") if (SHARED / name).exists() for case in load(SHARED / name)
-]
-"""The cases beside the checkout; none where they are missing."""
-CASES = TWIN_CASES + SHARED_CASES
+HAND_CASES = TWIN_CASES + _shared("hand.json")
+"""Those and the cases beside the checkout that were written by hand."""
+RANDOM_CASES = _shared("random.json")
+"""The drawn cases beside the checkout; none where they are missing."""
+CASES = HAND_CASES + RANDOM_CASES

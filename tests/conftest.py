@@ -7,12 +7,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from cep_pipeline.spark.session import spark_session
+from tests.thoroughness import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # No test depends on how busy the machine is: a draw that a stalled machine makes slow is no failure.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "any machine", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("any machine")
 
 

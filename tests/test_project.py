@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,19 @@ def test_another_python_is_refused_with_what_to_do(tmp_path: Path) -> None:
 def imports(folder: str) -> Iterator[tuple[Path, str]]:
     """(file, imported module) of every import in a folder, those inside functions too."""
     for file in sorted((CHECKOUT / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Import):
-                yield from ((file, alias.name) for alias in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                yield file, node.module
+        yield from ((file, module) for module in imported(file))
+
+
+@cache
+def imported(file: Path) -> list[str]:
+    """The modules that a file imports."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            modules.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            modules.append(node.module)
+    return modules
 
 
 def test_only_dags_and_plugins_know_airflow() -> None:

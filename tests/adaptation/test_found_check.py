@@ -26,6 +26,7 @@ from cep_pipeline.statistics.joint import SMALLEST
 from tests.adaptation import drifting
 from tests.adaptation.test_verification import up_to_violation
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 
 def found_by(pattern: Pattern, planner: str, cost: str, data: st.DataObject) -> tuple[Replanner, FoundPlan]:
@@ -38,7 +39,7 @@ def found_by(pattern: Pattern, planner: str, cost: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("planner", sorted(SEARCHED))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data(), cost=st.sampled_from(["throughput", "instances"]), k=st.sampled_from([1, 2, None]))
 def test_checks_of_found_plans_are_those_of_written_ones(
     planner: str, data: st.DataObject, cost: str, k: int | None
@@ -61,7 +62,7 @@ def test_checks_of_found_plans_are_those_of_written_ones(
             assert first == up_to_violation(expected) and first.is_violated == any(one.violated for one in expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), planner=st.sampled_from(sorted(SEARCHED)))
 def test_a_found_plan_is_the_plan_it_is_written_as(data: st.DataObject, planner: str) -> None:
     """What it runs is known without writing it; found again, it keeps its numbers and has the new comparisons."""
@@ -84,7 +85,7 @@ def up_to(threshold: float, found: Sequence[Deviation]) -> list[Deviation]:
     return [*found][: len(small) + 1]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), threshold=st.sampled_from([0.05, 0.5, 2.0]))
 def test_compiled_thresholds_are_the_readable_ones(data: st.DataObject, threshold: float) -> None:
     pattern = data.draw(drifting.patterns())[0]
@@ -103,7 +104,7 @@ def test_compiled_thresholds_are_the_readable_ones(data: st.DataObject, threshol
     )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data(), name=st.sampled_from(["constant_threshold", "invariant"]))
 def test_decisions_are_those_about_a_written_plan(data: st.DataObject, name: str) -> None:
     """Check after check, with plans that are found again or replaced in between."""

@@ -26,6 +26,7 @@ from cep_pipeline.planning.ordering import DecidingComparison
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 ABC = parse("NAME one PATTERN AND(A a, B b, C c) WITHIN 1 seconds")
 CALM = snapshot({"A": 15.0, "B": 10.0, "C": 5.0})
@@ -185,7 +186,7 @@ def test_invariants_of_other_patterns_are_refused() -> None:
         verify(invariants_of(made, ABC), others, CALM)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(statistics=with_any_last(max_size=5), data=st.data())
 def test_what_is_shared_by_a_check_measures_the_same(statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     cost = MODELS[data.draw(st.sampled_from(sorted(MODELS)))]

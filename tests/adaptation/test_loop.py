@@ -23,6 +23,7 @@ from cep_pipeline.errors import InputError, PlanError, TooManyMatches, Unsupport
 from cep_pipeline.patterns import Pattern
 from tests.contracts.mechanisms import drawn, parsed
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 SECOND = 1_000_000
 ABC = "NAME abc PATTERN SEQ(A a, B b, C c) WHERE a.x < c.x WITHIN 3 seconds"
@@ -77,7 +78,7 @@ def test_the_matches_are_those_of_one_plan(mechanism: str | None, planner: str |
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_any_pattern_on_any_stream(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """A decision at every event or two, the events at once or in parts, in every form of output."""

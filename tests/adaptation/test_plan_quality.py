@@ -12,9 +12,10 @@ from cep_pipeline.adaptation import gain, ln_cost_on
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.planning import PLANNERS, plan
 from tests.adaptation import drifting
+from tests.thoroughness import examples
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(data=st.data(), planner=st.sampled_from(sorted(PLANNERS)), alpha=st.sampled_from([0.0, 0.5]))
 def test_on_its_own_statistics_it_costs_what_it_says(data: st.DataObject, planner: str, alpha: float) -> None:
     patterns = data.draw(drifting.patterns())

@@ -23,6 +23,7 @@ from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order
 from tests.oracle import evaluate
 from tests.streams import Row, cut, events_table, rows, stream_schema
+from tests.thoroughness import examples
 from tests.tree_plans import random_tree
 
 
@@ -68,7 +69,7 @@ def by_switched_plans(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=1))
 def test_switches_at_any_moments_between_any_plans(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """The oracle's answer, whatever the plans and the moments, and however the events come in."""

@@ -29,6 +29,7 @@ from tests.detection.shared_network.workloads import patterns_of, workloads
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE
 from tests.streams import Row, cut, events_table, rows
+from tests.thoroughness import examples
 from tests.tree_plans import random_tree
 
 SHARING = (
@@ -115,7 +116,7 @@ def same_output(found: pa.Table, wanted: pa.Table, pattern: Pattern, output: str
 
 
 @pytest.mark.parametrize(("mechanism", "sharing"), SHARING)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), text=workloads(6), stream_rows=rows(min_size=1))
 def test_switches_at_any_moments_between_any_shared_plans(
     mechanism: str, sharing: str, data: st.DataObject, text: str, stream_rows: list[Row]
@@ -132,7 +133,7 @@ def test_switches_at_any_moments_between_any_shared_plans(
 
 @pytest.mark.parametrize(("mechanism", "sharing"), SHARING)
 @pytest.mark.parametrize("output", ["compressed", "count"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data(), text=workloads(4, WITHOUT_POLICY), stream_rows=rows(min_size=1))
 def test_other_forms_of_output(
     mechanism: str, sharing: str, output: str, data: st.DataObject, text: str, stream_rows: list[Row]
@@ -147,7 +148,7 @@ def test_other_forms_of_output(
 
 
 @pytest.mark.parametrize(("mechanism", "sharing"), SHARING)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(data=st.data(), text=workloads(4), stream_rows=rows(min_size=1, max_size=14))
 def test_the_loop_on_any_workload(
     mechanism: str, sharing: str, data: st.DataObject, text: str, stream_rows: list[Row]

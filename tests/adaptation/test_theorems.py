@@ -11,6 +11,7 @@ from cep_pipeline.adaptation.memo_cells import verify_all_cells
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.planning import COSTS, plan
 from tests.adaptation import drifting
+from tests.thoroughness import examples
 
 BY_BLOCKS = ("event_frequency", "greedy")
 BY_CELLS = ("dp_left_deep", "zstream", "dp_bushy")
@@ -21,7 +22,7 @@ costs = st.tuples(st.sampled_from(sorted(COSTS)), st.sampled_from([0.0, 0.5])).f
 
 
 @pytest.mark.parametrize("planner", WITH_INVARIANTS)
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(data=st.data(), cost=costs, k=st.sampled_from([1, 2, None]))
 def test_theorem_1(planner: str, data: st.DataObject, cost: tuple[str, float], k: int | None) -> None:
     """Whenever an invariant is violated, planning again gives another plan."""
@@ -37,7 +38,7 @@ def test_theorem_1(planner: str, data: st.DataObject, cost: tuple[str, float], k
 
 
 @pytest.mark.parametrize("planner", BY_BLOCKS)
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(data=st.data(), cost=costs)
 def test_theorem_2(planner: str, data: st.DataObject, cost: tuple[str, float]) -> None:
     """With all deciding conditions: planning again gives another plan if and only if one of them is violated."""
@@ -51,7 +52,7 @@ def test_theorem_2(planner: str, data: st.DataObject, cost: tuple[str, float]) -
 
 
 @pytest.mark.parametrize("planner", [*BY_CELLS, "zstream_ordered"])
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(data=st.data(), cost=costs)
 def test_theorem_2_of_dynamic_programming(planner: str, data: st.DataObject, cost: tuple[str, float]) -> None:
     """The same with all memo cells that the chosen plan depends on."""

@@ -25,6 +25,7 @@ from tests.adaptation.test_invariants import ABC, CALM
 from tests.planning.all_plans import MODELS
 from tests.planning.test_replanning import of_any_shape, with_shape
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 DECIDING = ("event_frequency", "greedy", "zstream", "zstream_ordered", "dp_left_deep", "dp_bushy")
 
@@ -35,7 +36,7 @@ def up_to_violation(found: tuple[Verification, ...]) -> tuple[Verification, ...]
 
 
 @pytest.mark.parametrize("planner", DECIDING)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), cost=st.sampled_from(sorted(COSTS)), k=st.sampled_from([1, 2, None]))
 def test_checks_by_compiled_code_are_the_readable_ones(
     planner: str, data: st.DataObject, cost: str, k: int | None
@@ -65,7 +66,7 @@ def test_checks_by_compiled_code_are_the_readable_ones(
 
 
 @pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(statistics=of_any_shape(max_size=5), data=st.data())
 def test_programs_measure_the_same(name: str, statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
     """Also where conditions depend on each other, events agree, and with lists; on the numbers of another day, too."""

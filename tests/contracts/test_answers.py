@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -17,6 +18,7 @@ from tests.language_cases import CASES, LanguageCase, stream
 from tests.oracle import evaluate
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import check_each, examples
 
 
 def test_every_mechanism_states_what_it_must_run() -> None:
@@ -24,8 +26,11 @@ def test_every_mechanism_states_what_it_must_run() -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_hand_worked_case(mechanism: str, case: LanguageCase) -> None:
+def test_hand_worked_cases(mechanism: str) -> None:
+    check_each(partial(check_hand_worked_case, mechanism), CASES)
+
+
+def check_hand_worked_case(mechanism: str, case: LanguageCase) -> None:
     [pattern] = cep.parse_patterns(case.text, stream_schema(), params=case.params)
     found = answer_or_refusal(mechanism, pattern, events_table(stream(case.events)))
     if found is not None:
@@ -33,7 +38,7 @@ def test_hand_worked_case(mechanism: str, case: LanguageCase) -> None:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(statement=statements(WHOLE_LANGUAGE), stream_rows=rows())
 def test_random_statement_is_answered_or_refused(mechanism: str, statement: Statement, stream_rows: list[Row]) -> None:
     pattern, table = parsed(statement), events_table(stream_rows)
@@ -43,7 +48,7 @@ def test_random_statement_is_answered_or_refused(mechanism: str, statement: Stat
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_count_output_counts_the_matches(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern, table = parsed(drawn(data, mechanism, output=False, consume=False)), events_table(stream_rows)
@@ -52,7 +57,7 @@ def test_count_output_counts_the_matches(mechanism: str, data: st.DataObject, st
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_form_of_the_table_does_not_matter(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """Dictionaries, several chunks, a slice of a longer table and other columns between give the same answer."""

@@ -1,12 +1,14 @@
 """Every conformance case on every mechanism, and with every planner.
 
-One run in `make test` covers each pair of a case and a mechanism, and each pair of a case and a planner, once;
-`make test-all` runs each case with every planner on every mechanism.
+`make test` runs each case that was written by hand, and a part of the drawn ones, on every mechanism and with every
+planner. `make test-all` runs each case on every mechanism, with every planner, and with every planner on every
+mechanism.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -17,7 +19,7 @@ from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.trees import OrderOrTree
 from tests.answers import comparable, from_tables
-from tests.conformance import CASES, Case
+from tests.conformance import CASES, HAND_CASES, RANDOM_CASES, Case
 from tests.contracts.mechanisms import (
     RUN_TREES,
     answer,
@@ -27,13 +29,15 @@ from tests.contracts.mechanisms import (
     takes_pattern_order,
 )
 from tests.oracle import OracleMatch
+from tests.thoroughness import check_each, part_of
 
-ANSWERED = [case for case in CASES if case.matches is not None]
+ANSWERED, BY_HAND, DRAWN = (
+    [case for case in cases if case.matches is not None] for cases in (CASES, HAND_CASES, RANDOM_CASES)
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
 RIGHT: set[tuple[str, int, tuple[OrderOrTree, ...]]] = set()
 """Cases, their statements and the plans that have given the matches: where planners agree, the plan is run once."""
-every_case = pytest.mark.parametrize("case", ANSWERED, ids=str)
 
 
 def expected_of(case: Case, statement: int) -> list[OracleMatch]:
@@ -45,10 +49,14 @@ def expected_of(case: Case, statement: int) -> list[OracleMatch]:
     ]
 
 
-@every_case
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_case_on_mechanism(mechanism: str, case: Case) -> None:
+def test_cases_on_mechanism(mechanism: str) -> None:
     """Statement by statement, and the statements that the mechanism runs all at once."""
+    part = part_of(DRAWN, list(MECHANISMS).index(mechanism))
+    check_each(partial(check_on_mechanism, mechanism), [*BY_HAND, *part])
+
+
+def check_on_mechanism(mechanism: str, case: Case) -> None:
     run: list[Pattern] = []
     expected: list[OracleMatch] = []
     for statement, pattern in enumerate(case.patterns):
@@ -63,10 +71,14 @@ def test_case_on_mechanism(mechanism: str, case: Case) -> None:
         assert comparable(from_tables(run, tables)) == comparable(expected)
 
 
-@every_case
 @pytest.mark.parametrize("planner", PLANNERS)
-def test_case_with_planner(planner: str, case: Case) -> None:
+def test_cases_with_planner(planner: str) -> None:
     """On the mechanism that is taken when none is named."""
+    part = part_of(DRAWN, list(PLANNERS).index(planner))
+    check_each(partial(check_with_planner, planner), [*BY_HAND, *part])
+
+
+def check_with_planner(planner: str, case: Case) -> None:
     for statement, pattern in enumerate(case.patterns):
         [mechanism] = choose_mechanisms([pattern]).values()
         plan = planned(pattern, case.events, planner, mechanism)
@@ -80,10 +92,13 @@ def test_case_with_planner(planner: str, case: Case) -> None:
 
 
 @pytest.mark.long
-@every_case
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_case_with_planner_on_mechanism(mechanism: str, planner: str, case: Case) -> None:
+def test_cases_with_planner_on_mechanism(mechanism: str, planner: str) -> None:
+    check_each(partial(check_with_planner_on_mechanism, mechanism, planner), ANSWERED)
+
+
+def check_with_planner_on_mechanism(mechanism: str, planner: str, case: Case) -> None:
     for statement, pattern in enumerate(case.patterns):
         if takes_pattern_order(pattern, mechanism) or answer_or_refusal(mechanism, pattern, case.events) is None:
             continue

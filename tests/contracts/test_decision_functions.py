@@ -10,10 +10,11 @@ from cep_pipeline.adaptation import DECISION_FUNCTIONS, decision_function, gain,
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.planning import PLANNERS, plan
 from tests.adaptation import drifting
+from tests.thoroughness import examples
 
 
 @pytest.mark.parametrize("name", sorted(DECISION_FUNCTIONS))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), planner=st.sampled_from(sorted(PLANNERS)))
 def test_decide_and_go_on(name: str, data: st.DataObject, planner: str) -> None:
     settings_of = {"invariant": st.fixed_dictionaries({"k": st.sampled_from([1, 3, None]), "frozen": st.booleans()})}

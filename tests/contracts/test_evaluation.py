@@ -19,6 +19,7 @@ from tests.oracle.events import read_events
 from tests.oracle.values import Choice, value_of
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 FEATURES = replace(FIRST_SLICE, max_operands=3)
 
@@ -30,7 +31,7 @@ def parsed(statement: Statement) -> Pattern:
     return pattern
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(statements(FEATURES), rows(min_size=1, max_size=7))
 def test_conjuncts_hold_where_the_oracle_says(statement: Statement, stream_rows: list[Row]) -> None:
     pattern = parsed(statement)

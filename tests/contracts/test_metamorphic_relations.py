@@ -16,10 +16,11 @@ from tests.answers import comparable
 from tests.contracts.mechanisms import ANY_MATCH, answer, bindings, drawn, parsed
 from tests.pattern_strategies import FIRST_SLICE, TIME_WINDOWS, conditions
 from tests.streams import SECOND, Row, events_table, rows
+from tests.thoroughness import examples
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows(), shift_us=st.sampled_from([1, -7, 86_400 * SECOND, -1_700_000_000 * SECOND]))
 def test_time_shift_shifts_the_matches(
     mechanism: str, data: st.DataObject, stream_rows: list[Row], shift_us: int
@@ -33,7 +34,7 @@ def test_time_shift_shifts_the_matches(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_types_may_be_renamed(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern = parsed(drawn(data, mechanism, returns=False))
@@ -51,7 +52,7 @@ def with_types(structure: Structure, new_name: Mapping[str, str]) -> Structure:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_smaller_window_gives_a_subset(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     statement = drawn(data, mechanism, negation=False, output=False, consume=False, count_windows=False)
@@ -66,7 +67,7 @@ def test_smaller_window_gives_a_subset(mechanism: str, data: st.DataObject, stre
 
 
 @pytest.mark.parametrize("mechanism", ANY_MATCH)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_condition_its_negation_and_unknown_part_the_matches(
     mechanism: str, data: st.DataObject, stream_rows: list[Row]
@@ -88,7 +89,7 @@ def test_condition_its_negation_and_unknown_part_the_matches(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_partitions_are_answered_apart(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """The matches, and their number, are those of the sub-streams of one partition each; null is alone."""

@@ -15,6 +15,7 @@ from tests.contracts.mechanisms import answer, drawn, parsed
 from tests.oracle import evaluate
 from tests.pattern_strategies import Statement
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 
 
 def check_compressed(mechanism: str, statement: Statement, stream_rows: list[Row]) -> None:
@@ -42,14 +43,14 @@ def place_of(table: pa.Table, seq: int) -> int:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_expansion_is_the_verbose_output(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     check_compressed(mechanism, drawn(data, mechanism, output=False, consume=False), stream_rows)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), stream_rows=rows(), below=st.integers(0, 3))
 def test_no_more_rows_than_the_limit(mechanism: str, data: st.DataObject, stream_rows: list[Row], below: int) -> None:
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)

@@ -12,10 +12,11 @@ from cep_pipeline.detection import MECHANISMS, parts
 from tests.contracts.mechanisms import answer, bindings, drawn, parsed, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream_rows=rows(), limit=st.sampled_from([1, 2, 5]))
 def test_small_parts_are_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row], limit: int) -> None:
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)

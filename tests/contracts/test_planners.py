@@ -36,6 +36,7 @@ from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, Statement, statements
 from tests.planning import clauses
 from tests.planning.all_plans import MODELS
+from tests.thoroughness import examples
 
 # A condition over several branches of an OR constrains nothing, and drawn statements have such.
 pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
@@ -45,7 +46,7 @@ EXTREMES = st.one_of(st.sampled_from([0.0, 1e-12, 1.0]), st.floats(0, 1))
 
 
 @every_planner
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(statistics=clauses.clause_statistics(), model=st.sampled_from(sorted(MODELS)))
 def test_a_plan_of_all_variables_on_any_statistics(planner: str, statistics: ClauseStatistics, model: str) -> None:
     cost = MODELS[model]
@@ -67,7 +68,7 @@ def test_a_plan_of_all_variables_on_any_statistics(planner: str, statistics: Cla
 
 
 @every_planner
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data(), model=st.sampled_from(sorted(MODELS)))
 def test_where_a_comparison_no_longer_holds_the_plan_is_another(planner: str, data: st.DataObject, model: str) -> None:
     """Theorem 1 of the acep-invariants patent."""
@@ -117,7 +118,7 @@ def snapshot_of(statement: Any, draw: st.DataObject) -> StatisticsSnapshot:
 
 
 @every_planner
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(statement=statements(ANY_MATCH_LANGUAGE), draw=st.data())
 def test_a_valid_plan_of_any_pattern_on_any_snapshot(planner: str, statement: Statement, draw: st.DataObject) -> None:
     patterns = parse_patterns(statement.text, streams.stream_schema(), statement.params)
@@ -139,7 +140,7 @@ def test_a_valid_plan_of_any_pattern_on_any_snapshot(planner: str, statement: St
 
 
 @every_planner
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(statement=statements(ANY_MATCH_LANGUAGE), rows=streams.rows(max_size=8))
 def test_a_plan_from_estimates_of_any_stream(planner: str, statement: Statement, rows: list[Any]) -> None:
     patterns = parse_patterns(statement.text, streams.stream_schema(), statement.params)
@@ -170,7 +171,7 @@ def test_one_event_needs_no_strategy(planner: str) -> None:
 
 
 @every_planner
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(statement=statements(FIRST_SLICE), rows=streams.rows(max_size=8))
 def test_every_plan_gives_the_oracles_matches(planner: str, statement: Statement, rows: list[Any]) -> None:
     patterns = parse_patterns(statement.text, streams.stream_schema(), statement.params)

@@ -24,12 +24,13 @@ from tests.contracts.mechanisms import (
 )
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 from tests.tree_plans import many_trees
 
 
 @pytest.mark.parametrize("planner", PLANNERS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_planner_does_not_change_the_answer(
     mechanism: str, planner: str, data: st.DataObject, stream_rows: list[Row]
@@ -45,7 +46,7 @@ def test_planner_does_not_change_the_answer(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)
@@ -64,7 +65,7 @@ def test_no_order_changes_the_answer(mechanism: str, data: st.DataObject, stream
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_no_tree_changes_the_answer(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern, table = parsed(drawn(data, mechanism)), events_table(stream_rows)

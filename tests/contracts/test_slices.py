@@ -20,6 +20,7 @@ from cep_pipeline.slices.extent import counts_in_partitions, look_back, waits_fo
 from tests.contracts.mechanisms import bindings, drawn, match_ids, parsed, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 
 
 def first_row_read(pattern: Pattern, stream_rows: list[Row], start_us: int) -> int:
@@ -33,7 +34,7 @@ def first_row_read(pattern: Pattern, stream_rows: list[Row], start_us: int) -> i
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data(), stream_rows=rows())
 def test_slices_between_every_two_events(mechanism: str, data: st.DataObject, stream_rows: list[Row]) -> None:
     """Each slice reads its look-back and its own events only, and the slices' answers follow each other in order.

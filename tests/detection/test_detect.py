@@ -17,6 +17,7 @@ from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 ROWS = [
     {"timestamp": 0, "kind": "A", "x": 1},
@@ -53,7 +54,7 @@ def test_no_patterns_and_no_events() -> None:
     assert cep.detect(parse(RISE), events_table([]))["rise"].num_rows == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows(min_size=1), st.data())
 def test_the_form_of_the_columns_does_not_matter(drawn: list[Row], data: st.DataObject) -> None:
     """Strings plain or as dictionaries, times as timestamps or integers, one chunk or several."""

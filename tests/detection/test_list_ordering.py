@@ -14,6 +14,7 @@ from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.slices.blocks import Block, ListBlock
 from tests.detection.matching import block_of, clause_of
+from tests.thoroughness import examples
 
 Match = tuple[tuple[str, int, int], ...]
 """(variable, its position, row) for each binding."""
@@ -56,7 +57,7 @@ def as_matches(ordered: OrderedLists, positions: dict[str, int]) -> list[Match]:
     ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(drawn=list_blocks(), backwards=st.booleans())
 def test_order_is_the_pages(drawn: Any, backwards: bool) -> None:
     blocks, matches = drawn

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from cep_pipeline.detection.match_ids import MatchIdentity
 from cep_pipeline.language.parser import parse_patterns
 from tests.streams import stream_schema
+from tests.thoroughness import examples
 
 SEQS = st.one_of(
     st.integers(0, 1000),
@@ -23,7 +24,7 @@ SEQS = st.one_of(
 NAMES = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.text(st.characters(codec="utf-8"), max_size=300),
     st.lists(NAMES, min_size=1, max_size=4, unique=True),

@@ -13,6 +13,7 @@ from cep_pipeline.detection.ordering import OrderedMatches, order_matches
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.slices.blocks import MatchBlock
 from tests.detection.matching import block_of, clause_of
+from tests.thoroughness import examples
 
 Match = tuple[tuple[str, int, int], ...]
 """(variable, its position, row) for each binding."""
@@ -71,7 +72,7 @@ def some_blocks(draw: st.DrawFn) -> tuple[list[MatchBlock], np.ndarray]:
     return blocks, seqs
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(some_blocks())
 def test_order_is_the_pages(drawn: Any) -> None:
     blocks, seqs = drawn

@@ -25,6 +25,7 @@ from cep_pipeline.detection.output_policy import (
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
+from tests.thoroughness import examples
 
 Match = tuple[str | None, tuple[int, ...]]
 """A partition, and the positions of events."""
@@ -73,7 +74,7 @@ def ordered_matches(draw: st.DrawFn) -> list[Match]:
 
 
 @pytest.mark.parametrize("clauses", POLICIES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(matches=ordered_matches(), data=st.data())
 def test_parts_one_after_another_are_one_call(clauses: str, matches: list[Match], data: st.DataObject) -> None:
     pattern = pattern_of(clauses)
@@ -91,7 +92,7 @@ def test_parts_one_after_another_are_one_call(clauses: str, matches: list[Match]
 
 
 @pytest.mark.parametrize("clauses", POLICIES)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(matches=ordered_matches(), cut=st.integers(0, 25))
 def test_what_is_remembered_at_a_time_does_not_depend_on_the_parts(
     clauses: str, matches: list[Match], cut: int

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection.sha256 import BLOCK_BYTES, INITIAL, LANES, hash_rows, hash_whole_blocks
+from tests.thoroughness import examples
 
 
 def padded(message: bytes, before: int = 0) -> bytes:
@@ -31,7 +32,7 @@ def digests(words: np.ndarray, count: int) -> list[bytes]:
     return [row.astype(">u4").tobytes() for row in words[:count]]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=40))
 def test_messages_of_any_length_side_by_side(messages: list[bytes]) -> None:
     text, blocks = rows_of(messages)

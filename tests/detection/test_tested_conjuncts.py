@@ -20,6 +20,7 @@ from tests.oracle.events import read_events
 from tests.oracle.values import Binding
 from tests.pattern_strategies import FIRST_SLICE, statements
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 from tests.tree_plans import many_trees
 
 SINGLE_EVENTS = replace(
@@ -56,7 +57,7 @@ def literal_counts(pattern: Pattern, node: NodeCounts, table: pa.Table) -> tuple
 
 
 @pytest.mark.parametrize("mechanism", DRAWN)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=6, max_size=12))
 def test_a_node_counts_what_its_conjuncts_are_tested_on(
     mechanism: str, data: st.DataObject, stream_rows: list[Row]

@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.events.casting import cast_checked_to
+from tests.thoroughness import examples
 
 
 def is_int64(text: str) -> bool:
     return text.strip().lstrip("-").isdigit() and -(2**63) <= int(text) < 2**63 and text.strip().count("-") < 2
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.sampled_from(["1", "-5", "x", "", "9" * 30, " 7 ", "1.0"])), max_size=40))
 def test_exactly_the_values_that_do_not_fit_fail(texts: list[str | None]) -> None:
     values, failed = cast_checked_to(pa.array(texts, pa.string()), pa.int64())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import HEADER, read_csv, trades, write_gzip
+from tests.thoroughness import examples
 
 GOOD = "SPY,2013-10-07 10:00:00,1.5,100\n"
 
@@ -189,7 +190,7 @@ def test_headerless_files_are_read_by_their_names(tmp_path: Path) -> None:
 FIELDS = st.text(alphabet='ab",\n\r é', max_size=6)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(FIELDS, st.booleans()), max_size=12), st.integers(8, 60))
 def test_any_quoted_text_survives_whatever_the_block_size(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, bool]], block_bytes: int
@@ -215,7 +216,7 @@ def test_any_quoted_text_survives_whatever_the_block_size(
     assert sum(reason.startswith("unparsable") for reason in reasons.values()) == sum(bad for _, bad in rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.text(alphabet='ab",\n\r1', max_size=60), st.integers(4, 40))
 def test_no_text_is_lost_or_breaks_the_reader(
     tmp_path_factory: pytest.TempPathFactory, body: str, block_bytes: int

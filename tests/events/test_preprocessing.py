@@ -17,6 +17,7 @@ from cep_pipeline.events.preprocessing import carry_lengths, derive, last_values
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import Derived
 from cep_pipeline.patterns.expressions import ValueType
+from tests.thoroughness import examples
 
 SCHEMA = StreamSchema(
     name="s",
@@ -102,13 +103,13 @@ def derived_rows(derived: pa.Table) -> list[dict[str, Any]]:
     return derived.select([item.name for item in SCHEMA.derived]).to_pylist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ROWS)
 def test_derived_attributes_equal_a_plain_loop(rows: list) -> None:
     assert comparable(derived_rows(derive(table(rows), SCHEMA, Carry()))) == comparable(naive(rows))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(ROWS, st.lists(st.integers(0, 30), max_size=5))
 def test_days_of_any_length_with_carry_equal_one_pass(rows: list, cuts: list[int]) -> None:
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]

@@ -17,6 +17,7 @@ from cep_pipeline.language.typing_rules import type_of_aggregate
 from cep_pipeline.patterns.expressions import Aggregate, ValueType
 from tests.answers import comparable_value
 from tests.oracle.values import aggregate
+from tests.thoroughness import examples
 
 INTEGERS = st.none() | st.integers(-4, 4) | st.sampled_from([2**63 - 1, -(2**63), 2**62, 2**53 + 1, -(2**53) - 1])
 FLOATS = st.none() | st.floats(allow_subnormal=True) | st.sampled_from([0.0, -0.0, 1e308, -1e308, 0.1, 0.2, 0.3])
@@ -44,7 +45,7 @@ def values_of(column: Column) -> list[Any]:
         (ValueType.STRING, pa.string(), STRINGS, ("count", "min", "max")),
     ],
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_every_beginning_has_the_aggregate_of_the_oracle(
     kind: ValueType, arrow: pa.DataType, elements: st.SearchStrategy[Any], functions: tuple[str, ...], data: Any

@@ -29,6 +29,7 @@ from cep_pipeline.patterns.expressions import (
 from tests.oracle.events import Event
 from tests.oracle.values import Choice, truth_of, value_of
 from tests.streams import EDGE_FLOATS, EDGE_INTEGERS, events_table, floats, histories, integers
+from tests.thoroughness import examples
 
 INT, FLOAT, BOOL, STRING, LIST = (
     ValueType.INT64,
@@ -148,7 +149,7 @@ def value_at(column: Column, index: int) -> Any:
     return value if column.dictionary is None else column.dictionary[value]
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(bindings(), numbers())
 def test_numbers_equal_the_oracle(drawn: Any, expression: Expression) -> None:
     source, places, oracle = drawn
@@ -165,7 +166,7 @@ def test_numbers_equal_the_oracle(drawn: Any, expression: Expression) -> None:
             assert type(found) is type(expected)
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(bindings(), st.lists(atoms(), min_size=1, max_size=3))
 def test_conjuncts_equal_the_oracle(drawn: Any, chosen: list[Atom]) -> None:
     source, places, oracle = drawn
@@ -174,7 +175,7 @@ def test_conjuncts_equal_the_oracle(drawn: Any, chosen: list[Atom]) -> None:
     assert found.tolist() == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(bindings(), correlations())
 def test_correlation_equals_the_oracle(drawn: Any, expression: Expression) -> None:
     source, places, oracle = drawn

@@ -7,12 +7,18 @@ import pytest
 from cep_pipeline.errors import PatternError
 from cep_pipeline.language import format_pattern, parse_patterns
 from tests.conformance import CASES, Case
+from tests.thoroughness import check_each
+
+ANSWERED = [case for case in CASES if case.matches is not None]
 
 pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.PatternWarning")
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.matches is not None], ids=str)
-def test_formatted_text_is_the_same_pattern(case: Case) -> None:
+def test_formatted_text_is_the_same_pattern() -> None:
+    check_each(check_formatted, ANSWERED)
+
+
+def check_formatted(case: Case) -> None:
     text = ";\n".join(format_pattern(pattern) for pattern in case.patterns)
     again = parse_patterns(text, case.schema, case.params)
     assert again == case.patterns
@@ -20,8 +26,11 @@ def test_formatted_text_is_the_same_pattern(case: Case) -> None:
     assert ";\n".join(format_pattern(pattern) for pattern in again) == text
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.matches is not None], ids=str)
-def test_names_and_columns_fit_the_expected_matches(case: Case) -> None:
+def test_names_and_columns_fit_the_expected_matches() -> None:
+    check_each(check_names, ANSWERED)
+
+
+def check_names(case: Case) -> None:
     assert case.matches is not None
     for match in case.matches:
         pattern = case.patterns[match.statement]

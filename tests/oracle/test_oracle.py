@@ -22,6 +22,7 @@ from tests.oracle import evaluate
 from tests.oracle.values import aggregate, arithmetic, call, compare
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import check_each, examples
 
 RUNS = replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], output=False, consume=False)
 ANSWERED = [case for case in CONFORMANCE if case.matches is not None]
@@ -41,12 +42,15 @@ def test_hand_worked_case(case: LanguageCase) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@pytest.mark.parametrize("case", ANSWERED, ids=str)
-def test_conformance_case(case: Case) -> None:
+def test_conformance_cases() -> None:
+    check_each(check_conformance_case, ANSWERED)
+
+
+def check_conformance_case(case: Case) -> None:
     assert comparable(evaluate(case.patterns, case.events)) == comparable(case.matches or ())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(statements(WHOLE_LANGUAGE), rows())
 def test_every_answer_obeys_the_page(statement: Statement, stream_rows: list[Row]) -> None:
     """What can be read off an answer without a second evaluator: order, distinctness, types and the window."""
@@ -67,7 +71,7 @@ def test_every_answer_obeys_the_page(statement: Statement, stream_rows: list[Row
             assert match.end_ts - match.start_ts <= pattern.window.time_us
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(statements(RUNS), rows(max_size=10))
 def test_a_stricter_strategy_finds_a_subset(statement: Statement, stream_rows: list[Row]) -> None:
     """Runs (section 4) and bindings (section 3) are found apart, yet a strategy's matches are among the next one's."""

@@ -17,6 +17,7 @@ from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.event_spans import PublishedEvents
 from cep_pipeline.slices.extent import LookBack
 from tests.pipeline.local_days import LocalDays, events_by_day
+from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict({"base_type": "Ev", "type_attribute": "k", "attributes": {"k": "string"}}, name="ticks")
 
@@ -39,7 +40,7 @@ def published(folder: Path, gaps_hours: list[float]) -> tuple[PublishedEvents, l
     st.integers(0, 24),
     st.integers(1, 30),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_window_of_events_holds_so_many(tmp_path_factory: Any, gaps: list[float], place: int, number: int) -> None:
     events, points = published(tmp_path_factory.mktemp("days"), gaps)
     end = points[min(place, len(points) - 1)]

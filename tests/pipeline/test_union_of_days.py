@@ -24,6 +24,7 @@ from tests.contracts.mechanisms import runnable
 from tests.pattern_strategies import WHOLE_LANGUAGE, statements
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.streams import Row, rows, stream_schema
+from tests.thoroughness import examples
 
 LANGUAGE = replace(WHOLE_LANGUAGE, returns=False, parameters=False, lists=False, max_condition_variables=2)
 WINDOWS = st.one_of(
@@ -84,7 +85,7 @@ def random_patterns(draw: st.DrawFn) -> Pattern:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(data=st.data(), stream_rows=rows(max_size=10), pattern=st.one_of(waiting_patterns(), random_patterns()))
 def test_random_patterns_over_random_days(data: st.DataObject, stream_rows: list[Row], pattern: Pattern) -> None:
     gaps = data.draw(st.lists(GAPS_HOURS, min_size=len(stream_rows), max_size=len(stream_rows)))

@@ -23,6 +23,7 @@ from cep_pipeline.statistics.estimate import terms_of
 from tests.adaptation import drifting
 from tests.planning.test_replanning import close, of_any_shape, with_shape
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 UNLIKE = ClauseStatistics(
     ("a", "b", "c", "d", "e", "f"),
@@ -45,7 +46,7 @@ def found_for(planner: str, cost: CostModel, known: ClauseStatistics) -> FoundCl
 
 @pytest.mark.parametrize("cost", ["throughput", "instances", "kernel"])
 @pytest.mark.parametrize("planner", sorted(SEARCHED))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(statistics=of_any_shape(MOST_VARIABLES), data=st.data())
 @example(statistics=UNLIKE, data=None)
 def test_compiled_searches_find_what_planners_find(
@@ -91,7 +92,7 @@ def checks_are_readable(
 
 
 @pytest.mark.parametrize("planner", ["greedy", "dp_left_deep"])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data(), cost=st.sampled_from(["throughput", "kernel"]))
 def test_snapshots_are_read_as_questions_read_them(planner: str, data: st.DataObject, cost: str) -> None:
     """Snapshot after snapshot, with lists, and with conditions that are measured in some of them only."""
@@ -115,7 +116,7 @@ def test_snapshots_are_read_as_questions_read_them(planner: str, data: st.DataOb
             assert found is None or expected is None or found.prices(found) == expected.prices(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(statistics=of_any_shape(), data=st.data())
 def test_a_plan_is_priced_by_the_numbers_of_another_day(statistics: ClauseStatistics, data: st.DataObject) -> None:
     """Also after the search has gone on to other numbers, and where the plans of both days are the same."""
@@ -136,7 +137,7 @@ def test_a_plan_is_priced_by_the_numbers_of_another_day(statistics: ClauseStatis
     assert search.kept(before, None).found.comparisons == before.comparisons
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(statistics=of_any_shape(), cost=st.sampled_from(["throughput", "instances", "kernel"]))
 def test_orders_by_logarithms_are_those_of_exact_search(statistics: ClauseStatistics, cost: str) -> None:
     """`SmallOrderSearch` finds the orders that the search by linear numbers does, but where two cost the same."""

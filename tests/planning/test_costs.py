@@ -32,6 +32,7 @@ from cep_pipeline.planning.costs.instances import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from tests.planning import clauses
+from tests.thoroughness import examples
 
 every_model = pytest.mark.parametrize(
     "model", [*COSTS.values(), with_latency(THROUGHPUT, 0.5), with_latency(KERNEL, 7.0)]
@@ -93,7 +94,7 @@ def scaled_tree_cost(costs: SetCosts, tree: PositionTree) -> float:
 
 
 @every_model
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(statistics=clauses.clause_statistics(max_size=5), draw=st.data())
 def test_the_numbers_of_all_sets_give_the_costs_of_orders_and_trees(
     model: CostModel, statistics: ClauseStatistics, draw: st.DataObject

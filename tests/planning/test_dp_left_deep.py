@@ -16,9 +16,10 @@ from cep_pipeline.planning.event_frequency import event_frequency_order
 from cep_pipeline.planning.greedy import greedy_order
 from cep_pipeline.planning.ikkbz import ikkbz_order
 from tests.planning import clauses
+from tests.thoroughness import examples
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(clauses.clause_statistics(max_size=5))
 def test_no_order_is_cheaper_by_the_literal_formula(statistics: ClauseStatistics) -> None:
     found = clauses.ln_cost(statistics, dp_left_deep_order(statistics, THROUGHPUT).order)

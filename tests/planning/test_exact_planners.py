@@ -23,6 +23,7 @@ from cep_pipeline.planning.zstream import zstream_tree
 from cep_pipeline.planning.zstream_ordered import zstream_ordered_tree
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
+from tests.thoroughness import examples
 
 every_model = pytest.mark.parametrize("cost", MODELS.values(), ids=MODELS)
 CLOSE = 1e-7
@@ -41,7 +42,7 @@ def check_comparisons(found: Ordering | TreeOrdering, statistics: ClauseStatisti
 
 
 @every_model
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(statistics=with_any_last(max_size=5))
 def test_no_order_is_cheaper(cost: CostModel, statistics: ClauseStatistics) -> None:
     found = dp_left_deep_order(statistics, cost)
@@ -52,7 +53,7 @@ def test_no_order_is_cheaper(cost: CostModel, statistics: ClauseStatistics) -> N
 
 
 @every_model
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(statistics=with_any_last(max_size=5))
 def test_no_tree_is_cheaper(cost: CostModel, statistics: ClauseStatistics) -> None:
     found = dp_bushy_tree(statistics, cost)
@@ -68,7 +69,7 @@ def test_no_tree_is_cheaper(cost: CostModel, statistics: ClauseStatistics) -> No
 
 
 @every_model
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(statistics=with_any_last(max_size=6))
 def test_no_tree_over_the_same_leaves_is_cheaper(cost: CostModel, statistics: ClauseStatistics) -> None:
     for planner, leaves in (

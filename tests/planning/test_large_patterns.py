@@ -24,6 +24,7 @@ from cep_pipeline.planning.many_orders import ln_order_costs
 from cep_pipeline.planning.ordering import left_deep
 from tests.planning import clauses
 from tests.planning.all_plans import MODELS, all_trees, with_any_last
+from tests.thoroughness import examples
 
 every_model = pytest.mark.parametrize("cost", MODELS.values(), ids=MODELS)
 
@@ -78,7 +79,7 @@ def test_ikkbz_orders_all_variables_of_any_clause(statistics: ClauseStatistics) 
 
 
 @every_model
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(statistics=with_any_last(max_size=5))
 def test_no_plan_is_below_the_bounds(cost: CostModel, statistics: ClauseStatistics) -> None:
     orders = np.array(list(permutations(range(statistics.size))))
@@ -90,7 +91,7 @@ def test_no_plan_is_below_the_bounds(cost: CostModel, statistics: ClauseStatisti
 
 
 @every_model
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(statistics=with_any_last(max_size=6), seed=st.integers(0, 3))
 def test_local_search_ends_where_no_move_improves(cost: CostModel, statistics: ClauseStatistics, seed: int) -> None:
     for planner in (ii_random_order, ii_greedy_order):

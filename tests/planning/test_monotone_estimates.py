@@ -18,6 +18,7 @@ from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSna
 from cep_pipeline.statistics.estimate import terms_of
 from cep_pipeline.statistics.terms import format_conjunct
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 STRUCTURES = {
     "SEQ(A a, B b, C c)": "abc",
@@ -79,7 +80,7 @@ every_cost = pytest.mark.parametrize("cost", sorted(COSTS))
 
 
 @every_cost
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     structure=st.sampled_from(sorted(STRUCTURES)),
     draw=st.data(),
@@ -101,7 +102,7 @@ def test_a_further_conjunct(
 
 
 @every_cost
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     structure=st.sampled_from(sorted(STRUCTURES)),
     draw=st.data(),

@@ -21,6 +21,7 @@ from cep_pipeline.statistics import estimate_statistics
 from tests.planning.given_planners import give
 from tests.planning.test_costs import trees
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 STRUCTURES = [
     "SEQ(A a, ~B n, C c, A d)",
@@ -57,7 +58,7 @@ patterns = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(pattern=patterns, order=st.sampled_from(list(permutations(range(3)))))
 def test_orders_ask_where_the_fused_kernel_does(pattern: Pattern, order: tuple[int, ...]) -> None:
     [clause] = pattern.clauses
@@ -74,7 +75,7 @@ def test_orders_ask_where_the_fused_kernel_does(pattern: Pattern, order: tuple[i
         assert {*placed.between, *placed.compared} <= {*placed.asked_with}
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(pattern=patterns, tree=trees((0, 1, 2)))
 def test_trees_ask_where_the_evaluation_tree_does(pattern: Pattern, tree: PositionTree) -> None:
     [clause] = pattern.clauses

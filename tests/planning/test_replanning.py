@@ -29,6 +29,7 @@ from cep_pipeline.statistics.estimate import terms_of
 from tests.adaptation import drifting
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 LINEAR = ("throughput", "instances")
 """The cost models that do not tell linear trees apart, nor what waits."""
@@ -115,7 +116,7 @@ def alone(made: Plan, name: str) -> Plan:
 
 
 @pytest.mark.parametrize("planner", ["greedy", "zstream", "zstream_ordered", "dp_left_deep", "trivial"])
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(data=st.data(), cost=st.sampled_from([*LINEAR, "kernel"]), alpha=st.sampled_from([0.0, 0.5]))
 def test_planning_again_is_planning(planner: str, data: st.DataObject, cost: str, alpha: float) -> None:
     """The plan of `plan`; the old one costs what it does elsewhere; what is found again is confirmed."""

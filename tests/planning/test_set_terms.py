@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import COSTS, LATENCY, ln_tree_cost
 from tests.planning import clauses
+from tests.thoroughness import examples
 
 
 @pytest.mark.parametrize("cost", COSTS)
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(statistics=clauses.clause_statistics(max_size=5))
 def test_one_all_and_some(cost: str, statistics: ClauseStatistics) -> None:
     model = COSTS[cost]

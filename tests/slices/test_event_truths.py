@@ -19,6 +19,7 @@ from cep_pipeline.slices.event_truths import holds_for_all
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.expressions.test_evaluate import FLOAT, atoms, correlations, rows
 from tests.streams import events_table
+from tests.thoroughness import examples
 
 
 def of_one_event(atom: Atom) -> Atom:
@@ -33,7 +34,7 @@ def correlated() -> st.SearchStrategy[Atom]:
     return correlations().map(lambda correlation: Comparison(Comparator.GT, correlation, half))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rows(), st.lists(st.one_of(atoms(), correlated()), min_size=1, max_size=3), st.integers(1, 4))
 def test_all_events_at_once(drawn: list[dict[str, Any]], chosen: list[Atom], at_once: int) -> None:
     events = PreparedEvents(

@@ -20,6 +20,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from tests.contracts.mechanisms import runnable
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 FINAL = replace(WHOLE_LANGUAGE, max_operands=3, output=False, consume=False, returns=False, parameters=False)
 
@@ -39,7 +40,7 @@ def prepared(pattern: Pattern, events: pa.Table) -> PreparedEvents:
     return PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(statement=statements(FINAL), stream_rows=rows(), size=st.integers(1, 7))
 def test_count_windows_are_owned_once_by_slices_between_all_events(
     statement: Statement, stream_rows: list[Row], size: int

@@ -18,6 +18,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.extent import LookBack, columns_needed, look_back
 from cep_pipeline.spark.expected_work import WorkEstimate
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
+from tests.thoroughness import examples
 
 SCHEMA = StreamSchema.from_dict(
     {"base_type": "Ev", "type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}}
@@ -88,7 +89,7 @@ def comparable(found: dict[str, list[dict[str, object]]]) -> dict[str, list[tupl
     return {name: [tuple(str(row[key]) for key in fixed) for row in rows] for name, rows in found.items()}
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=ROWS, row_group_size=st.integers(1, 4), files=st.integers(1, 3))
 def test_boundaries_between_every_two_events_change_nothing(
     drawn: list[tuple[int, str, int | None]], row_group_size: int, files: int
@@ -102,7 +103,7 @@ def test_boundaries_between_every_two_events_change_nothing(
         assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(drawn=ROWS, row_group_size=st.integers(1, 4), count=st.integers(1, 12))
 def test_any_number_of_slices_owns_everything_once(
     drawn: list[tuple[int, str, int | None]], row_group_size: int, count: int

@@ -18,6 +18,7 @@ from cep_pipeline.slices.extent import look_back
 from cep_pipeline.spark.slicing import Slice, cut, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, count_table, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
+from tests.thoroughness import examples
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ def agree(one: StatisticsSnapshot, other: StatisticsSnapshot) -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(1, 6))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_slices_are_one_table(gaps: list[int], count: int) -> None:
     table = table_of(gaps)
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +87,7 @@ def test_slices_are_one_table(gaps: list[int], count: int) -> None:
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=60), st.integers(1, 59))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_is_carried_and_what_follows_are_one_run(gaps: list[int], place: int) -> None:
     table = table_of(gaps)
     times = table["timestamp"].cast(pa.int64()).to_pylist()

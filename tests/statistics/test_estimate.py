@@ -30,6 +30,7 @@ from tests import streams
 from tests.oracle.answer import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 # A condition over several branches of an OR constrains nothing, and drawn statements have such.
 pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
@@ -170,7 +171,7 @@ def pair_statements(draw: st.DrawFn) -> tuple[str, str]:
     return text.format(""), text.format(f"WHERE {condition}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pair_statements(), streams.rows(max_size=14))
 def test_selectivities_are_the_oracles_when_all_pairs_are_tested(texts: tuple[str, str], rows: list[Any]) -> None:
     events = streams.events_table(rows)
@@ -185,7 +186,7 @@ def test_selectivities_are_the_oracles_when_all_pairs_are_tested(texts: tuple[st
         assert found.source is Source.PRIOR
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(statements(ANY_MATCH_LANGUAGE), min_size=1, max_size=2), streams.rows(max_size=12), st.randoms())
 def test_slices_add_up_to_the_whole(texts: list[Statement], rows: list[Any], draw: random.Random) -> None:
     events = streams.events_table(rows)

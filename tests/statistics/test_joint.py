@@ -16,6 +16,7 @@ from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.measured import JointSelectivity
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 TEXT = """
 NAME p PATTERN SEQ(A a, A b, B c, C d)
@@ -66,7 +67,7 @@ def test_each_joint_selectivity_is_what_is_expected_of_its_conditions(
             assert corrected.ln_expected(one) == pytest.approx(terms.ln_independent(one), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(chosen=SETS, data=st.data())
 def test_plans_expect_the_same(chosen: set[frozenset[int]], data: st.DataObject) -> None:
     terms = ClauseTerms(PATTERN, PATTERN.clauses[0], SNAPSHOT)

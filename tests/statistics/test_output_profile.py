@@ -17,6 +17,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, is_open, merge_profiles
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 CONJUNCTION = "NAME all PATTERN AND(A a, B b, C c) WITHIN 2 seconds"
 
@@ -81,7 +82,7 @@ def test_blocks_and_rows_say_the_same() -> None:
     assert rows.profiles() == blocks.profiles() != ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     variables=st.integers(2, 17),
     seed=st.integers(0, 2**32 - 1),

@@ -16,11 +16,12 @@ from cep_pipeline.statistics.arrays_json import packed, unpacked
 from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
 from cep_pipeline.statistics.sliding_window import SlidingWindow
 from cep_pipeline.statistics.stream_clock import StreamClock
+from tests.thoroughness import examples
 
 values = st.lists(st.tuples(st.integers(0, 40), st.sampled_from([1.0, 1.0, 5.0, 1000.0])), max_size=60)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     values,
     st.lists(st.integers(1, 20), min_size=1, max_size=6),
@@ -83,7 +84,7 @@ class Largest(SeveralSums):
         return Estimate(most, most, most)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(values.filter(bool), st.integers(0, 100), st.integers(0, 100))
 def test_a_window_is_over_any_statistic_that_merges(steps: Sequence[tuple[int, float]], width: int, after: int) -> None:
     times, numbers = np.cumsum([gap for gap, _ in steps]), np.array([weight for _, weight in steps])
@@ -112,7 +113,7 @@ def test_several_sums_come_back_from_json() -> None:
         again.hold(np.zeros((2, 1), np.int64), np.ones((3, 1)))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.lists(st.integers(1, 4000), min_size=1, max_size=8), st.sampled_from([1, 7, 300, 1000, 5000]))
 def test_the_clock_knows_when_a_window_of_events_began(parts: list[int], window: int) -> None:
     times = np.cumsum(np.random.default_rng(len(parts)).integers(0, 50, sum(parts)))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.statistics.sliding_window import SlidingWindow
+from tests.thoroughness import examples
 
 STATISTICS: tuple[str, ...] = ("count", "sum", "variance")
 every_statistic = pytest.mark.parametrize("statistic", STATISTICS)
@@ -68,7 +69,7 @@ def last_moments(values: Values, width: int) -> Sequence[int]:
 
 
 @every_statistic
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(values=streams(), width=st.sampled_from([0, 1, 5, 60, 500, 10_000]), epsilon=EPSILONS)
 def test_error_is_at_most_epsilon_at_every_moment(statistic: str, values: Values, width: int, epsilon: float) -> None:
     window = SlidingWindow(statistic, width, epsilon)
@@ -81,7 +82,7 @@ def test_error_is_at_most_epsilon_at_every_moment(statistic: str, values: Values
 
 
 @every_statistic
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(values=streams(), cuts=st.lists(st.integers(0, 400), max_size=4), epsilon=EPSILONS)
 def test_consecutive_parts_merge_within_epsilon(
     statistic: str, values: Values, cuts: list[int], epsilon: float
@@ -97,7 +98,7 @@ def test_consecutive_parts_merge_within_epsilon(
 
 
 @every_statistic
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(values=streams(), epsilon=EPSILONS)
 def test_bounds_hold_for_histograms_of_interleaved_streams(statistic: str, values: Values, epsilon: float) -> None:
     merged = SlidingWindow(statistic, 60, epsilon)
@@ -122,7 +123,7 @@ def test_a_burst_needs_few_buckets(statistic: str) -> None:
     assert sizes[2] - sizes[1] < 2 * (sizes[1] - sizes[0]) + 50
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     number=st.integers(1, 30_000),
     epsilon=EPSILONS,

@@ -15,6 +15,7 @@ from cep_pipeline.statistics.tuple_terms import tuple_of
 from tests import streams
 from tests.oracle.answer import evaluate
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 ORDERS = ["SEQ(A a, B b, C c)", "AND(A a, B b, C c)", "SEQ(A a, AND(B b, C c))", "SEQ(AND(A a, Ev b), C c)"]
 THREE = ["a.x + b.x > c.x", "a.y + b.y <= c.y OR a.x = c.x", "c.x BETWEEN a.x AND b.x"]
@@ -37,7 +38,7 @@ def tuple_statements(draw: st.DrawFn) -> tuple[str, str]:
     return text.format(""), text.format(f"WHERE {condition}")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(tuple_statements(), streams.rows(max_size=9))
 def test_selectivities_are_the_oracles_when_all_tuples_are_tested(texts: tuple[str, str], rows: list[Any]) -> None:
     events = streams.events_table(rows)
@@ -53,7 +54,7 @@ def test_selectivities_are_the_oracles_when_all_tuples_are_tested(texts: tuple[s
         assert found.source is Source.PRIOR
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sampled_from(["ARRIVAL", "STRICT", "ANY"]),
     st.sampled_from(["1 second", "3 seconds", "4 EVENTS"]),

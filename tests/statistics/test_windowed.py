@@ -20,6 +20,7 @@ from cep_pipeline.statistics import Kind, Source, WindowedStatistics, partial_st
 from cep_pipeline.statistics.versioned import OtherVersion
 from tests.statistics.market import market, parse
 from tests.statistics.streams_of_trades import TRAFFIC, generated_trades, patterns, real, real_trades, real_traffic
+from tests.thoroughness import examples
 
 MINUTE = 60_000_000
 RATES = "PATTERN AND(SPY s, BAC b, AIG a, IBM i, Trade t) WHERE b.size > 200 AND t.size > 5000 WITHIN 1 second"
@@ -178,7 +179,7 @@ def test_memory_does_not_grow_with_the_events() -> None:
     assert large < 2.5 * small
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(st.integers(1, 1999), max_size=4, unique=True),
     st.sampled_from([Window(time_us=MINUTE), Window(events=300)]),
@@ -200,7 +201,7 @@ def test_slices_merge_to_the_whole(cuts: list[int], window: Window) -> None:
     assert (found.pairs, found.value) == (exact.pairs, pytest.approx(exact.value))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, 300_000_000), st.integers(0, 4))
 def test_bounds_hold_for_windows_gone_by(moment: int, seed: int) -> None:
     events = generated_trades(3000, seed=seed, day_us=200_000_000)

@@ -18,6 +18,7 @@ from tests.contracts.mechanisms import parsed
 from tests.oracle import evaluate
 from tests.pattern_strategies import Features, statements
 from tests.streams import SECOND, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 
 def events_of(text: str) -> list[dict[str, Any]]:
@@ -78,7 +79,7 @@ def test_instances_of_other_partitions_are_no_candidates() -> None:
     assert metrics.peak_instances == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), stream=rows(min_size=4))
 def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: list[dict[str, Any]]) -> None:
     features = Features(nested=True, kleene=True, max_operands=3, ties=("ARRIVAL", "STRICT"))
@@ -96,7 +97,7 @@ def test_memory_that_is_full_grows_without_a_trace(data: st.DataObject, stream: 
     assert comparable(from_tables([pattern], found)) == comparable(evaluate([pattern], table))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), stream=rows(min_size=4))
 def test_few_numbers_of_lives_leave_the_totals(data: st.DataObject, stream: list[dict[str, Any]]) -> None:
     pattern = parsed(data.draw(statements(Features(nested=True, ties=("ARRIVAL",)))))

@@ -19,6 +19,7 @@ from tests.contracts.mechanisms import answer, parsed
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_answers_without_room() -> None:
     check_random_answers()  # a fixture of one test does not go with a test of many examples
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def check_random_answers(data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern, table = parsed(data.draw(statements(ANY_MATCH_LANGUAGE))), events_table(stream_rows)

@@ -16,6 +16,7 @@ from tests.contracts.mechanisms import parsed, planned
 from tests.detection.evaluation_tree.literal import read_literally
 from tests.pattern_strategies import FIRST_SLICE, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 from tests.tree_plans import many_trees
 
 SINGLE_EVENTS = replace(
@@ -23,7 +24,7 @@ SINGLE_EVENTS = replace(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=16))
 def test_counts_are_those_of_the_literal_tree(data: st.DataObject, stream_rows: list[Row]) -> None:
     pattern, table = parsed(data.draw(statements(SINGLE_EVENTS))), events_table(stream_rows)

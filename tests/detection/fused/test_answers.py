@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from tests.detection.fused.running import boundaries_of, expected, found, orders_of, pattern_of, prepare, written_orders
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import events_table, rows
+from tests.thoroughness import examples
 
 FEATURES = replace(FIRST_SLICE, nested=True, max_operands=3, max_condition_variables=3)
-THOROUGH = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @THOROUGH

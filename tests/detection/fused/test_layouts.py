@@ -19,6 +19,7 @@ from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import events_table, rows
+from tests.thoroughness import examples
 
 PLAIN = (
     "PATTERN SEQ(A a, B b, A c) WHERE a.x < b.x AND c.x >= a.x + 1 AND b.y > 1 WITHIN 9 us",
@@ -85,7 +86,7 @@ def test_values_or_slices_that_do_not_fit_the_layout_are_compiled(text: str) -> 
     assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(statements(FIRST_SLICE), st.lists(rows(max_size=14), min_size=2, max_size=3), st.booleans())
 def test_stream_after_stream_gives_the_answer_of_the_oracle(
     statement: Statement, streams: list[list[dict[str, Any]]], forgetful: bool

@@ -31,11 +31,12 @@ from tests.detection.fused.running import (
 )
 from tests.pattern_strategies import FIRST_SLICE, Statement, statements
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 
 FEATURES = replace(
     FIRST_SLICE, nested=True, negation=True, count_windows=True, max_operands=3, max_condition_variables=3
 )
-THOROUGH = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+THOROUGH = settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 SECOND = 1_000_000
 
 TIED: list[Row] = [

@@ -28,6 +28,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, TIME_WINDOWS, Statement, conditions, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 from tests.tree_plans import random_tree
 
 FEATURES = (
@@ -101,7 +102,7 @@ def plan_of_one(plan: Plan, name: str) -> Plan:
     return replace(plan, patterns=(plan.for_pattern(name),), sharing="none")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     workload=workloads(),
     stream_rows=rows(max_size=14),
@@ -125,7 +126,7 @@ def test_each_pattern_has_the_matches_of_its_own(
             assert found.select(compared).equals(alone.select(compared))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     workload=workloads(),
     stream_rows=rows(max_size=10),
@@ -314,7 +315,7 @@ def places_of(metrics: Metrics) -> Places:
     return found
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workload=workloads(), stream_rows=rows(max_size=14), seed=st.integers(0, 5), trees=st.booleans())
 def test_counts_say_which_nodes_were_shared(
     workload: list[Statement], stream_rows: list[Row], seed: int, trees: bool

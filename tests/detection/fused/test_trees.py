@@ -21,6 +21,7 @@ from tests.answers import comparable, from_tables
 from tests.detection.fused.running import pattern_of, prepare
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 from tests.tree_plans import many_trees
 
 STRUCTURES = [
@@ -70,7 +71,7 @@ def order_plan(pattern: cep.Pattern, table: object) -> cep.Plan:
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     text=texts(),
     stream_rows=rows(min_size=4, max_size=11, edges=False, types=("A", "B", "C")),
@@ -88,7 +89,7 @@ def test_every_tree_has_the_answer_of_the_oracle(text: str, stream_rows: list[Ro
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(text=texts(), stream_rows=rows(min_size=4, max_size=10, types=("A", "B", "C")), seed=st.integers(0, 99))
 def test_slices_of_a_tree_own_every_match_once(text: str, stream_rows: list[Row], seed: int) -> None:
     pattern, table = pattern_of(text), events_table(stream_rows)

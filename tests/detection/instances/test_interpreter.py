@@ -18,6 +18,7 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.pattern_strategies import WHOLE_LANGUAGE, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 bind_all = NativeKernel("tests.detection.instances.binding_kernel", "bind_all", ("int64*",), KERNEL_SOURCES)
 
@@ -65,7 +66,7 @@ def holds_at_once(clause: Clause, events: PreparedEvents, lists: list[list[list[
     return holds
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=st.data(), stream=rows(min_size=3))
 def test_conditions_hold_as_they_do_at_once(data: st.DataObject, stream: list[Row]) -> None:
     statement = data.draw(statements(WHOLE_LANGUAGE))

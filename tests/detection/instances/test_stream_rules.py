@@ -12,13 +12,14 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle.clauses import Rules, clauses_of
 from tests.oracle.events import agree, read_events
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 WINDOWS = ("2 seconds", "1 us", "5 days", "3 EVENTS", "1 EVENTS", "100 EVENTS")
 
 
 @pytest.mark.parametrize("ties", ["ARRIVAL", "STRICT", "ANY"])
 @pytest.mark.parametrize("partition", ["", " PARTITION BY id", " PARTITION BY s, f"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(stream=rows(min_size=2), window=st.sampled_from(WINDOWS))
 def test_rows_say_what_instants_do(partition: str, ties: str, stream: list[Row], window: str) -> None:
     text = f"PATTERN SEQ(A a, B b) WITHIN {window}{partition} TIES {ties}"

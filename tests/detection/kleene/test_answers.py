@@ -20,6 +20,7 @@ from cep_pipeline.slices.extent import look_back_us
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 STRUCTURES = [
     "SEQ(A a, B+ v[], Ev b)",
@@ -88,7 +89,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=10), at_once=st.sampled_from([1 << 18, 5]))
 def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) -> None:
     """In pieces of any size."""
@@ -105,7 +106,7 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=9))
 def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
     """Slices between every two events: with negation a match may end its wait later.

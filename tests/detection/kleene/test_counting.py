@@ -19,6 +19,7 @@ from cep_pipeline.detection.kleene.extension import Extension
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 STRUCTURES = [
     "SEQ(A a, {}+ v[])",
@@ -64,7 +65,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.data(), stream_rows=rows(max_size=12))
 def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows: list[Row]) -> None:
     """By compiled code, and by vectors where the numbers are large or a condition cannot be compiled."""
@@ -81,7 +82,7 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=texts(), stream_rows=rows(max_size=12), at_once=st.sampled_from([1 << 18, 2]), data=st.data())
 def test_lists_written_by_compiled_code_are_the_oracles(
     text: str, stream_rows: list[Row], at_once: int, data: st.DataObject

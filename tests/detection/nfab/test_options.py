@@ -20,13 +20,14 @@ from tests.language_cases import stream
 from tests.oracle import evaluate
 from tests.pattern_strategies import Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 OPTIONS = MECHANISMS["nfab"].options
 ANY_STATEMENT = st.sampled_from([replace(f, kleene=True) for f in DRAWN["nfab"]]).flatmap(statements)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(statement=ANY_STATEMENT, stream_rows=rows())
 def test_an_option_changes_no_match(option: str, statement: Statement, stream_rows: list[Row]) -> None:
     pattern, table = parsed(statement), events_table(stream_rows)
@@ -35,7 +36,7 @@ def test_an_option_changes_no_match(option: str, statement: Statement, stream_ro
 
 
 @pytest.mark.parametrize("strategy", ["skip_till_next_match", "skip_till_any_match"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(events=st.lists(st.tuples(st.sampled_from("AAAB"), st.integers(0, 3)), max_size=14), room=st.integers(1, 40))
 def test_matches_of_merged_runs_are_written_in_any_room(
     strategy: str, events: list[tuple[str, int]], room: int
@@ -69,7 +70,7 @@ AGREEMENTS = (("", ""), ("[s]", ""), ("", "PARTITION BY s"), ("[s]", "PARTITION 
 
 @pytest.mark.parametrize("options", [[], ["merge"], ["backtrack"]])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     structure=st.sampled_from([*STRUCTURES]),
     agreement=st.sampled_from(AGREEMENTS),

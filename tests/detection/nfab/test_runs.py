@@ -24,6 +24,7 @@ from tests.language_cases import stream
 from tests.oracle import evaluate
 from tests.pattern_strategies import WHOLE_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 RUNS = replace(WHOLE_LANGUAGE, strategies=WHOLE_LANGUAGE.strategies[1:], kleene=False, output=False, consume=False)
 
@@ -142,7 +143,7 @@ def test_another_order_than_the_patterns_is_refused() -> None:
         cep.detect([pattern], table, plan=plan)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(statements(RUNS), rows(), st.integers(1, 3))
 def test_it_does_not_matter_how_many_runs_are_followed_at_once(
     statement: Statement, stream_rows: list[Row], at_once: int
@@ -158,7 +159,7 @@ def test_it_does_not_matter_how_many_runs_are_followed_at_once(
 CONTIGUOUS = replace(RUNS, strategies=RUNS.strategies[1:])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(statements(CONTIGUOUS), rows())
 def test_runs_followed_together_are_those_followed_one_by_one(statement: Statement, stream_rows: list[Row]) -> None:
     pattern, table = parsed(statement.text, **statement.params), events_table(stream_rows)
@@ -170,7 +171,7 @@ def test_runs_followed_together_are_those_followed_one_by_one(statement: Stateme
     assert metrics == other_metrics
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(statements(RUNS), rows(), st.sampled_from([1, 2, 4, 7]))
 def test_slices_of_count_windows(statement: Statement, stream_rows: list[Row], events: int) -> None:
     """Slices that read everything before their end: each match belongs to one of them."""

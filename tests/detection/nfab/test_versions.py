@@ -40,6 +40,7 @@ from cep_pipeline.detection.nfab.versions import (
 )
 from cep_pipeline.detection.nfab.way_back import PATH_WORDS, PENDING_WORDS, retrieve, wait
 from cep_pipeline.errors import DataError
+from tests.thoroughness import examples
 
 STATES = 3
 
@@ -187,14 +188,14 @@ def streams(draw: st.DrawFn) -> Stream:
     return stream
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(streams())
 def test_the_way_back_by_versions_is_what_the_run_selected(stream: Stream) -> None:
     for run in stream.runs:
         assert sorted(stream.way_back(run)) == sorted(run.histories)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(streams())
 def test_versions_are_compatible_if_and_only_if_one_is_on_the_way_to_the_other(stream: Stream) -> None:
     of_runs = {(run.prefix, run.digit): run.versions for run in stream.runs}
@@ -213,7 +214,7 @@ def compatible(later: str, earlier: str) -> bool:
     return len(other) <= len(one) and other[:-1] == one[: len(other) - 1] and other[-1] <= one[len(other) - 1]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(streams(), st.integers(0, 12))
 def test_one_pointer_of_an_event_is_compatible_wherever_it_is_looked_for_first(stream: Stream, guess: int) -> None:
     buffer, versions = stream.buffer, stream.versions

@@ -23,6 +23,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 LANGUAGE = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
 WITH_LISTS = [
@@ -77,7 +78,7 @@ def merged(pattern: Pattern, table: pa.Table) -> int | None:
     return count_merged(pattern, events, Counters())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(statement=statements(LANGUAGE), stream_rows=rows())
 def test_the_whole_language(statement: Statement, stream_rows: list[Row]) -> None:
     with warnings.catch_warnings():
@@ -90,7 +91,7 @@ def test_the_whole_language(statement: Statement, stream_rows: list[Row]) -> Non
     assert found == len(evaluate([pattern], table))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(data=st.data(), stream_rows=rows(min_size=4, max_size=10, types=("A", "B", "A", "B", "C")))
 def test_conditions_over_lists(data: st.DataObject, stream_rows: list[Row]) -> None:
     structure = data.draw(st.sampled_from(WITH_LISTS))

@@ -23,6 +23,7 @@ from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 LANGUAGE = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
 SIXTY = "NAME sixty PATTERN SEQ(A a, B+ v[], C c) WITHIN 1 day RETURN v.LEN AS n, v[1].x AS first, c.s"
@@ -46,7 +47,7 @@ def compressed(text: str, table: pa.Table) -> pa.Table:
     return found
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(statement=statements(LANGUAGE), stream_rows=rows(), data=st.data())
 def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row], data: st.DataObject) -> None:
     with warnings.catch_warnings():

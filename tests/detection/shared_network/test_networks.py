@@ -20,6 +20,7 @@ from tests.answers import comparable, from_tables
 from tests.detection.shared_network.workloads import patterns_of, random_plan, workloads
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 TEXT = """
 NAME sums PATTERN SEQ(A a, B b, C c)
@@ -36,7 +37,7 @@ def network(kept: KeptNetworks, text: str, plans: Sequence[OrderOrTree]) -> Plan
 
 
 @pytest.mark.filterwarnings("ignore:.*constrains no clause")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     text=st.one_of(st.just(TEXT), workloads(4)),
     streams=st.lists(st.tuples(rows(), st.integers(0, 1)), min_size=2, max_size=4),

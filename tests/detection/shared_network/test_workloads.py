@@ -23,6 +23,7 @@ from tests.detection.shared_network.workloads import alone, patterns_of, random_
 from tests.oracle import evaluate
 from tests.pattern_strategies import POSITIVE_LANGUAGE
 from tests.streams import Row, events_table, rows
+from tests.thoroughness import examples
 
 MECHANISMS = ("multi_pattern_nfa", "multitree")
 ALL_MATCHES = replace(POSITIVE_LANGUAGE, negation=True)
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*constrains no clause")
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(text=workloads(), stream_rows=rows(), seed=st.integers(0, 999))
 def test_each_pattern_has_the_matches_that_it_has_alone(
     mechanism: str, text: str, stream_rows: list[Row], seed: int
@@ -48,7 +49,7 @@ def test_each_pattern_has_the_matches_that_it_has_alone(
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), text=workloads(5, ALL_MATCHES), stream_rows=rows(min_size=4), seed=st.integers(0, 999))
 def test_slices_of_a_workload(
     mechanism: str, data: st.DataObject, text: str, stream_rows: list[Row], seed: int
@@ -86,7 +87,7 @@ def _is_read(patterns: list[Pattern], stream_rows: list[Row], place: int, start_
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=workloads(6, replace(ALL_MATCHES, nested=False)), stream_rows=rows(min_size=4), seed=st.integers(0, 999))
 def test_what_is_shared_is_made_once(mechanism: str, text: str, stream_rows: list[Row], seed: int) -> None:
     """A shared node does what it does for the largest window of those that share it, and nothing more."""
@@ -117,7 +118,7 @@ def test_what_is_shared_is_made_once(mechanism: str, text: str, stream_rows: lis
     assert shared.condition_evaluations <= sum(metrics.condition_evaluations for metrics in own.values())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(text=workloads(3, replace(ALL_MATCHES, nested=False)), stream_rows=rows(min_size=4), seed=st.integers(0, 999))
 def test_a_tree_that_is_an_order_does_what_the_order_does(text: str, stream_rows: list[Row], seed: int) -> None:
     """Lists, too, are made for the partial matches of the other side only, unless they come first."""

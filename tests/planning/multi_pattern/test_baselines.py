@@ -21,6 +21,7 @@ from cep_pipeline.statistics import estimate_statistics
 from tests.planning.multi_pattern.planned import alike, workload_of
 from tests.planning.multi_pattern.workloads import SCHEMA
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 SHARING_ONES = ("sharing", "redundancy_ratio", "merge_decomposition")
 NO_SEARCH = SearchOptions(Neighbourhood.of("edge"), 1.0)
@@ -110,7 +111,7 @@ def test_merging_goes_on_from_what_another_pattern_begins_with() -> None:
 
 
 @pytest.mark.parametrize("planner", SHARING_ONES)
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(alike())
 def test_sharing_baselines_do_not_reorder(planner: str, members: list[Member]) -> None:
     """What is joined one after another is in pattern order, but for what the order of a shared part says."""
@@ -129,7 +130,7 @@ def test_sharing_baselines_do_not_reorder(planner: str, members: list[Member]) -
                 assert first < second
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(alike())
 def test_merging_and_decomposition_is_never_dearer_than_pattern_order(members: list[Member]) -> None:
     of = workload_of(members, "subexpression")

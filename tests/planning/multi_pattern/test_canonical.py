@@ -33,6 +33,7 @@ from tests.planning.multi_pattern.literal import (
     same_tree,
 )
 from tests.streams import events_table, rows, stream_schema
+from tests.thoroughness import examples
 
 
 def parsed(statement: Statement | str, name: str = "one") -> Pattern:
@@ -47,7 +48,7 @@ def only(text: str, name: str = "one") -> Member:
     return member
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(statements(ANY_MATCH_LANGUAGE), st.randoms(use_true_random=False))
 def test_other_words_for_the_same_statement_have_the_same_keys(statement: Statement, random: Random) -> None:
     pattern = parsed(statement)
@@ -67,7 +68,7 @@ def test_other_words_for_the_same_statement_have_the_same_keys(statement: Statem
                 assert content(member, member.subsets.names(mask)) == content(again, again.subsets.names(there))
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(statements(WHOLE_LANGUAGE), min_size=1, max_size=2), st.randoms(use_true_random=False), st.data())
 def test_keys_are_equal_exactly_where_a_mapping_makes_all_equal(
     drawn: list[Statement], random: Random, data: st.DataObject
@@ -140,7 +141,7 @@ def bindings(pattern: Pattern, clause: Clause, events: list[Event], slots: tuple
     return {tuple(tuple(event.place for event in binding[name]) for name in slots) for binding in found}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(statements(ANY_MATCH_LANGUAGE), rows(max_size=8), st.randoms(use_true_random=False), st.booleans())
 def test_a_node_has_the_partial_matches_of_each_of_its_sharers(
     statement: Statement, stream: list[dict[str, object]], random: Random, ordered: bool

@@ -21,6 +21,7 @@ from tests.planning.clauses import ln_partial_matches
 from tests.planning.multi_pattern.literal import any_tree
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 WORKLOAD = """
 NAME one PATTERN SEQ(A a, B b, C c) WHERE a.diff < b.diff AND b.diff < c.diff WITHIN 1 second;
@@ -60,7 +61,7 @@ def test_shared_nodes_cost_once_what_they_cost_in_their_largest_window(sharing: 
     assert any(len({window for window, _ in found}) > 1 for found in nodes.values())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     workloads(),
     st.sampled_from(["prefix", "subexpression"]),

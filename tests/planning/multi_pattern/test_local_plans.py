@@ -18,6 +18,7 @@ from cep_pipeline.planning.trees import PositionTree, positions_below, tree_of_p
 from tests.planning.clauses import clause_statistics
 from tests.planning.multi_pattern.literal import all_trees, any_tree
 from tests.planning.multi_pattern.planned import MODELS
+from tests.thoroughness import examples
 
 
 def trees_of(size: int) -> list[PositionTree]:
@@ -35,7 +36,7 @@ def _shape(tree: PositionTree) -> object:
 
 
 @MODELS
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clause_statistics(max_size=5), st.randoms(use_true_random=False))
 def test_orders_are_the_cheapest_that_begin_as_they_shall(
     model: CostModel, statistics: ClauseStatistics, random: Random
@@ -51,7 +52,7 @@ def test_orders_are_the_cheapest_that_begin_as_they_shall(
 
 
 @MODELS
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(clause_statistics(max_size=5), st.randoms(use_true_random=False))
 def test_trees_are_the_cheapest_that_contain_what_they_shall(
     model: CostModel, statistics: ClauseStatistics, random: Random

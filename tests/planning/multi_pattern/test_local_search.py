@@ -14,6 +14,7 @@ from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
 from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of
 from tests.planning.multi_pattern.workloads import workloads
+from tests.thoroughness import examples
 
 RULES: tuple[Sharing, ...] = ("prefix", "subexpression")
 
@@ -32,7 +33,7 @@ def plans_of(workload: Workload, number: int, search: LocalSearch) -> Plans:
 
 @MODELS
 @pytest.mark.parametrize("rule", RULES)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.one_of(workloads(), alike(), alike()), st.sampled_from(["edge", "vertex:3"]), st.integers(0, 99))
 def test_after_every_step_the_cost_is_that_of_the_whole_plan(
     rule: Sharing, model: CostModel, members: list[Member], neighbourhood: str, seed: int

@@ -22,6 +22,7 @@ from cep_pipeline.planning.multi_pattern.subpatterns import _maximal_cliques
 from tests.planning.multi_pattern.literal import common_subpatterns, content, maximal
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 
 def members(text: str) -> tuple[Member, ...]:
@@ -117,7 +118,7 @@ def test_maximal_cliques_are_those_of_all_sets_of_vertices(size: int, data: st.D
 # -- against all subsets and all mappings ------------------------------------------------------------------------------
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(workloads())
 def test_the_graph_has_what_all_subsets_and_all_mappings_have(workload: list[Member]) -> None:
     graph = PatternGraph(workload)
@@ -147,7 +148,7 @@ def test_the_graph_has_what_all_subsets_and_all_mappings_have(workload: list[Mem
     assert graph.edges() == sum(map(len, adjacent.values())) // 2
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(workloads(max_size=7), st.lists(st.integers(0, 6), max_size=12))
 def test_members_that_come_and_go_leave_the_graph_that_the_others_make(
     workload: list[Member], moves: list[int]
@@ -173,7 +174,7 @@ def tables(graph: PatternGraph) -> dict[str, set[MemberId]]:
     return {part.key: set(members) for part, members in graph.common}
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(workloads())
 def test_components_have_nothing_in_common(workload: list[Member]) -> None:
     for size in (1, 2):

@@ -38,6 +38,7 @@ from tests.planning.multi_pattern.literal import all_trees
 from tests.planning.multi_pattern.planned import MODELS, alike, events, patterns_of, snapshot_of, workload_of
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import market, parse
+from tests.thoroughness import examples
 
 RULES: tuple[Sharing, ...] = ("prefix", "subexpression")
 TEXT = """
@@ -73,7 +74,7 @@ def small(members: list[Member], most: int) -> bool:
 
 
 @pytest.mark.parametrize("planner", MULTI_PATTERN_PLANNERS)
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.one_of(workloads(), alike()), st.sampled_from(RULES), st.sampled_from([*SHARED_COSTS.values()]))
 def test_every_plan_binds_the_variables_of_every_pattern(
     planner: str, members: list[Member], rule: Sharing, model: CostModel
@@ -104,7 +105,7 @@ def assert_is_a_forest(shared: SharedPlan) -> None:
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("planner", ["simulated_annealing", "tabu"])
 @MODELS
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(alike(most=3, largest=4, distinct=True).filter(lambda members: small(members, 2000)))
 def test_on_tiny_workloads_the_search_finds_the_optimum_or_nearly(
     planner: str, rule: Sharing, model: CostModel, members: list[Member]
@@ -125,7 +126,7 @@ def test_on_tiny_workloads_the_search_finds_the_optimum_or_nearly(
 
 @pytest.mark.parametrize("rule", RULES)
 @MODELS
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(alike(most=3, largest=4).filter(lambda members: small(members, 2000)))
 def test_theorems_1_and_2_in_optimal_plans_what_is_not_shared_is_the_best_around_what_is(
     rule: Sharing, model: CostModel, members: list[Member]
@@ -270,7 +271,7 @@ def test_mechanisms_that_run_orders_only_get_orders() -> None:
 
 
 @pytest.mark.parametrize("planner", MULTI_PATTERN_PLANNERS)
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(members=alike(most=3, largest=3))
 def test_detection_by_every_plan_finds_what_it_finds_without(planner: str, members: list[Member]) -> None:
     patterns, stream = patterns_of(members), events()

@@ -15,6 +15,7 @@ from cep_pipeline.planning.trees import Join
 from tests.planning.multi_pattern.literal import any_tree
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse
+from tests.thoroughness import examples
 
 SECOND = 1_000_000
 
@@ -138,7 +139,7 @@ def any_plan(member: Member, sharing: Sharing, random: Random) -> tuple[str, ...
     return tuple(random.sample(member.names, len(member.names))) if sharing == "prefix" else tree
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(workloads(), st.sampled_from(SHARINGS), st.lists(st.integers(0, 4), max_size=10), st.randoms())
 def test_members_that_come_and_go_leave_the_plan_that_the_others_make(
     workload: list[Member], sharing: Sharing, moves: list[int], random: Random
@@ -169,7 +170,7 @@ def test_members_that_come_and_go_leave_the_plan_that_the_others_make(
         assert plan.shared == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(workloads(), st.sampled_from(SHARINGS), st.randoms())
 def test_slots_are_those_of_the_nodes_below(workload: list[Member], sharing: Sharing, random: Random) -> None:
     """Of each sharer: whichever of its uses, what is below it are uses of the same member."""
