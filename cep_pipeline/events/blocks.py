@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -37,27 +35,3 @@ class RawBlock:
     @property
     def rows(self) -> int:
         return len(self.lines)
-
-
-class HashingReader(io.RawIOBase):
-    """Reads a file and hashes every byte on the way, so that content and fingerprint are of one reading."""
-
-    def __init__(self, stream: pa.NativeFile) -> None:
-        self._stream = stream
-        self._hasher = hashlib.sha256()
-        self.bytes_read = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        data: bytes = self._stream.read(size if size is not None and size >= 0 else None)
-        self._hasher.update(data)
-        self.bytes_read += len(data)
-        return data
-
-    def finish(self) -> str:
-        """Read what is left and return the sha256 of the whole file in hex."""
-        while self.read(1 << 20):
-            pass
-        return self._hasher.hexdigest()

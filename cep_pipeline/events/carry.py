@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse.fingerprints import digest_of
+from cep_pipeline.storage import digest_of
 
 Number = int | float
 _VERSION = 1

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import HashingReader, RawBlock
-from cep_pipeline.events.columns import find_columns
+from cep_pipeline.events.blocks import RawBlock
 from cep_pipeline.events.csv_records import Lines, OddRecord, read_odd_records, split_lines
+from cep_pipeline.events.raw_files import HashingReader
+from cep_pipeline.events.readers import find_columns
 from cep_pipeline.events.rejection import Rejected
 from cep_pipeline.events.source import Source
 

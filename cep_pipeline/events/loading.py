@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import HashingReader, RawBlock
+from cep_pipeline.events.blocks import RawBlock
 from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.clock import ClockWatch, sum_of
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.csv_rows import CsvRows
 from cep_pipeline.events.parquet_rows import ParquetRows
 from cep_pipeline.events.parts import in_order
-from cep_pipeline.events.paths import UNBOUNDED, open_raw
 from cep_pipeline.events.preprocessing import derive
+from cep_pipeline.events.raw_files import UNBOUNDED, HashingReader, open_raw
 from cep_pipeline.events.rejection import Rejected
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import SEQ, SEQ_PER_DAY, TIMESTAMP, StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.settling import FILE, first_of_each_key
 from cep_pipeline.events.source import Source
 

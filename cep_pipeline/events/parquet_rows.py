@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.blocks import RawBlock
-from cep_pipeline.events.columns import find_columns
-from cep_pipeline.events.paths import Period, open_raw
+from cep_pipeline.events.raw_files import Period, open_raw
+from cep_pipeline.events.readers import find_columns
 from cep_pipeline.events.source import Source
 
 BLOCK_ROWS = 262_144

@@ -16,23 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.blocks import HashingReader, RawBlock
+from cep_pipeline.events.blocks import RawBlock
 from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.clock import ClockWatch, WatchedPart
+from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.csv_rows import CsvRows
 from cep_pipeline.events.parquet_rows import ParquetRows, RowGroup
-from cep_pipeline.events.paths import SourceFile, open_raw
 from cep_pipeline.events.preprocessing import last_values
+from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw
 from cep_pipeline.events.rejection import Rejected, rejected_table
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import TIMESTAMP, StreamSchema
-from cep_pipeline.warehouse.data_files import (
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
     DataDirectory,
     open_filesystem,
     storage_errors,
 )
-from cep_pipeline.warehouse.fingerprints import RawFile
 
 RUN_ROWS = 1_000_000
 """Events that are sorted at once."""
@@ -145,14 +145,6 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
     runs, rejected = sink.finish()
     first_day = None if sink.first_day is None else day_of(sink.first_day)
     return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part)
-
-
-def fingerprint_file(file: SourceFile) -> RawFile:
-    """Size and sha256 of a raw file, under its name relative to the data folder."""
-    with open_raw(file.path) as stream:
-        reader = HashingReader(stream)
-        sha256 = reader.finish()
-    return RawFile(file.name, reader.bytes_read, sha256)
 
 
 class _Sink:

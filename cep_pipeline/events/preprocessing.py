@@ -22,7 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.events.carry import Carry, Number
-from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema
+from cep_pipeline.events.columns import ARROW_TYPES
+from cep_pipeline.events.schema import StreamSchema
 
 
 def carry_lengths(schema: StreamSchema) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.blocks import RawBlock
 from cep_pipeline.events.casting import cast_checked_to
-from cep_pipeline.events.paths import Period
+from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.rejection import Rejected
-from cep_pipeline.events.schema import ARROW_TYPES, TIMESTAMP, StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA, SEQ, SEQ_PER_DAY, TIMESTAMP, events_columns
 from cep_pipeline.events.parts import RejectedRows, Run, examples_of, in_order, read_run, write_run
 from cep_pipeline.events.preprocessing import derive, last_values
 from cep_pipeline.events.rejection import Rejected, rejected_table
 from cep_pipeline.events.row_checks import LINE
-from cep_pipeline.events.schema import SEQ, SEQ_PER_DAY, TIMESTAMP, StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
-from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
-from cep_pipeline.warehouse.layout import DAY, QUARANTINE_SCHEMA, events_columns
+from cep_pipeline.storage import DataDirectory, write_data_file
 
 RANGE_ROWS = 1_000_000
 """Events of a day that one task merges, about."""

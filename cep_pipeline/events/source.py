@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.paths import PathTemplate
+from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 
 Severity = Literal["critical", "warning"]

@@ -11,8 +11,8 @@ from cep_pipeline.errors import DataError
 from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.parts import RejectedRows
 from cep_pipeline.events.quality import FailedValidation
+from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.settling import Settled
-from cep_pipeline.warehouse.fingerprints import RawFile
 
 Status = Literal["events", "empty", "skipped"]
 

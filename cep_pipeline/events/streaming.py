@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.loading import are_ready, check_columns, load_events
-from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 
 READ_AT_ONCE = 1 << 16
 """Events of a batch, at most."""

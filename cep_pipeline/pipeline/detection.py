@@ -21,9 +21,8 @@ from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
 from cep_pipeline.statistics.observed import Observed
-from cep_pipeline.warehouse.data_files import DataDirectory
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
-from cep_pipeline.warehouse.layout import folder_name
+from cep_pipeline.storage import DataDirectory, digest_of, folder_name
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
 
 if TYPE_CHECKING:

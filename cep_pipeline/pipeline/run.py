@@ -31,9 +31,9 @@ from cep_pipeline.pipeline.steps import (
 from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.raw_files import RawFile
     from cep_pipeline.spark.preprocessing import IngestResult
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.fingerprints import RawFile
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 STEPS = ("ingest", "statistics", "plan", "detect")

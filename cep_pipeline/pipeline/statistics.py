@@ -30,7 +30,7 @@ from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.windowed import WindowedStatistics
-from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
 from cep_pipeline.detection.planned import runs_on
 from cep_pipeline.errors import BusyError
-from cep_pipeline.events.schema import SEQ_PER_DAY
+from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream

@@ -35,9 +35,8 @@ from cep_pipeline.pipeline.steps import (
     plan_day,
     publish_ingested,
 )
+from cep_pipeline.storage import folder_name, make_directory, open_filesystem, storage_errors
 from cep_pipeline.warehouse import Warehouse
-from cep_pipeline.warehouse.data_files import make_directory, open_filesystem, storage_errors
-from cep_pipeline.warehouse.layout import folder_name
 from cep_pipeline.warehouse.records import RunRecord, RunStatus, RunStep
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from cep_pipeline.spark.undecided import CANDIDATES_SCHEMA
 from cep_pipeline.statistics.node_counts import NodeCounts
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler, merge_profiles
-from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
+from cep_pipeline.storage import DataDirectory, open_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 

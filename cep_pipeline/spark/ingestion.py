@@ -13,7 +13,7 @@ from cep_pipeline.events.settling import RANGE_ROWS
 from cep_pipeline.spark.preprocessing import IngestResult, preprocess_days
 from cep_pipeline.spark.staging import new_scratch, remove_scratch, stage_days
 from cep_pipeline.spark.tasks import Progress
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -32,7 +32,7 @@ from cep_pipeline.spark.undecided import (
     undecided_to_json,
 )
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
-from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file, open_filesystem, storage_errors
+from cep_pipeline.storage import DataDirectory, open_data_file, open_filesystem, storage_errors
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES
 
 _NOTHING = 2**63 - 1

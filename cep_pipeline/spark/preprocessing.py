@@ -15,7 +15,7 @@ from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.settling import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.staged import StagedDay, Status
 from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:

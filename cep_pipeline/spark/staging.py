@@ -22,17 +22,7 @@ import pyarrow.fs as pafs
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.clock import found_in
 from cep_pipeline.events.parquet_rows import ParquetRows
-from cep_pipeline.events.parts import (
-    RUN_ROWS,
-    Parsed,
-    ParseTask,
-    RejectedRows,
-    Run,
-    fingerprint_file,
-    parse_file,
-    read_run,
-)
-from cep_pipeline.events.paths import SourceFile, files_of_day
+from cep_pipeline.events.parts import RUN_ROWS, Parsed, ParseTask, RejectedRows, Run, parse_file, read_run
 from cep_pipeline.events.quality import (
     FailedValidation,
     check_rejected_share,
@@ -40,12 +30,12 @@ from cep_pipeline.events.quality import (
     validate,
     validated_columns,
 )
+from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.settling import RANGE_ROWS, MergeTask, Settled, merge_runs, merge_tasks
 from cep_pipeline.events.staged import StagedDay
 from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.warehouse.data_files import DataDirectory, open_filesystem
-from cep_pipeline.warehouse.fingerprints import RawFile
+from cep_pipeline.storage import DataDirectory, open_filesystem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

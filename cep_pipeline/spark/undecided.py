@@ -21,7 +21,7 @@ from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROS
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.warehouse.data_files import read_data_file
+from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 CANDIDATES_SCHEMA = pa.schema([*MATCHES_SCHEMA, *list(CANDIDATES)[len(MANY_PATTERNS) :]])

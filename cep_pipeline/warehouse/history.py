@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep
 
 Row = dict[str, Any]

@@ -20,9 +20,9 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import folder_name, open_filesystem, read_data_file, storage_errors, write_data_file
 from cep_pipeline.warehouse import commits, iceberg_tables
-from cep_pipeline.warehouse.data_files import open_filesystem, read_data_file, storage_errors, write_data_file
-from cep_pipeline.warehouse.layout import SCRATCH, folder_name
+from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
 
 if TYPE_CHECKING:

@@ -11,15 +11,10 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.database import PUBLISHED, Database
-from cep_pipeline.warehouse.fingerprints import (
-    NO_CARRY,
-    EventsFingerprint,
-    MatchesFingerprint,
-    RawFile,
-    canonical_json,
-    digest_of,
-)
+from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import StatisticsRecord
 
 

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse import history, published
-from cep_pipeline.warehouse.data_files import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.fingerprints import RawFile
-from cep_pipeline.warehouse.layout import DAY, TableLayout
+from cep_pipeline.warehouse.layout import TableLayout
 from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (
     Decision,

@@ -13,11 +13,11 @@ import pyarrow as pa
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
 from cep_pipeline.warehouse import history, published
-from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import DAY, folder_name
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (

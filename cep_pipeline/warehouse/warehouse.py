@@ -13,9 +13,10 @@ import pyarrow as pa
 from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse.data_files import make_directory, open_filesystem
+from cep_pipeline.events.columns import EventSchema, events_columns
+from cep_pipeline.storage import make_directory, open_filesystem
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import SCRATCH, EventSchema, check_stream_name, events_columns, table_layouts
+from cep_pipeline.warehouse.layout import SCRATCH, check_stream_name, table_layouts
 from cep_pipeline.warehouse.leases import Lease, acquire_lease, lease_holders
 from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
 from cep_pipeline.warehouse.stream_tables import StreamTables

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from cep_pipeline.events.blocks import HashingReader
 from cep_pipeline.events.csv_rows import CsvRows
-from cep_pipeline.events.paths import UNBOUNDED, Period
+from cep_pipeline.events.raw_files import UNBOUNDED, HashingReader, Period
 from cep_pipeline.events.row_checks import CheckedBlock, check_rows
 from cep_pipeline.events.schema import StreamSchema
 

@@ -10,7 +10,7 @@ import pytest
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.parquet_rows import ParquetRows
-from cep_pipeline.events.paths import Period
+from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
 from tests.events.raw import trades

@@ -19,7 +19,7 @@ from cep_pipeline.slices.extent import counts_in_partitions, look_back, waits_fo
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, read_row_groups, slices_between
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 from tests.conformance import CASES, Case
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, detec
 from cep_pipeline.spark.expected_work import compiled_kernels
 from cep_pipeline.spark.slicing import cut, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks, task_steps
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
