@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -241,3 +242,17 @@ def folder_name(text: str) -> str:
     if safe == text and text not in ("", ".", ".."):
         return text
     return f"{safe}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def new_scratch(parent: str | Path) -> str:
+    """A folder of its own for the files of one ingestion, below a folder or URI that all workers reach."""
+    return f"{str(parent).rstrip('/')}/ingest-{uuid.uuid4().hex}"
+
+
+def remove_scratch(location: str) -> None:
+    """Remove the files of an ingestion; nothing happens where there are none."""
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        shutil.rmtree(path, ignore_errors=True)
+    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        filesystem.delete_dir(path)

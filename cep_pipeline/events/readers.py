@@ -1,30 +1,69 @@
-"""The columns of a source against those that a schema reads."""
+"""The formats of raw files.
+
+A format is read by a class that has the methods of `RowReader`, in a module of its own, and is known by its entry in
+`READERS`. All others ask this registry: the first stage of ingestion, the loading of files into memory, and the
+settings that a stream schema may have.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
-from cep_pipeline.errors import InputError
+from cep_pipeline.events.csv_rows import CsvReader
+from cep_pipeline.events.parquet_rows import ParquetReader
+from cep_pipeline.events.raw_files import RawFile, SourceFile
+from cep_pipeline.events.raw_rows import FilePart, RawBlock
+from cep_pipeline.events.source import Source
 
 
-def find_columns(path: str, present: Sequence[str], listed: Sequence[str]) -> None:
-    """Check that a file has every column that the schema reads, each once; their order is free.
+class RowReader(Protocol):
+    """Reads the rows of one raw file, block after block; a context manager, which closes the file.
 
-    Raises
-    ------
-    InputError
-        One is missing or there twice; the message names the file, the column, and what is there.
+    The constructor opens the file. With `parts`, only those parts of it are read.
     """
-    for column in listed:
-        if present.count(column) > 1:
-            raise InputError(
-                f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
-            )
-        if column not in present:
-            close = get_close_matches(column, present, n=1) or [n for n in present if n.lower() == column.lower()]
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise InputError(
-                f"{path}: column {column!r} is missing; the file has: {', '.join(map(repr, present))}{hint} "
-                "If the delivery has changed, name the new column in the stream schema"
-            )
+
+    def __init__(self, file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> None: ...
+
+    def __enter__(self) -> RowReader: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def __iter__(self) -> Iterator[RawBlock]:
+        """Yield the rows in their order.
+
+        Raises
+        ------
+        InputError
+            The file is truncated or corrupt, or lacks a column that the schema reads.
+        """
+
+    @property
+    def dropped_columns(self) -> tuple[str, ...]:
+        """Columns of the file that the schema does not list; complete once all rows have been read."""
+
+    def raw_file(self) -> RawFile | None:
+        """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
+
+    @staticmethod
+    def parts_of(file: SourceFile, source: Source) -> list[FilePart] | None:
+        """Return the parts of a file that can be read on their own; None where it is read as a whole."""
+
+    @staticmethod
+    def check(source: Source) -> None:
+        """Refuse a layout that files of this format cannot have.
+
+        Raises
+        ------
+        InputError
+            A setting is missing, or belongs to another format.
+        """
+
+
+READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetReader}
+"""Name of the format in stream schemas -> the class that reads its files."""
+
+
+def open_rows(file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> RowReader:
+    """Open a raw file with the reader of its stream's format."""
+    return READERS[source.format](file, source, parts)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, Field, model_validator
@@ -15,9 +15,15 @@ from cep_pipeline.documents import Document, line_of, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
+from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Source
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
+
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal[tuple(READERS)]
 
 Schema = TypeVar("Schema")
 
@@ -66,7 +72,7 @@ class DerivedSettings(Document):
 class SourceSettings(Document):
     """Layout of the raw files."""
 
-    format: Literal["csv", "parquet"]
+    format: Format
     path: Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
     header: bool = True
     columns: list[str] = Field(default_factory=list)
@@ -230,7 +236,7 @@ def _source_of(document: StreamDocument) -> Source:
     with _at("timestamp", "format"):
         check_format(document.timestamp.format)
     with _at("source"):
-        return Source(
+        source = Source(
             format=document.source.format,
             paths=paths,
             timestamp_column=document.timestamp.column,
@@ -241,6 +247,8 @@ def _source_of(document: StreamDocument) -> Source:
             delimiter=document.source.delimiter,
             quote=document.source.quote,
         )
+        READERS[source.format].check(source)
+    return source
 
 
 def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Quality:

@@ -93,8 +93,7 @@ def detect_day(
     end_of_stream
         Whether the stream ends with the day, so that all matches are final.
     """
-    from cep_pipeline.spark.detection import DetectionJob, detect_slices
-    from cep_pipeline.spark.expected_work import WorkEstimate
+    from cep_pipeline.spark.detection import DetectionJob, WorkEstimate, detect_slices
 
     end_of_stream = end_of_stream and waits_at_the_end(pattern_set)
     with work.timed(f"detect {pattern_set.name}") as counts, _scratch(work, pattern_set) as scratch:
@@ -191,7 +190,7 @@ def waits_at_the_end(pattern_set: PatternSet) -> bool:
 @contextmanager
 def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
     """A folder for what is not published, removed at the end."""
-    from cep_pipeline.spark.staging import remove_scratch
+    from cep_pipeline.storage import remove_scratch
 
     name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
     scratch = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)

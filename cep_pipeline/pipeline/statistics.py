@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,7 @@
-"""Records of published units in the catalog's database, and which of them are stale."""
+"""Published units in the catalog's database: their records, and which of them are stale.
+
+A unit is what one commit replaces: the events or the rejected rows of a day, or the matches of a pattern set on a day.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return {} if text is None else dict(json.loads(text))
 
 
-def stale_days(
+def find_stale_units(
     database: Database,
     stream: str,
     *,
