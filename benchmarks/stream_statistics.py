@@ -18,7 +18,7 @@ from benchmarks.ingestion import trades_schema
 from benchmarks.measure import Progress
 from benchmarks.report import markdown_table
 from cep_pipeline.cli.figures import format_seconds
-from cep_pipeline.events.loading import load_events
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 from cep_pipeline.language.parser import parse_patterns

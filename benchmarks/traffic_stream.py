@@ -56,7 +56,7 @@ def traffic_stream(data: Path | None, looks: int = 8_000) -> Traffic:
         The file is there and cannot be read.
     """
     if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
 
         events = load_events(traffic_schema(), [data / MONTH]).events
         return Traffic(events, "real", f"W7: {events.num_rows:,} readings of the city of Aarhus in August 2014.")

@@ -19,7 +19,7 @@ from benchmarks.drawn_patterns import Drawing, Rare, draw_statements
 from benchmarks.ingestion import SCHEMA as TRADES_SCHEMA
 from benchmarks.traffic_stream import MONTH, SENSORS, generate_traffic
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.loading import load_events
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 

@@ -14,14 +14,14 @@ from benchmarks.workload_jobs import DAYS, JobPart, jobs_of
 from benchmarks.workload_projects import PATTERN_SET, Project
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.errors import CepError
-from cep_pipeline.events.schema import SEQ_PER_DAY
+from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.planning import plan
 from cep_pipeline.slices.extent import look_back
 from cep_pipeline.statistics import estimate_statistics
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse import Warehouse
-from cep_pipeline.warehouse.fingerprints import canonical_json
 from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
 from cep_pipeline.warehouse.stream_reader import StreamReader
 

@@ -25,7 +25,7 @@ from typing import Any, Self
 import psutil
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.spark.java import java_environment
+from cep_pipeline.spark.session import java_environment
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 HOST = "127.0.0.1"

@@ -15,9 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.events.carry import Carry
-from cep_pipeline.events.loading import load_events
-from cep_pipeline.events.preprocessing import derive
+from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.event_files import load_events
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate.market import Market
 

@@ -21,8 +21,8 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection, Check
+    from cep_pipeline.events.event_files import EventBatches
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.events.streaming import EventBatches
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.planning.plans import Plan
 
@@ -157,7 +157,7 @@ def find_adaptively(
     Where it is to scan, with the minimal distance that is the best for these events.
     """
     from cep_pipeline.cli.matches_file import write_matches
-    from cep_pipeline.events.streaming import stream_events
+    from cep_pipeline.events.event_files import stream_events
 
     with console.status("opening the files of events"):
         begin = time.perf_counter()

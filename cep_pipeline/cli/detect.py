@@ -99,7 +99,7 @@ def detect(
     from cep_pipeline.detection.detect import check_output
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.events.loading import load_events
+    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning.costs import cost_named

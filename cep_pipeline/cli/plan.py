@@ -43,7 +43,7 @@ class _Asked(Asked):
         return self._from_files() if self.over_files else self._from_warehouse()
 
     def _from_files(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
         from cep_pipeline.statistics import estimate_statistics
 
         stream, parsed = self.over_these_files()
@@ -304,7 +304,7 @@ def _analyzed(
     from cep_pipeline.detection.detect import detect
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
-    from cep_pipeline.events.loading import load_events
+    from cep_pipeline.events.event_files import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning.explain import explain_analyzed

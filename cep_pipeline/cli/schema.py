@@ -61,8 +61,9 @@ def _document(what: str, markdown: bool, part: str | None) -> str:
 
 def _tables(markdown: bool, part: str | None) -> str:
     from cep_pipeline.document_reference import as_json
+    from cep_pipeline.events.columns import events_columns
     from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.warehouse.layout import events_columns, table_layouts
+    from cep_pipeline.warehouse.layout import table_layouts
 
     plain = StreamSchema.from_dict({"type_attribute": "type", "attributes": {"type": "string"}}, "any")
     layouts = table_layouts(events_columns(plain))

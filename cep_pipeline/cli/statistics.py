@@ -45,7 +45,7 @@ class _Asked(Asked):
         return self._of_files(observer) if self.over_files else self._of_stream(observer)
 
     def _of_files(self, observer: ConsoleObserver) -> ShownStatistics:
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
         from cep_pipeline.pipeline.configuration import parse_window
         from cep_pipeline.pipeline.statistics_history import statistics_of_events
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.schema import SEQ_PER_DAY
+from cep_pipeline.events.columns import SEQ_PER_DAY
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, day_of
-from cep_pipeline.events.schema import TIMESTAMP
 
 Array = np.ndarray[Any, Any]
 

@@ -1,30 +1,76 @@
-"""The columns of a source against those that a schema reads."""
+"""The columns of a stream's events and of its rejected rows: names, types, and the schemas that are published."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.patterns.expressions import ValueType
+
+TIMESTAMP, SEQ = "timestamp", "seq"
+DAY = "day"
+"""Column of the stored date in `events`, `quarantine` and `statistics`."""
+ORDER_COLUMNS: Mapping[str, ValueType] = {TIMESTAMP: ValueType.INT64, SEQ: ValueType.INT64}
+"""The columns that order a stream; patterns reference them like attributes, as int64."""
+SEQ_PER_DAY = 1 << 40
+"""The seq of a published event is its day's ordinal times this, plus its position in the day."""
+ARROW_TYPES: Mapping[ValueType, pa.DataType] = {
+    ValueType.INT64: pa.int64(),
+    ValueType.FLOAT64: pa.float64(),
+    ValueType.BOOL: pa.bool_(),
+    ValueType.STRING: pa.string(),
+    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
+}
+"""How an attribute of each type is stored."""
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        (DAY, pa.date32()),
+        ("file", pa.string()),
+        ("line", pa.int64()),
+        ("reason", pa.string()),
+        ("raw", pa.string()),
+    ]
+)
+"""Rejected rows: the name of the raw file, the line in it (from 1; the row number in Parquet), why, and its text."""
 
 
-def find_columns(path: str, present: Sequence[str], listed: Sequence[str]) -> None:
-    """Check that a file has every column that the schema reads, each once; their order is free.
+class EventSchema(Protocol):
+    """What the warehouse needs of a stream schema: `StreamSchema` has it."""
+
+    @property
+    def name(self) -> str:
+        """Name of the stream."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """Columns of its events in memory: timestamp, seq and the attributes."""
+
+
+def events_columns(schema: EventSchema) -> pa.Schema:
+    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`.
 
     Raises
     ------
     InputError
-        One is missing or there twice; the message names the file, the column, and what is there.
+        An attribute is called `day`, or timestamp or seq is missing.
     """
-    for column in listed:
-        if present.count(column) > 1:
-            raise InputError(
-                f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
-            )
-        if column not in present:
-            close = get_close_matches(column, present, n=1) or [n for n in present if n.lower() == column.lower()]
-            hint = f"; did you mean {close[0]!r}?" if close else "."
-            raise InputError(
-                f"{path}: column {column!r} is missing; the file has: {', '.join(map(repr, present))}{hint} "
-                "If the delivery has changed, name the new column in the stream schema"
-            )
+    fields = [pa.field(field.name, _plain(field.type)) for field in schema.arrow_schema]
+    names = {field.name for field in fields}
+    if DAY in names:
+        raise InputError(
+            f"stream {schema.name}: an attribute is called '{DAY}', which is the warehouse's own column; "
+            "give the source column another name in the stream schema"
+        )
+    for name in ("timestamp", "seq"):
+        if name not in names:
+            raise InputError(f"stream {schema.name}: the events have no column '{name}'")
+    return pa.schema([*fields, pa.field(DAY, pa.date32())])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.string() if pa.types.is_large_string(kind) else kind

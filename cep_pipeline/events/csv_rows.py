@@ -1,9 +1,15 @@
-"""Rows of CSV files: read as a stream of blocks, every row with its physical line."""
+"""The reader of CSV files: a stream of blocks of rows, every row with its physical line.
+
+Almost all lines are plain, and are found with a few passes of NumPy over the bytes. Lines whose quotes are not in
+order (an embedded newline, a stray quote) are read one by one by the standard library's strict CSV reader; an opening
+quote that is never closed costs its own line only, not the rest of the file.
+"""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -11,10 +17,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import HashingReader, RawBlock
-from cep_pipeline.events.columns import find_columns
-from cep_pipeline.events.csv_records import Lines, OddRecord, read_odd_records, split_lines
-from cep_pipeline.events.rejection import Rejected
+from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw
+from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
 from cep_pipeline.events.source import Source
 
 BLOCK_BYTES = 16 << 20
@@ -24,17 +28,17 @@ _BOM = b"\xef\xbb\xbf"
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 
-class CsvRows:
-    """The rows of one CSV file, block after block.
+class CsvReader:
+    """Reads the rows of one CSV file, block after block (a `RowReader`).
 
     Parameters
     ----------
-    reader
-        The file's bytes, as they are stored.
-    path
-        Its path, for messages; the ending says how it is compressed.
+    file
+        The raw file; the ending of its path says how it is compressed.
     source
         The layout.
+    block_bytes
+        Text that is parsed at once.
 
     Raises
     ------
@@ -42,15 +46,52 @@ class CsvRows:
         While iterating: the file is truncated or corrupt, or its header lacks a column that the schema reads.
     """
 
-    def __init__(self, reader: HashingReader, path: str, source: Source, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(
+        self,
+        file: SourceFile,
+        source: Source,
+        parts: Sequence[FilePart] | None = None,
+        *,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
         self.dropped_columns: tuple[str, ...] = ()
-        self._reader = reader
-        self._path = path
+        self._file = file
+        self._path = file.path
+        self._raw = open_raw(file.path)
+        self._reader = HashingReader(self._raw)
         self._source = source
         self._block_bytes = block_bytes
         self._names: tuple[str, ...] | None = None if source.header else source.names
         if not source.header:
             self._note_dropped(source.names)
+
+    def __enter__(self) -> CsvReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+    def raw_file(self) -> RawFile:
+        """Return the fingerprint of the file, whose bytes are hashed while they are read."""
+        sha256 = self._reader.finish()
+        return RawFile(self._file.name, self._reader.bytes_read, sha256)
+
+    @staticmethod
+    def parts_of(file: SourceFile, source: Source) -> None:
+        """Return None: a CSV file is read as a whole."""
+
+    @staticmethod
+    def check(source: Source) -> None:
+        """Refuse a header and names of columns together, and neither of them."""
+        if source.header:
+            if source.names:
+                raise InputError("source.columns is only for CSV files without header (header: false)")
+            return
+        if not source.names:
+            raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
+        unknown = [column for column in source.listed if column not in source.names]
+        if unknown:
+            raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {', '.join(source.names)}")
 
     def __iter__(self) -> Iterator[RawBlock]:
         line = 1
@@ -125,7 +166,7 @@ class CsvRows:
             names = tuple(next(reader))
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{self._path}:{first + 1}: the header is no CSV text in UTF-8: {error}") from error
-        find_columns(self._path, names, self._source.listed)
+        self._source.find_columns(self._path, names)
         self._names = names
         self._note_dropped(names)
         return first + reader.line_num
@@ -135,7 +176,7 @@ class CsvRows:
 
     def _block(self, text: bytes, lines: Lines, odd: Sequence[OddRecord], line: int) -> RawBlock:
         source, names = self._source, self._names or ()
-        rejected: list[Rejected] = []
+        rejected: list[RejectedRow] = []
 
         def text_of(first: int, last: int) -> str:
             return text[int(lines.starts[first]) : int(lines.ends[last])].decode("utf-8", "backslashreplace")
@@ -146,18 +187,18 @@ class CsvRows:
         for index in _undecodable(text, lines).tolist():
             if keep[index]:
                 keep[index] = False
-                rejected.append(Rejected(line + index, "unparsable row: not valid UTF-8", text_of(index, index)))
+                rejected.append(RejectedRow(line + index, "unparsable row: not valid UTF-8", text_of(index, index)))
         for index in np.flatnonzero(keep & (lines.fields != len(names))).tolist():
             keep[index] = False
             rejected.append(
-                Rejected(line + index, _field_count(lines.fields[index], len(names)), text_of(index, index))
+                RejectedRow(line + index, _field_count(lines.fields[index], len(names)), text_of(index, index))
             )
         good_odd: list[OddRecord] = []
         for record in odd:
             problem = record.problem or _odd_problem(record.fields or (), len(names))
             if problem:
                 rejected.append(
-                    Rejected(line + record.first, problem_text(problem), text_of(record.first, record.last))
+                    RejectedRow(line + record.first, problem_text(problem), text_of(record.first, record.last))
                 )
             else:
                 good_odd.append(record)
@@ -265,3 +306,170 @@ def _parse(clean: bytes, names: Sequence[str], source: Source, rows: int, path: 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     combined = column.combine_chunks()
     return combined.chunk(0) if isinstance(combined, pa.ChunkedArray) else combined
+
+
+_NEWLINE, _RETURN = 10, 13
+LONGEST_RECORD = 1 << 20
+"""Bytes after which a quoted field that is still open counts as never closed."""
+_LONGEST_IN_LINES = 1000
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The physical lines of a block.
+
+    Parameters
+    ----------
+    starts, ends
+        int64, offsets of the content of each line; `ends` is before the newline (and before a carriage return).
+    following
+        int64, offset at which the next line begins.
+    fields
+        int64, number of fields of a line whose quotes are in order.
+    blank, odd
+        bool: nothing on the line; its quotes or carriage returns need the careful reader.
+    """
+
+    starts: np.ndarray
+    ends: np.ndarray
+    following: np.ndarray
+    fields: np.ndarray
+    blank: np.ndarray
+    odd: np.ndarray
+
+    def __getitem__(self, selection: slice) -> Lines:
+        """The same for some of the lines; offsets stay those of the whole text."""
+        return Lines(
+            self.starts[selection],
+            self.ends[selection],
+            self.following[selection],
+            self.fields[selection],
+            self.blank[selection],
+            self.odd[selection],
+        )
+
+
+@dataclass(frozen=True)
+class OddRecord:
+    """What the careful reader made of the lines `first` to `last` (both included): fields, or why not."""
+
+    first: int
+    last: int
+    fields: tuple[str, ...] | None
+    problem: str = ""
+
+
+def split_lines(text: bytes, delimiter: str, quote: str) -> Lines:
+    """Find the physical lines of a text and count their fields.
+
+    Examples
+    --------
+    >>> lines = split_lines(b'a,b\\r\\n"x,y",2\\n\\n', ",", '"')
+    >>> lines.fields.tolist(), lines.blank.tolist(), lines.odd.tolist()
+    ([2, 2, 1], [False, False, True], [False, False, False])
+    """
+    buffer = np.frombuffer(text, dtype=np.uint8)
+    newlines = np.flatnonzero(buffer == _NEWLINE)
+    following = newlines + 1
+    ends = newlines
+    if len(buffer) and (not len(newlines) or newlines[-1] != len(buffer) - 1):
+        following, ends = np.append(following, len(buffer)), np.append(ends, len(buffer))
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), following[:-1]]) if len(following) else following
+    returns = np.flatnonzero(buffer == _RETURN)
+    odd = np.zeros(len(starts), dtype=bool)
+    if len(returns):
+        has_content = ends > starts
+        ends = ends - (has_content & (buffer[np.maximum(ends - 1, 0)] == _RETURN))
+        # A carriage return that ends no line.
+        line = np.searchsorted(following, returns, side="right")
+        odd[line[returns < ends[line]]] = True
+    delimiters = np.flatnonzero(buffer == ord(delimiter))
+    quotes = np.flatnonzero(buffer == ord(quote))
+    if len(quotes):
+        odd |= _disorderly_quotes(buffer, starts, ends, following, delimiters, quotes, ord(delimiter))
+        line = np.searchsorted(following, delimiters, side="right")
+        before = np.searchsorted(quotes, delimiters) - np.searchsorted(quotes, starts)[line]
+        line = line[before % 2 == 0]
+    else:
+        line = np.searchsorted(following, delimiters, side="right")
+    fields = np.bincount(line, minlength=len(starts)) + 1
+    return Lines(starts, ends, following, fields, ends == starts, odd)
+
+
+def _disorderly_quotes(
+    buffer: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    following: np.ndarray,
+    delimiters: np.ndarray,
+    quotes: np.ndarray,
+    delimiter: int,
+) -> np.ndarray:
+    """Lines in which a quote does not open at the start of a field, close at its end, or stand doubled inside it."""
+    line = np.searchsorted(following, quotes, side="right")
+    number = np.arange(len(quotes)) - np.searchsorted(quotes, starts)[line]
+    opens = number % 2 == 0
+    previous = buffer[np.maximum(quotes - 1, 0)]
+    follower = buffer[np.minimum(quotes + 1, len(buffer) - 1)]
+    twin_before = np.concatenate([[False], (np.diff(quotes) == 1) & (line[1:] == line[:-1])])
+    twin_after = np.concatenate([twin_before[1:], [False]])
+    starts_field = (quotes == starts[line]) | (previous == delimiter) | (twin_before & (number > 0))
+    ends_field = (quotes + 1 == ends[line]) | (follower == delimiter) | twin_after
+    wrong = np.where(opens, ~starts_field, ~ends_field)
+    disorderly = np.bincount(line[wrong], minlength=len(starts)) > 0
+    unpaired = np.bincount(line, minlength=len(starts)) % 2 == 1
+    return np.asarray(disorderly | unpaired, dtype=bool)
+
+
+def read_odd_records(
+    text: bytes, lines: Lines, delimiter: str, quote: str, *, final: bool
+) -> tuple[list[OddRecord], int]:
+    """Read the records that begin on odd lines.
+
+    Parameters
+    ----------
+    text, lines
+        A block, and its lines by `split_lines`.
+    final
+        Whether the file ends with this block.
+
+    Returns
+    -------
+    records
+        In order; their lines do not overlap.
+    consumed
+        Number of lines that are complete: a record that may go on in the next block begins at this line.
+    """
+    records: list[OddRecord] = []
+    taken = 0
+    for first in np.flatnonzero(lines.odd).tolist():
+        if first < taken:
+            continue
+        record = _read_record(text, lines, first, delimiter, quote)
+        if record is None:
+            rest = len(text) - int(lines.starts[first])
+            if not final and rest < LONGEST_RECORD and len(lines.starts) - first < _LONGEST_IN_LINES:
+                return records, first
+            record = OddRecord(first, first, None, "a quoted field is never closed")
+        records.append(record)
+        taken = record.last + 1
+    return records, len(lines.starts)
+
+
+def _read_record(text: bytes, lines: Lines, first: int, delimiter: str, quote: str) -> OddRecord | None:
+    """One record from its first line on; None where a quoted field is still open at the end of the text."""
+    last_allowed = min(first + _LONGEST_IN_LINES, len(lines.starts))
+    content = (
+        text[int(lines.starts[index]) : int(lines.following[index])].decode("utf-8", "surrogateescape")
+        for index in range(first, last_allowed)
+    )
+    reader = csv.reader(content, delimiter=delimiter, quotechar=quote, strict=True)
+    try:
+        fields = next(reader)
+    except csv.Error as error:
+        if "unexpected end of data" in str(error):
+            return None
+        return OddRecord(first, first, None, str(error))
+    except StopIteration:
+        return None
+    return OddRecord(first, first + reader.line_num - 1, tuple(fields))

@@ -1,4 +1,4 @@
-"""Rows of Parquet files: only the columns and the row groups that are wanted, every row with its number."""
+"""The reader of Parquet files: only the columns and the row groups that are needed, every row with its number."""
 
 from __future__ import annotations
 
@@ -13,41 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import RawBlock
-from cep_pipeline.events.columns import find_columns
-from cep_pipeline.events.paths import Period, open_raw
+from cep_pipeline.events.raw_files import SourceFile, open_raw
+from cep_pipeline.events.raw_rows import FilePart, RawBlock
 from cep_pipeline.events.source import Source
 
 BLOCK_ROWS = 262_144
 """Rows that are checked at once."""
 
 
-@dataclass(frozen=True)
-class RowGroup:
-    """A row group: its index, the number of its first row (from 1), its rows, and bounds of the timestamps in it.
-
-    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them.
-    """
-
-    index: int
-    first_row: int
-    rows: int
-    earliest: date | None
-    latest: date | None
-    may_lack_timestamps: bool
-
-    def may_hold(self, days: Sequence[date], period: Period) -> bool:
-        """Whether it may have rows of these days, counting rows without a usable timestamp as of the first day."""
-        if self.earliest is None or self.latest is None or period.first is None or period.last is None:
-            return True
-        if any(self.earliest <= day <= self.latest for day in days):
-            return True
-        stray = self.may_lack_timestamps or self.earliest < period.first or self.latest > period.last
-        return stray and period.first in days
-
-
-class ParquetRows:
-    """The rows of one Parquet file, a row group at a time.
+class ParquetReader:
+    """Reads the rows of one Parquet file, a row group at a time (a `RowReader`).
 
     Raises
     ------
@@ -55,14 +30,15 @@ class ParquetRows:
         The file is truncated or corrupt, or lacks a column that the schema reads.
     """
 
-    def __init__(self, path: str, source: Source) -> None:
-        self._path = path
+    def __init__(self, file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> None:
+        path = self._path = file.path
+        self._parts = parts
         self._source = source
         self._stream = open_raw(path)
         with _readable(path):
             self._file = pq.ParquetFile(self._stream)
         names = self._file.schema_arrow.names
-        find_columns(path, names, source.listed)
+        source.find_columns(path, names)
         self.dropped_columns = tuple(name for name in names if name not in source.listed)
         for name in source.listed:
             if pa.types.is_nested(self._file.schema_arrow.field(name).type):
@@ -71,13 +47,32 @@ class ParquetRows:
                     "where the stream schema reads a single value a row"
                 )
 
-    def __enter__(self) -> ParquetRows:
+    def __enter__(self) -> ParquetReader:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stream.close()
 
-    def row_groups(self) -> list[RowGroup]:
+    def __iter__(self) -> Iterator[RawBlock]:
+        return self.read(self.parts() if self._parts is None else self._parts)
+
+    def raw_file(self) -> None:
+        """Return None: not every byte of the file is read, so its fingerprint takes a reading of its own."""
+
+    @staticmethod
+    def parts_of(file: SourceFile, source: Source) -> list[FilePart]:
+        """Return the row groups of a file."""
+        with ParquetReader(file, source) as reader:
+            return reader.parts()
+
+    @staticmethod
+    def check(source: Source) -> None:
+        """Refuse settings that are of CSV files."""
+        if source.names:
+            raise InputError("source.columns is only for CSV files without header (header: false)")
+
+    def parts(self) -> list[FilePart]:
+        """Return the row groups of the file."""
         metadata = self._file.metadata
         column = next(
             index
@@ -90,7 +85,7 @@ class ParquetRows:
             statistics = group.column(column).statistics
             bounds = _dates(statistics)
             groups.append(
-                RowGroup(
+                FilePart(
                     index,
                     row,
                     group.num_rows,
@@ -102,13 +97,13 @@ class ParquetRows:
             row += group.num_rows
         return groups
 
-    def read(self, groups: Sequence[RowGroup]) -> Iterator[RawBlock]:
-        """Read row groups in blocks of at most `BLOCK_ROWS` rows."""
-        for group in groups:
+    def read(self, parts: Sequence[FilePart]) -> Iterator[RawBlock]:
+        """Read row groups, in blocks of at most `BLOCK_ROWS` rows."""
+        for part in parts:
             with _readable(self._path):
-                first = group.first_row
+                first = part.first_row
                 for batch in self._file.iter_batches(
-                    BLOCK_ROWS, row_groups=[group.index], columns=list(self._source.listed), use_threads=False
+                    BLOCK_ROWS, row_groups=[part.index], columns=list(self._source.listed), use_threads=False
                 ):
                     columns = {name: _plain(batch.column(name)) for name in self._source.listed}
                     yield RawBlock(columns, first + np.arange(batch.num_rows, dtype=np.int64), _RowText(columns))

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import RawBlock
 from cep_pipeline.events.casting import cast_checked_to
-from cep_pipeline.events.paths import Period
-from cep_pipeline.events.rejection import Rejected
-from cep_pipeline.events.schema import ARROW_TYPES, TIMESTAMP, StreamSchema
+from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
+from cep_pipeline.events.raw_files import Period
+from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -40,7 +40,7 @@ class CheckedBlock:
     """
 
     events: pa.Table
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedRow, ...]
 
 
 def day_number(day: date) -> int:
@@ -100,7 +100,7 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
     if reasons:
         undated = missing | instants.unreadable | instants.nonexistent | outside
         rejected += [
-            Rejected(
+            RejectedRow(
                 line=int(block.lines[index]),
                 reason="; ".join(reasons[index]),
                 raw=block.raw(index),

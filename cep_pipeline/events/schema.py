@@ -7,7 +7,7 @@ the same YAML file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from numbers import Integral, Real
@@ -19,28 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
 from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.events.source import Derived, Quality, Source
 
-TIMESTAMP = "timestamp"
-SEQ = "seq"
-ORDER_COLUMNS: Mapping[str, ValueType] = {TIMESTAMP: ValueType.INT64, SEQ: ValueType.INT64}
-"""The columns that order a stream; patterns reference them like attributes, as int64."""
-SEQ_PER_DAY = 1 << 40
-"""The seq of a published event is its day's ordinal times this, plus its position in the day."""
 ON_MISSING = ("error", "empty", "skip")
-
-ARROW_TYPES: Mapping[ValueType, pa.DataType] = {
-    ValueType.INT64: pa.int64(),
-    ValueType.FLOAT64: pa.float64(),
-    ValueType.BOOL: pa.bool_(),
-    ValueType.STRING: pa.string(),
-    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
-}
-"""How an attribute of each type is stored."""
-
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _FIELDS = ("name", "base_type", "type_attribute", "attributes", "types", "key", "on_missing", "timezone")
 
@@ -159,7 +145,7 @@ class StreamSchema:
         """
         from cep_pipeline.events.stream_document import load_stream
 
-        return load_stream(Path(path))
+        return load_stream(Path(path), cls)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], name: str = "stream") -> StreamSchema:
@@ -230,10 +216,20 @@ class StreamSchema:
 
     @cached_property
     def digest(self) -> str:
-        """32 hex digits that change with anything that the published events of a day follow from."""
-        from cep_pipeline.events.stream_document import schema_digest
+        """32 hex digits that change with anything that the published events of a day follow from.
 
-        return schema_digest(self)
+        The bounds of quality and the handling of missing days are not part of it.
+        """
+        return digest_of(
+            {
+                "timezone": self.timezone,
+                "type_attribute": self.type_attribute,
+                "attributes": {name: kind.value for name, kind in self.attributes.items()},
+                "key": list(self.key),
+                "derived": [asdict(derived) for derived in self.derived],
+                "source": None if self.source is None else asdict(self.source),
+            }
+        )
 
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """The rows as an events table, sorted by (timestamp, seq).

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Literal
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.paths import PathTemplate
+from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.timestamps import check_format
 
 Severity = Literal["critical", "warning"]
@@ -20,7 +21,7 @@ class Source:
     Parameters
     ----------
     format
-        `csv` (gzip, bzip2 and zstd are recognised by the file's ending) or `parquet`.
+        A key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2 and zstd are known by the file's ending.
     paths
         Templates relative to the data folder; all files that fit are read.
     timestamp_column, timestamp_format
@@ -36,7 +37,7 @@ class Source:
         One ASCII character each.
     """
 
-    format: Literal["csv", "parquet"]
+    format: str
     paths: tuple[PathTemplate, ...]
     timestamp_column: str
     columns: Mapping[str, str]
@@ -56,14 +57,6 @@ class Source:
                 raise InputError(f"source.{name}: {character!r} is not one ASCII character")
         if self.delimiter == self.quote:
             raise InputError("source.delimiter and source.quote must differ")
-        if self.format == "csv" and not self.header:
-            if not self.names:
-                raise InputError("source.columns: a CSV file without header needs the names of its columns, in order")
-            unknown = [column for column in self.listed if column not in self.names]
-            if unknown:
-                raise InputError(f"source.columns lacks {unknown[0]!r}; it has: {', '.join(self.names)}")
-        elif self.names:
-            raise InputError("source.columns is only for CSV files without header (header: false)")
         if len(set(self.names)) < len(self.names):
             raise InputError("source.columns names a column twice")
 
@@ -71,6 +64,27 @@ class Source:
     def listed(self) -> tuple[str, ...]:
         """The source columns that are read, each once, the timestamp's first."""
         return tuple(dict.fromkeys((self.timestamp_column, *self.columns.values())))
+
+    def find_columns(self, path: str, present: Sequence[str]) -> None:
+        """Check that a file has every column that the schema reads, each once; their order is free.
+
+        Raises
+        ------
+        InputError
+            One is missing or there twice; the message names the file, the column, and what is there.
+        """
+        for column in self.listed:
+            if present.count(column) > 1:
+                raise InputError(
+                    f"{path}: column {column!r} is there {present.count(column)} times; a column is named once"
+                )
+            if column not in present:
+                close = get_close_matches(column, present, n=1) or [n for n in present if n.lower() == column.lower()]
+                hint = f"; did you mean {close[0]!r}?" if close else "."
+                raise InputError(
+                    f"{path}: column {column!r} is missing; the file has: {', '.join(map(repr, present))}{hint} "
+                    "If the delivery has changed, name the new column in the stream schema"
+                )
 
 
 @dataclass(frozen=True)

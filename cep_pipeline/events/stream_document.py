@@ -1,25 +1,31 @@
-"""The YAML form of a stream schema: what may stand in it, and how it becomes a `StreamSchema`."""
+"""The YAML form of a stream schema: what may stand in it, and how it becomes the fields of a `StreamSchema`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from cep_pipeline.documents import Document, line_of, load_document
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.paths import PathTemplate
-from cep_pipeline.events.schema import SEQ, TIMESTAMP, StreamSchema
+from cep_pipeline.events.columns import SEQ, TIMESTAMP
+from cep_pipeline.events.raw_files import PathTemplate
+from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Severity, Source
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.warehouse.fingerprints import digest_of
+
+if TYPE_CHECKING:
+    Format = str
+else:
+    Format = Literal[tuple(READERS)]
+
+Schema = TypeVar("Schema")
 
 AttributeType = Literal["int64", "float64", "bool", "string"]
 
@@ -106,7 +112,7 @@ class DerivedSettings(Document):
 class SourceSettings(Document):
     """The layout of the raw files."""
 
-    format: Literal["csv", "parquet"] = Field(
+    format: Format = Field(
         description=(
             "Format of the files. A CSV file is UTF-8 text; an ending `.gz`, `.bz2`, `.zst` or `.lz4` says how it is "
             "compressed."
@@ -303,11 +309,17 @@ class StreamDocument(Document):
     )
 
 
-def load_stream(path: Path) -> StreamSchema:
-    """Read and check a stream schema; see `StreamSchema.load`."""
+def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
+    """Read and check the file of a stream schema, and make the schema with `make`: the constructor of `StreamSchema`.
+
+    Raises
+    ------
+    InputError
+        The file is missing, is no YAML, or breaks a rule; the message names file and line.
+    """
     document = load_document(path, StreamDocument, "stream schema")
     try:
-        return _schema_of(document)
+        return _schema_of(document, make)
     except _Misstated as fault:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
         raise InputError(f"{path}:{line_of(root, fault.location)}: {fault}") from fault
@@ -332,21 +344,6 @@ def _at(*location: int | str) -> Iterator[None]:
         raise _Misstated(str(error), location) from error
 
 
-def schema_digest(schema: StreamSchema) -> str:
-    """Digest of the parts of a schema that events follow from; bounds of quality and missing days are none of them."""
-    source = schema.source
-    return digest_of(
-        {
-            "timezone": schema.timezone,
-            "type_attribute": schema.type_attribute,
-            "attributes": {name: kind.value for name, kind in schema.attributes.items()},
-            "key": list(schema.key),
-            "derived": [asdict(derived) for derived in schema.derived],
-            "source": None if source is None else asdict(source),
-        }
-    )
-
-
 def _check_names(document: StreamDocument) -> None:
     """Names must be columns of a table too, which knows no case and has a column `day`."""
     folded: dict[str, str] = {}
@@ -363,7 +360,7 @@ def _check_names(document: StreamDocument) -> None:
                     raise InputError(f"attributes {other!r} and {name!r} differ in case only; rename one of them")
 
 
-def _schema_of(document: StreamDocument) -> StreamSchema:
+def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
     _check_names(document)
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
     derived: list[Derived] = []
@@ -385,7 +382,7 @@ def _schema_of(document: StreamDocument) -> StreamSchema:
         check_timezone(document.timezone)
     source, quality = _source_of(document), _quality_of(document, attributes)
     with _at("name"):
-        return StreamSchema(
+        return make(
             name=document.name,
             base_type=document.base_type,
             type_attribute=document.type_attribute,
@@ -413,7 +410,7 @@ def _source_of(document: StreamDocument) -> Source:
     with _at("timestamp", "format"):
         check_format(document.timestamp.format)
     with _at("source"):
-        return Source(
+        source = Source(
             format=document.source.format,
             paths=paths,
             timestamp_column=document.timestamp.column,
@@ -424,6 +421,8 @@ def _source_of(document: StreamDocument) -> Source:
             delimiter=document.source.delimiter,
             quote=document.source.quote,
         )
+        READERS[source.format].check(source)
+    return source
 
 
 def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Quality:

@@ -40,7 +40,7 @@ from cep_pipeline.pipeline.violations import (
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.fingerprints import digest_of
+from cep_pipeline.storage import digest_of
 from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:

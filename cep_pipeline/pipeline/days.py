@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.parts import fingerprint_file
-from cep_pipeline.events.paths import SourceFile, files_of_day, periods_of
+from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
 from cep_pipeline.pipeline.configuration import Stream
 
 if TYPE_CHECKING:
+    from cep_pipeline.events.raw_files import RawFile
     from cep_pipeline.events.source import Source
-    from cep_pipeline.warehouse.fingerprints import RawFile
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

@@ -21,9 +21,8 @@ from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
 from cep_pipeline.statistics.observed import Observed
-from cep_pipeline.warehouse.data_files import DataDirectory
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint, digest_of
-from cep_pipeline.warehouse.layout import folder_name
+from cep_pipeline.storage import DataDirectory, digest_of, folder_name
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
 from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ def detect_day(
     end_of_stream
         Whether the stream ends with the day, so that all matches are final.
     """
-    from cep_pipeline.spark.detection import DetectionJob, detect_slices
-    from cep_pipeline.spark.expected_work import WorkEstimate
+    from cep_pipeline.spark.detection import DetectionJob, WorkEstimate, detect_slices
 
     end_of_stream = end_of_stream and waits_at_the_end(pattern_set)
     with work.timed(f"detect {pattern_set.name}") as counts, _scratch(work, pattern_set) as scratch:
@@ -192,7 +190,7 @@ def waits_at_the_end(pattern_set: PatternSet) -> bool:
 @contextmanager
 def _scratch(work: DayWork, pattern_set: PatternSet) -> Iterator[DataDirectory]:
     """A folder for what is not published, removed at the end."""
-    from cep_pipeline.spark.staging import remove_scratch
+    from cep_pipeline.storage import remove_scratch
 
     name = f"candidates-{work.stream.name}-{work.day}-{pattern_set.name}-{work.run_id}"
     scratch = DataDirectory(f"{work.tables.warehouse.scratch}/{folder_name(name)}", work.run_id)

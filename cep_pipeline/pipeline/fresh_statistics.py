@@ -12,7 +12,7 @@ from cep_pipeline.events.timestamps import has_date, parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, Stream, parse_window
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.fingerprints import digest_of
+from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.steps import Progress

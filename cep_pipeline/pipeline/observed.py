@@ -14,7 +14,7 @@ from cep_pipeline.statistics.observed import Observed
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.pipeline.steps import DayWork
-    from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
+    from cep_pipeline.warehouse.stream_reader import PinnedStatistics
 
 logger = logging.getLogger(__name__)
 

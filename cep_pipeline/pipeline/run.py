@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.quality import FailedValidation
+from cep_pipeline.events.validate import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.days import raw_files
 from cep_pipeline.pipeline.detection import detect_day, publish_detected, waits_at_the_end
@@ -31,9 +31,9 @@ from cep_pipeline.pipeline.steps import (
 from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
-    from cep_pipeline.spark.preprocessing import IngestResult
+    from cep_pipeline.events.raw_files import RawFile
+    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.fingerprints import RawFile
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 STEPS = ("ingest", "statistics", "plan", "detect")

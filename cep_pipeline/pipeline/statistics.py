@@ -30,15 +30,14 @@ from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.windowed import WindowedStatistics
-from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
     from cep_pipeline.slices.prepared import Boundary
     from cep_pipeline.spark.session import SparkSession
-    from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
-    from cep_pipeline.warehouse.stream_reader import StreamReader
+    from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 
 logger = logging.getLogger(__name__)
 

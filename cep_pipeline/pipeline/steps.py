@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
 from cep_pipeline.detection.planned import runs_on
 from cep_pipeline.errors import BusyError
-from cep_pipeline.events.schema import SEQ_PER_DAY
-from cep_pipeline.events.staged import StagedDay
+from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
 from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed, statements_of
@@ -33,7 +33,7 @@ from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, Published
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.slices.prepared import Boundary
-    from cep_pipeline.spark.preprocessing import IngestResult
+    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

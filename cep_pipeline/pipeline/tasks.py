@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.staged import StagedDay
+from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet
 from cep_pipeline.pipeline.detection import DetectedDay, detect_day, publish_detected
 from cep_pipeline.pipeline.outcomes import pending_details
@@ -35,9 +35,8 @@ from cep_pipeline.pipeline.steps import (
     plan_day,
     publish_ingested,
 )
+from cep_pipeline.storage import folder_name, make_directory, open_filesystem, storage_errors
 from cep_pipeline.warehouse import Warehouse
-from cep_pipeline.warehouse.data_files import make_directory, open_filesystem, storage_errors
-from cep_pipeline.warehouse.layout import folder_name
 from cep_pipeline.warehouse.records import RunRecord, RunStatus, RunStep
 
 if TYPE_CHECKING:
@@ -70,7 +69,8 @@ class DayTask:
 
 def ingest(task: DayTask, spark: SparkSession) -> None:
     """Read, check, order and validate the raw files of the day; publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.staging import remove_scratch, stage_days
+    from cep_pipeline.spark.ingestion import stage_days
+    from cep_pipeline.storage import remove_scratch
 
     with _work(task, "ingest", first=True) as (work, handover, _):
         remove_scratch(handover.events)
@@ -105,7 +105,7 @@ def validate(task: DayTask) -> tuple[str, ...]:
 
 def preprocess(task: DayTask, spark: SparkSession) -> None:
     """Add derived attributes and publish the day: rejected rows, then events."""
-    from cep_pipeline.spark.preprocessing import preprocess_days
+    from cep_pipeline.spark.ingestion import preprocess_days
 
     with _work(task, "preprocess") as (work, handover, _):
         staged = StagedDay.from_json(handover.read(STAGED))
@@ -158,7 +158,7 @@ def detect(task: DayTask, spark: SparkSession) -> None:
 
 def publish(task: DayTask) -> None:
     """Publish the matches of the day, and record the run as done."""
-    from cep_pipeline.spark.staging import remove_scratch
+    from cep_pipeline.storage import remove_scratch
 
     with _work(task, "publish") as (work, handover, _):
         staged = StagedDay.from_json(handover.read(STAGED))

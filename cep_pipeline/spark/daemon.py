@@ -7,7 +7,7 @@ spends seconds on imports; a fork of this process has them.
 from __future__ import annotations
 
 import cep_pipeline.detection.detect
-import cep_pipeline.events.settling
+import cep_pipeline.events.merge
 import cep_pipeline.spark.detection
 import cep_pipeline.spark.ingestion
 import cep_pipeline.spark.statistics  # noqa: F401

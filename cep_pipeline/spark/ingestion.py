@@ -1,22 +1,497 @@
-"""Raw files of some days to files that can be published: staged (`staging`), then preprocessed."""
+"""Raw files of some days to staged days: checked, in order, each key once, validated.
+
+Three steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
+validation. Spark distributes the first two. What a day carries to the next is known after the second, so that days run
+in parallel although each depends on the one before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cep_pipeline.events.parts import RUN_ROWS
+from cep_pipeline.errors import DataError, InputError
+from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
+from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
+from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
+from cep_pipeline.events.raw_rows import FilePart
+from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.settling import RANGE_ROWS
-from cep_pipeline.spark.preprocessing import IngestResult, preprocess_days
-from cep_pipeline.spark.staging import new_scratch, remove_scratch, stage_days
-from cep_pipeline.spark.tasks import Progress
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.events.validate import (
+    FailedValidation,
+    check_rejected_share,
+    start_import,
+    validate,
+    validated_columns,
+)
+from cep_pipeline.spark.tasks import Progress, run_tasks
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from cep_pipeline.events.derived import Carry, carry_lengths
+from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
+from cep_pipeline.events.staged_day import Status
+from cep_pipeline.storage import new_scratch, remove_scratch
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
+
+_EXAMPLES = 5
+Task = TypeVar("Task")
+Outcome = TypeVar("Outcome")
+
+
+def stage_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    days: Sequence[date],
+    data_root: str | Path,
+    *,
+    scratch: str,
+    earlier_row_counts: Sequence[int] = (),
+    run_rows: int = RUN_ROWS,
+    range_rows: int = RANGE_ROWS,
+    progress: Progress | None = None,
+) -> list[StagedDay]:
+    """Read, check, order and validate days; their events stay in `scratch` until they are preprocessed.
+
+    Parameters
+    ----------
+    days
+        Ascending.
+    data_root
+        The folder or URI under which the source's paths lie.
+    scratch
+        Made by `new_scratch`, and removed by whoever made it.
+    earlier_row_counts, run_rows, range_rows, progress
+        As in `ingest_days`.
+
+    Returns
+    -------
+    list of StagedDay
+        One for each day, in order, up to the first that fails validation: that one says why, and is the last.
+
+    Raises
+    ------
+    InputError
+        A missing day (`on_missing: error`), a file that is truncated, corrupt or lacks a column.
+    """
+    if list(days) != sorted(set(days)):
+        raise InputError("the days to ingest must be given once each, in order")
+    if not days:
+        return []
+    directory = DataDirectory(scratch, "scratch")
+    work = _Ingestion(spark, schema, tuple(days), str(data_root), directory, run_rows, range_rows, progress)
+    work.find_files()
+    importing = start_import()
+    work.parse()
+    work.merge()
+    with work.timed("import"):
+        importing.result()
+    return work.validate(earlier_row_counts)
+
+
+@dataclass
+class _Day:
+    """One day on its way through the steps."""
+
+    day: date
+    files: tuple[SourceFile, ...] = ()
+    missing: tuple[str, ...] = ()
+    runs: tuple[SortedRun, ...] = ()
+    rejected: tuple[RejectedRows, ...] = ()
+    settled: tuple[EventRange, ...] = ()
+    clock_back: int = 0
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+    skipped: bool = False
+
+    @property
+    def events(self) -> int:
+        return sum(settled.rows for settled in self.settled)
+
+    @property
+    def rejected_rows(self) -> int:
+        return sum(rows.rows for rows in self.rejected)
+
+
+class _Ingestion:
+    """The steps of one ingestion and what is known between them."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schema: StreamSchema,
+        days: tuple[date, ...],
+        data_root: str,
+        scratch: DataDirectory,
+        run_rows: int,
+        range_rows: int,
+        progress: Progress | None,
+    ) -> None:
+        self.spark = spark
+        self.schema = schema
+        self.data_root = data_root
+        self.scratch = scratch
+        self.run_rows = run_rows
+        self.range_rows = range_rows
+        self.progress = progress
+        self.days = [_Day(day) for day in days]
+        self.raw_files: dict[str, RawFile] = {}
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, step: str) -> _Timer:
+        return _Timer(self.seconds, step)
+
+    def _run(
+        self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
+    ) -> list[Outcome]:
+        what = f"{self.schema.name}: {doing}"
+        with self.timed(step):
+            return run_tasks(
+                self.spark, partial(_numbered, function), list(enumerate(tasks)), what=what, progress=self.progress
+            )
+
+    # -- raw files to runs -------------------------------------------------------------------------------------------
+
+    def find_files(self) -> None:
+        """Find the files of the days."""
+        source = _source(self.schema)
+        for state in self.days:
+            files, missing = files_of_day(source.paths, self.data_root, state.day)
+            state.files, state.missing = tuple(files), tuple(missing)
+        self._check_missing_files()
+
+    def parse(self) -> None:
+        """Read each file once, for all of its days."""
+        wanted: dict[SourceFile, set[date]] = {}
+        for state in self.days:
+            for file in state.files:
+                wanted.setdefault(file, set()).add(state.day)
+        tasks = [task for file, days in wanted.items() for task in self._parse_tasks(file, frozenset(days))]
+        outcomes = self._run(tasks, _parse_or_fingerprint, "parse", "reading raw files")
+        by_file: dict[SourceFile, list[ParsedFile]] = {}
+        for outcome in outcomes:
+            if isinstance(outcome, RawFile):
+                self.raw_files[outcome.name] = outcome
+                continue
+            by_file.setdefault(outcome.file, []).append(outcome)
+            if outcome.raw_file is not None:
+                self.raw_files[outcome.raw_file.name] = outcome.raw_file
+        for file, parsed in by_file.items():
+            self._take(file, parsed)
+
+    def _parse_tasks(self, file: SourceFile, days: frozenset[date]) -> list[ParseTask | SourceFile]:
+        """Make one task for a file read as a whole; else one for its fingerprint and some for `run_rows` rows each."""
+        source = _source(self.schema)
+        parts = READERS[source.format].parts_of(file, source)
+        if parts is None:
+            return [ParseTask(self.schema, file, days, self.scratch, None, self.run_rows)]
+        tasks: list[ParseTask | SourceFile] = [file]
+        chunk: list[FilePart] = []
+        for part in parts:
+            if not part.may_hold(sorted(days), file.period):
+                continue
+            if chunk and sum(one.rows for one in chunk) + part.rows > self.run_rows:
+                tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+                chunk = []
+            chunk.append(part)
+        tasks.append(ParseTask(self.schema, file, days, self.scratch, tuple(chunk), self.run_rows))
+        return tasks
+
+    def _take(self, file: SourceFile, parsed: Sequence[ParsedFile]) -> None:
+        """Hand what was read from a file to its days."""
+        states = {state.day: state for state in self.days if file in state.files}
+        first_day = file.period.first or min((p.first_day for p in parsed if p.first_day is not None), default=None)
+        if first_day is None:
+            # No row says of which day the file is.
+            first_day = min(states)
+        dropped = parsed[0].dropped_columns
+        empty = not any(p.rows for p in parsed) and all(p.raw_file is not None for p in parsed)
+        clock_back = {back.day: back for back in found_in(p.clock for p in parsed)}
+        for day, state in states.items():
+            state.runs += tuple(run for p in parsed for run in p.runs if run.day == day)
+            state.rejected += tuple(rows for p in parsed for rows in p.rejected if (rows.day or first_day) == day)
+            if dropped:
+                state.notes += (
+                    f"{file.name}: columns that the schema does not list are left out: {', '.join(dropped)}",
+                )
+            if (back := clock_back.get(day)) is not None:
+                state.clock_back += back.rows
+                state.notes += (back.said(file.name),)
+            if empty:
+                state.notes += (f"{file.name}: the file has no rows",)
+
+    def _check_missing_files(self) -> None:
+        for state in self.days:
+            if not state.missing:
+                continue
+            where = ", ".join(f"{self.data_root.rstrip('/')}/{path}" for path in state.missing)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no file {where}; deliver it, or set on_missing: "
+                    "empty or skip in the stream schema for days without files"
+                )
+            state.notes += (f"no file {where}",)
+            state.skipped = not state.files and self.schema.on_missing == "skip"
+
+    def _check_missing_rows(self) -> None:
+        """A file of a month that has no row of a day lacks the day, as a missing file of the day would."""
+        for state in self.days:
+            if state.skipped or not state.files or state.runs or state.rejected:
+                continue
+            if any(file.period.is_one_day for file in state.files):
+                continue
+            where = ", ".join(file.name for file in state.files)
+            if self.schema.on_missing == "error":
+                raise InputError(
+                    f"stream {self.schema.name!r}, day {state.day}: no row of this day in {where}; give a day that the "
+                    "file holds, or set on_missing: empty or skip in the stream schema"
+                )
+            state.notes += (f"no row of this day in {where}",)
+            state.skipped = self.schema.on_missing == "skip"
+
+    # -- runs to settled ranges --------------------------------------------------------------------------------------
+
+    def merge(self) -> None:
+        """Merge the runs of each day, and find repeated keys."""
+        self._check_missing_rows()
+        tasks: list[MergeTask] = []
+        for state in self.days:
+            if len(state.runs) == 1 and not self.schema.key:
+                (run,) = state.runs
+                state.settled = (EventRange(state.day, run.path, run.rows, run.last_values),)
+            elif state.runs:
+                tasks += merge_tasks(self.schema, state.day, state.runs, self.scratch, self.range_rows)
+        merged = self._run(tasks, merge_runs, "merge", "merging runs")
+        for state in self.days:
+            of_day = [outcome for outcome in merged if outcome.settled.day == state.day]
+            state.settled += tuple(outcome.settled for outcome in of_day if outcome.settled.rows)
+            state.rejected += tuple(rows for outcome in of_day for rows in outcome.repeated)
+
+    # -- validation --------------------------------------------------------------------------------------------------
+
+    def validate(self, earlier_row_counts: Sequence[int]) -> list[StagedDay]:
+        """Validate the days in order, up to the first that fails."""
+        counts = list(earlier_row_counts)
+        reached: list[_Day] = []
+        with self.timed("validate"):
+            for state in self.days:
+                reached.append(state)
+                if state.skipped:
+                    continue
+                try:
+                    self._validate(state, counts)
+                except FailedValidation as error:
+                    state.failure, state.validation = str(error), error.document
+                    break
+                except DataError as error:
+                    state.failure = str(error)
+                    break
+                counts.append(state.events)
+        return [self._staged(state) for state in reached]
+
+    def _validate(self, state: _Day, earlier_row_counts: Sequence[int]) -> None:
+        examples = [example for rows in state.rejected for example in rows.examples][:_EXAMPLES]
+        check_rejected_share(self.schema, state.day, state.events, state.rejected_rows, examples)
+        columns = validated_columns(self.schema)
+        validation = validate(
+            (read_run(settled.path, columns) for settled in state.settled),
+            self.schema,
+            state.day,
+            earlier_row_counts=earlier_row_counts,
+        )
+        validation.require(self.schema.name)
+        state.validation, state.warnings = validation.document, validation.warnings
+
+    def _staged(self, state: _Day) -> StagedDay:
+        return StagedDay(
+            day=state.day,
+            files=tuple(self.raw_files[file.name] for file in state.files),
+            schema=self.schema.digest,
+            settled=state.settled,
+            rejected=state.rejected,
+            notes=tuple(dict.fromkeys(state.notes)),
+            warnings=state.warnings,
+            validation=state.validation,
+            failure=state.failure,
+            skipped=state.skipped,
+            clock_back=state.clock_back,
+            seconds=dict(self.seconds),
+        )
+
+
+class _Timer:
+    """Adds the wall-clock seconds of a block to a step."""
+
+    def __init__(self, seconds: dict[str, float], step: str) -> None:
+        self._seconds = seconds
+        self._step = step
+        self._begin = 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._step] = self._seconds.get(self._step, 0.0) + time.perf_counter() - self._begin
+
+
+def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
+    number, task = numbered
+    return function(task, number, attempt)
+
+
+def _parse_or_fingerprint(task: ParseTask | SourceFile, number: int, attempt: int) -> ParsedFile | RawFile:
+    return fingerprint_file(task) if isinstance(task, SourceFile) else parse_file(task, number, attempt)
+
+
+def _source(schema: StreamSchema) -> Any:
+    if schema.source is None:
+        raise InputError(f"stream {schema.name!r} has no source; its schema must say what its raw files look like")
+    return schema.source
+
+
+@dataclass(frozen=True)
+class IngestResult:
+    """What the raw files of a day became; nothing of it is published yet.
+
+    Parameters
+    ----------
+    day
+        The day.
+    status
+        `events`; `empty`: a day to publish without events; `skipped`: a day without files that is not published.
+    events_files, quarantine_files
+        Paths that successful attempts returned, to be handed to the warehouse.
+    events, rejected
+        Numbers of rows.
+    notes, warnings
+        Sentences for a person: what was left out, and what validation warns of.
+    validation
+        Its result document, JSON; empty for a skipped day.
+    carry_out
+        What the next day carries in, JSON.
+    fingerprint
+        What the events were made from.
+    clock_back
+        Rows that were earlier than the row of their event type before them in their raw file.
+    seconds
+        Step -> wall-clock seconds, of all days that were ingested together.
+    """
+
+    day: date
+    status: Status
+    events_files: tuple[str, ...]
+    quarantine_files: tuple[str, ...]
+    events: int
+    rejected: int
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    validation: Mapping[str, Any]
+    carry_out: Mapping[str, Any]
+    fingerprint: EventsFingerprint
+    clock_back: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+def preprocess_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    staged: Sequence[StagedDay],
+    *,
+    events_directory: Callable[[date], DataDirectory],
+    quarantine_directory: Callable[[date], DataDirectory],
+    carry_in: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> list[IngestResult]:
+    """Add derived attributes, seq and day to staged days, side by side, and write the files that are published.
+
+    Parameters
+    ----------
+    staged
+        Days that passed validation, ascending. Each carries in what the one before carries out.
+    events_directory, quarantine_directory
+        Where the tasks write the files of a day that are published.
+    carry_in
+        The carry-out of the latest published day before the first of them, JSON.
+    progress
+        Called with the number of tasks done and of all tasks.
+
+    Raises
+    ------
+    InputError
+        A day was staged by another version of the stream schema.
+    """
+    finish: list[FinishTask] = []
+    quarantine: list[QuarantineTask] = []
+    carries: dict[date, tuple[Carry, Carry]] = {}
+    lengths = carry_lengths(schema)
+    carry = Carry.from_json(carry_in or {})
+    for day in staged:
+        day.require()
+        if day.schema != schema.digest:
+            raise InputError(
+                f"stream {schema.name!r}, day {day.day}: the stream schema has changed since the day was ingested; "
+                "ingest it again"
+            )
+        before, position = carry, 0
+        for settled in day.settled:
+            finish.append(FinishTask(schema, settled, position, carry, events_directory(day.day)))
+            position += settled.rows
+            carry = carry.followed_by(settled.last_values, lengths)
+        carries[day.day] = before, carry
+        if day.rejected:
+            quarantine.append(QuarantineTask(day.day, day.rejected, quarantine_directory(day.day)))
+    tasks: list[FinishTask | QuarantineTask] = [*finish, *quarantine]
+    begin = time.perf_counter()
+    paths = run_tasks(spark, _write, list(enumerate(tasks)), what=f"{schema.name}: writing events", progress=progress)
+    seconds = time.perf_counter() - begin
+    written = list(zip(tasks, paths, strict=True))
+    return [_result(schema, day, written, *carries[day.day], seconds) for day in staged]
+
+
+def _result(
+    schema: StreamSchema,
+    staged: StagedDay,
+    written: Sequence[tuple[FinishTask | QuarantineTask, str]],
+    carry_in: Carry,
+    carry_out: Carry,
+    seconds: float,
+) -> IngestResult:
+    day = staged.day
+    return IngestResult(
+        day=day,
+        status=staged.status,
+        events_files=tuple(p for t, p in written if isinstance(t, FinishTask) and t.settled.day == day),
+        quarantine_files=tuple(p for t, p in written if isinstance(t, QuarantineTask) and t.day == day),
+        events=staged.events,
+        rejected=staged.rejected_rows,
+        notes=staged.notes,
+        warnings=staged.warnings,
+        validation=staged.validation,
+        carry_out=carry_out.to_json(),
+        fingerprint=EventsFingerprint(staged.files, schema.digest, carry_in.digest),
+        clock_back=staged.clock_back,
+        seconds={**staged.seconds, "write": seconds},
+    )
+
+
+def _write(numbered: tuple[int, FinishTask | QuarantineTask], attempt: int) -> str:
+    number, task = numbered
+    if isinstance(task, FinishTask):
+        return finish_range(task, number, attempt)
+    return write_quarantine(task, number, attempt)
 
 
 def ingest_day(

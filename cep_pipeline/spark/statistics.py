@@ -136,7 +136,7 @@ def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:
 def _no_events(patterns: Sequence[Pattern]) -> PartialStatistics:
     import pyarrow as pa
 
-    from cep_pipeline.events.schema import ARROW_TYPES
+    from cep_pipeline.events.columns import ARROW_TYPES
 
     types = dict(patterns[0].attributes)
     fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.spark.failures import explain_failures
+from cep_pipeline.spark.session import explain_failures
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -14,21 +14,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cep_pipeline.warehouse.data_files import ROW_GROUP_ROWS as ROW_GROUP_ROWS
-    from cep_pipeline.warehouse.data_files import DataDirectory as DataDirectory
-    from cep_pipeline.warehouse.data_files import open_data_file as open_data_file
-    from cep_pipeline.warehouse.data_files import read_data_file as read_data_file
-    from cep_pipeline.warehouse.data_files import storage_errors as storage_errors
-    from cep_pipeline.warehouse.data_files import write_data_file as write_data_file
+    from cep_pipeline.events.columns import QUARANTINE_SCHEMA as QUARANTINE_SCHEMA
+    from cep_pipeline.events.columns import events_columns as events_columns
+    from cep_pipeline.events.raw_files import RawFile as RawFile
+    from cep_pipeline.storage import ROW_GROUP_ROWS as ROW_GROUP_ROWS
+    from cep_pipeline.storage import DataDirectory as DataDirectory
+    from cep_pipeline.storage import canonical_json as canonical_json
+    from cep_pipeline.storage import digest_of as digest_of
+    from cep_pipeline.storage import open_data_file as open_data_file
+    from cep_pipeline.storage import read_data_file as read_data_file
+    from cep_pipeline.storage import storage_errors as storage_errors
+    from cep_pipeline.storage import write_data_file as write_data_file
     from cep_pipeline.warehouse.fingerprints import NO_CARRY as NO_CARRY
     from cep_pipeline.warehouse.fingerprints import EventsFingerprint as EventsFingerprint
     from cep_pipeline.warehouse.fingerprints import MatchesFingerprint as MatchesFingerprint
-    from cep_pipeline.warehouse.fingerprints import RawFile as RawFile
-    from cep_pipeline.warehouse.fingerprints import canonical_json as canonical_json
-    from cep_pipeline.warehouse.fingerprints import digest_of as digest_of
     from cep_pipeline.warehouse.layout import MATCHES_SCHEMA as MATCHES_SCHEMA
-    from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA as QUARANTINE_SCHEMA
-    from cep_pipeline.warehouse.layout import events_columns as events_columns
     from cep_pipeline.warehouse.leases import Lease as Lease
     from cep_pipeline.warehouse.records import Decision as Decision
     from cep_pipeline.warehouse.records import EventsFile as EventsFile
@@ -47,21 +47,21 @@ if TYPE_CHECKING:
 
 # Loaded on first use: workers need the names of files and fingerprints, not the database's libraries.
 _LAZY = {
-    "ROW_GROUP_ROWS": "cep_pipeline.warehouse.data_files",
-    "DataDirectory": "cep_pipeline.warehouse.data_files",
-    "open_data_file": "cep_pipeline.warehouse.data_files",
-    "read_data_file": "cep_pipeline.warehouse.data_files",
-    "storage_errors": "cep_pipeline.warehouse.data_files",
-    "write_data_file": "cep_pipeline.warehouse.data_files",
+    "ROW_GROUP_ROWS": "cep_pipeline.storage",
+    "DataDirectory": "cep_pipeline.storage",
+    "open_data_file": "cep_pipeline.storage",
+    "read_data_file": "cep_pipeline.storage",
+    "storage_errors": "cep_pipeline.storage",
+    "write_data_file": "cep_pipeline.storage",
     "NO_CARRY": "cep_pipeline.warehouse.fingerprints",
     "EventsFingerprint": "cep_pipeline.warehouse.fingerprints",
     "MatchesFingerprint": "cep_pipeline.warehouse.fingerprints",
-    "RawFile": "cep_pipeline.warehouse.fingerprints",
-    "canonical_json": "cep_pipeline.warehouse.fingerprints",
-    "digest_of": "cep_pipeline.warehouse.fingerprints",
+    "RawFile": "cep_pipeline.events.raw_files",
+    "canonical_json": "cep_pipeline.storage",
+    "digest_of": "cep_pipeline.storage",
     "MATCHES_SCHEMA": "cep_pipeline.warehouse.layout",
-    "QUARANTINE_SCHEMA": "cep_pipeline.warehouse.layout",
-    "events_columns": "cep_pipeline.warehouse.layout",
+    "QUARANTINE_SCHEMA": "cep_pipeline.events.columns",
+    "events_columns": "cep_pipeline.events.columns",
     "Lease": "cep_pipeline.warehouse.leases",
     "Decision": "cep_pipeline.warehouse.records",
     "EventsFile": "cep_pipeline.warehouse.records",

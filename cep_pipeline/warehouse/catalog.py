@@ -15,7 +15,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.warehouse.data_files import make_durable
+from cep_pipeline.storage import make_durable
 from cep_pipeline.warehouse.database import create_together
 
 CATALOG_NAME = "cep"

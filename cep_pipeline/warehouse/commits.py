@@ -41,10 +41,10 @@ from pyiceberg.table.update import TableUpdate, update_table_metadata
 from pyiceberg.types import LongType
 
 from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.storage import make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.catalog import Beside, WarehouseCatalog, committing_beside
-from cep_pipeline.warehouse.data_files import make_durable, open_filesystem, storage_errors
 from cep_pipeline.warehouse.database import explain_database_error
-from cep_pipeline.warehouse.layout import DAY
 from cep_pipeline.warehouse.records import EventsFile
 
 logger = logging.getLogger(__name__)

@@ -6,81 +6,17 @@ inputs gives the same fingerprint and makes nothing after it stale.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cep_pipeline.errors import InputError
-
-_READ_BYTES = 1 << 20
-
-
-def canonical_json(value: Any) -> str:
-    """Return the one JSON text of a value: sorted keys, no blanks, no NaN.
-
-    Raises
-    ------
-    ValueError
-        When the value holds NaN or an infinity, which JSON cannot say.
-
-    Examples
-    --------
-    >>> canonical_json({"b": 1, "a": [None, "x"]})
-    '{"a":[null,"x"],"b":1}'
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def digest_of(value: Any) -> str:
-    """Return the first 32 hex digits of the sha256 of the canonical JSON of a value.
-
-    Examples
-    --------
-    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
-    True
-    >>> len(digest_of(None))
-    32
-    """
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
-
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import digest_of
 
 NO_CARRY = digest_of({})
 """Digest of the carry-in of a day that has no published day before it: the same as that of an empty carry-out."""
-
-
-@dataclass(frozen=True)
-class RawFile:
-    """One raw input file: its name without folder, size in bytes, and sha256 in hex."""
-
-    name: str
-    size: int
-    sha256: str
-
-    @classmethod
-    def of(cls, path: str | Path) -> RawFile:
-        """Read a file and describe it.
-
-        Raises
-        ------
-        InputError
-            When the file cannot be read.
-        """
-        path = Path(path)
-        hasher = hashlib.sha256()
-        size = 0
-        try:
-            with path.open("rb") as stream:
-                while chunk := stream.read(_READ_BYTES):
-                    hasher.update(chunk)
-                    size += len(chunk)
-        except OSError as error:
-            raise InputError(f"{path}: the raw file cannot be read: {error.strerror or error}") from error
-        return cls(path.name, size, hasher.hexdigest())
 
 
 @dataclass(frozen=True)

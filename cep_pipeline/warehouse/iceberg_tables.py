@@ -15,9 +15,9 @@ from pyiceberg.exceptions import (
 from pyiceberg.table import Table
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import storage_errors
 from cep_pipeline.warehouse.catalog import WarehouseCatalog
 from cep_pipeline.warehouse.commits import patient_attempts
-from cep_pipeline.warehouse.data_files import storage_errors
 from cep_pipeline.warehouse.layout import TableLayout
 
 _TABLE_PROPERTIES = {

@@ -5,24 +5,22 @@ Every table is an Apache Iceberg table in the namespace of its stream, at `<ware
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.columns import DAY, QUARANTINE_SCHEMA
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.schema import StreamSchema
+    pass
 
 FORMAT_VERSION = 1
 """Version of everything in a warehouse that Iceberg does not define: the tables here and those of the database."""
 
-DAY = "day"
-"""Column of the stored date in `events`, `quarantine` and `statistics`."""
 
 SCRATCH = "scratch"
 """Folder of a warehouse for what runs write on the way; not a stream."""
@@ -31,16 +29,6 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
 
-QUARANTINE_SCHEMA = pa.schema(
-    [
-        (DAY, pa.date32()),
-        ("file", pa.string()),
-        ("line", pa.int64()),
-        ("reason", pa.string()),
-        ("raw", pa.string()),
-    ]
-)
-"""Rejected rows: the name of the raw file, the line in it (from 1; the row number in Parquet), why, and its text."""
 
 MATCHES_SCHEMA = pa.schema(
     [
@@ -122,18 +110,6 @@ RUNS_SCHEMA = pa.schema(
         ("details", pa.string()),
     ]
 )
-
-
-class EventSchema(Protocol):
-    """What the warehouse needs of a stream schema: `StreamSchema` has it."""
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """Columns of its events in memory: timestamp, seq and the attributes."""
 
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
@@ -245,35 +221,7 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
     return {layout.name: layout for layout in layouts}
 
 
-def events_columns(schema: EventSchema | StreamSchema) -> pa.Schema:
-    """Return the columns of the `events` table: those of the events in memory with plain strings, then `day`.
-
-    Raises
-    ------
-    InputError
-        An attribute is called `day`, or timestamp or seq is missing.
-    """
-    fields = [pa.field(field.name, _plain(field.type)) for field in schema.arrow_schema]
-    names = {field.name for field in fields}
-    if DAY in names:
-        raise InputError(
-            f"stream {schema.name}: an attribute is called '{DAY}', which is the warehouse's own column; "
-            "give the source column another name in the stream schema"
-        )
-    for name in ("timestamp", "seq"):
-        if name not in names:
-            raise InputError(f"stream {schema.name}: the events have no column '{name}'")
-    return pa.schema([*fields, pa.field(DAY, pa.date32())])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    return pa.string() if pa.types.is_large_string(kind) else kind
-
-
 _STREAM_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def check_stream_name(name: str) -> str:
@@ -289,19 +237,3 @@ def check_stream_name(name: str) -> str:
     if not _STREAM_NAME.fullmatch(name):
         raise InputError(f"stream name {name!r}: only letters, digits, '_' and '-', not beginning with a digit or '-'")
     return name
-
-
-def folder_name(text: str) -> str:
-    """Return a text as part of a path: itself where it is safe, else made safe and told apart by a hash.
-
-    Examples
-    --------
-    >>> folder_name("run-1")
-    'run-1'
-    >>> folder_name("scheduled__2013-10-07T00:00:00+00:00")
-    'scheduled__2013-10-07T00-00-00-00-00_9824b601'
-    """
-    safe = _UNSAFE.sub("-", text)
-    if safe == text and text not in ("", ".", ".."):
-        return text
-    return f"{safe}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"

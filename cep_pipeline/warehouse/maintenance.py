@@ -21,14 +21,14 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update.snapshot import ExpireSnapshots
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import folder_name, open_filesystem, read_data_file, storage_errors, write_data_file
 from cep_pipeline.warehouse import commits, iceberg_tables
-from cep_pipeline.warehouse.data_files import open_filesystem, read_data_file, storage_errors, write_data_file
-from cep_pipeline.warehouse.layout import SCRATCH, folder_name
+from cep_pipeline.warehouse.layout import SCRATCH
 from cep_pipeline.warehouse.records import MaintenanceReport
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.store import Store
 
 logger = logging.getLogger(__name__)
 LEAST_GRACE_S = 600.0
@@ -46,7 +46,7 @@ class _File:
     modified_s: float
 
 
-def maintain(warehouse: Warehouse, *, grace_s: float, keep_snapshots_s: float) -> MaintenanceReport:
+def maintain(warehouse: Store, *, grace_s: float, keep_snapshots_s: float) -> MaintenanceReport:
     """Maintain all tables of all streams (see `Warehouse.maintain`)."""
     if grace_s < LEAST_GRACE_S:
         raise InputError(
@@ -118,7 +118,7 @@ def _pack(catalog: WarehouseCatalog, stream: str, table_name: str) -> None:
     commits.commit(catalog, stream, table_name, change, lambda _: ())
 
 
-def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older_than_s: float) -> list[_File]:
+def _remove_orphans(warehouse: Store, stream: str, table_name: str, *, older_than_s: float) -> list[_File]:
     location = warehouse.table_location(stream, table_name)
     candidates = [file for file in _list_files(location) if file.modified_s < older_than_s]
     running = tuple(f"{folder_name(holder.run_id)}-" for holder in warehouse.leases() if not holder.expired)
@@ -135,7 +135,7 @@ def _remove_orphans(warehouse: Warehouse, stream: str, table_name: str, *, older
     return orphans
 
 
-def _remove_scratch(warehouse: Warehouse, *, older_than_s: float) -> dict[str, int]:
+def _remove_scratch(warehouse: Store, *, older_than_s: float) -> dict[str, int]:
     """Remove folders of the scratch that runs left behind: those in which nothing is young."""
     filesystem, path = open_filesystem(f"{warehouse.location}/{SCRATCH}")
     folders: dict[str, list[_File]] = {}

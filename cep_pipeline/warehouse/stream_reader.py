@@ -13,12 +13,11 @@ import pyarrow.compute as pc
 import sqlalchemy as sql
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.warehouse import history, published
-from cep_pipeline.warehouse.data_files import read_data_file
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.fingerprints import RawFile
-from cep_pipeline.warehouse.layout import DAY, TableLayout
-from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
+from cep_pipeline.warehouse.layout import TableLayout
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -30,12 +29,83 @@ from cep_pipeline.warehouse.records import (
     StaleDay,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.statistics_rows import statistics_record
+from cep_pipeline.warehouse.rows import decision_record, plan_record, run_record, statistics_record
+from cep_pipeline.warehouse.units import carry_before, find_stale_units, published_days, published_matches
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from cep_pipeline.warehouse.warehouse import Warehouse
+    from cep_pipeline.warehouse.store import Store
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class PinnedStatistics:
+    """What there was of statistics at one moment.
+
+    Attributes
+    ----------
+    listed
+        From a day on (None: all): (pattern set, day) -> the file of its row. Of one snapshot of the table.
+    read
+        The row in a file.
+    first
+        The day from which on rows are listed before others are needed.
+    """
+
+    listed: Callable[[date | None], Mapping[tuple[str, date], str]]
+    read: Callable[[str], Mapping[str, Any]]
+    first: date | None = None
+
+    def of(self, pattern_set: str, day: date) -> StatisticsRecord | None:
+        """The statistics of a day; None where there are none.
+
+        Raises
+        ------
+        InputError
+            The row does not hold what it should.
+        """
+        files = self._recent if self.first is None or day >= self.first else self._all
+        path = files.get((pattern_set, day))
+        return None if path is None else statistics_record(self.read(path))
+
+    def before(self, pattern_set: str, day: date) -> StatisticsRecord | None:
+        """The statistics of the latest earlier day that has any, over gaps; None where there are none."""
+        return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
+
+    def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
+        """What detection counted on the latest earlier day on which it counted anything, and that day.
+
+        Raises
+        ------
+        InputError
+            It is no JSON.
+        """
+        for earlier in self._days_before(pattern_set, day):
+            record = self.of(pattern_set, earlier)
+            if record is not None and record.observed is not None:
+                return record.day, record.observed
+        return None
+
+    def _days_before(self, pattern_set: str, day: date) -> Iterator[date]:
+        """The earlier days that have a row, the latest first."""
+
+        def earlier(files: Mapping[tuple[str, date], str]) -> set[date]:
+            return {other for name, other in files if name == pattern_set and other < day}
+
+        recent = earlier(self._recent)
+        yield from sorted(recent, reverse=True)
+        yield from sorted(earlier(self._all) - recent, reverse=True)
+
+    @cached_property
+    def _recent(self) -> Mapping[tuple[str, date], str]:
+        return self.listed(self.first)
+
+    @cached_property
+    def _all(self) -> Mapping[tuple[str, date], str]:
+        return self._recent if self.first is None else self.listed(None)
 
 
 MOST_PLANS = 8
@@ -55,7 +125,7 @@ class StreamReader:
         Table name -> layout; that of `events` has the columns of the stream schema and `day`.
     """
 
-    def __init__(self, warehouse: Warehouse, name: str, layouts: Mapping[str, TableLayout]) -> None:
+    def __init__(self, warehouse: Store, name: str, layouts: Mapping[str, TableLayout]) -> None:
         self.warehouse = warehouse
         self.name = name
         self._layouts = dict(layouts)
@@ -79,11 +149,11 @@ class StreamReader:
 
     def days(self) -> list[PublishedDay]:
         """Return the published days in order of time."""
-        return published.published_days(self.warehouse.database, self.name)
+        return published_days(self.warehouse.database, self.name)
 
     def matches_days(self, pattern_set: str | None = None) -> list[PublishedMatches]:
         """Return the published (pattern set, day) units of matches in order."""
-        return published.published_matches(self.warehouse.database, self.name, pattern_set)
+        return published_matches(self.warehouse.database, self.name, pattern_set)
 
     def events_files(
         self, first: date | None = None, last: date | None = None, *, snapshot: EventsSnapshot | None = None
@@ -192,11 +262,11 @@ class StreamReader:
 
     def carry_in(self, day: date) -> dict[str, Any]:
         """Return the carry-out of the latest published earlier day, over gaps; {} where there is none."""
-        return published.carry_before(self.warehouse.database, self.name, "events", "", day)
+        return carry_before(self.warehouse.database, self.name, "events", "", day)
 
     def matches_carry_in(self, pattern_set: str, day: date) -> dict[str, Any]:
         """Return the carry state of OUTPUT and CONSUME after the latest earlier day of the pattern set; {} if none."""
-        return published.carry_before(self.warehouse.database, self.name, "matches", pattern_set, day)
+        return carry_before(self.warehouse.database, self.name, "matches", pattern_set, day)
 
     def stale_days(
         self,
@@ -222,7 +292,7 @@ class StreamReader:
         Only what follows from what is published now: redoing a day may change its carry-out and so make the next day
         stale, or leave it and stop the cascade. Redo the earliest, then ask again.
         """
-        return published.stale_days(
+        return find_stale_units(
             self.warehouse.database, self.name, raw_files=raw_files, schema=schema, pattern_sets=pattern_sets
         )
 
@@ -232,7 +302,7 @@ class StreamReader:
         for row in sorted(self._read_all("runs"), key=lambda row: row["recorded_at"]):
             latest[row["run_id"], row["day"]] = row
         newest = sorted(latest.values(), key=lambda row: (row["started_at"], row["recorded_at"]), reverse=True)
-        return [history.run_record(row) for row in newest[:limit]]
+        return [run_record(row) for row in newest[:limit]]
 
     def current_plan(self, pattern_set: str) -> PlanRecord | None:
         """Return the current plan of a pattern set, None where there is none."""
@@ -255,20 +325,20 @@ class StreamReader:
                 self._plans.move_to_end((path, pattern_set, version))
                 return known
         path, row = next((path, row) for path in paths for row in self._read("plans", path, wanted).to_pylist())
-        record = self._plans[path, pattern_set, version] = history.plan_record(row)
+        record = self._plans[path, pattern_set, version] = plan_record(row)
         while len(self._plans) > MOST_PLANS:
             self._plans.popitem(last=False)
         return record
 
     def plans(self, pattern_set: str | None = None) -> list[PlanRecord]:
         """Return all recorded plans, the latest first."""
-        records = [history.plan_record(row) for row in self._read_all("plans")]
+        records = [plan_record(row) for row in self._read_all("plans")]
         wanted = [record for record in records if pattern_set in (None, record.pattern_set)]
         return sorted(wanted, key=lambda record: (record.created_at, record.version), reverse=True)
 
     def decisions(self, pattern_set: str | None = None, limit: int | None = None) -> list[Decision]:
         """Return the decisions, the latest first."""
-        records = [history.decision_record(row) for row in self._read_all("decisions")]
+        records = [decision_record(row) for row in self._read_all("decisions")]
         wanted = [record for record in records if pattern_set in (None, record.pattern_set)]
         return sorted(wanted, key=lambda record: record.decided_at, reverse=True)[:limit]
 

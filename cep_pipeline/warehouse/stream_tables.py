@@ -13,13 +13,11 @@ import pyarrow as pa
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
-from cep_pipeline.warehouse import history, published
-from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
+from cep_pipeline.events.columns import DAY
+from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import DAY, folder_name
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
-from cep_pipeline.warehouse.pinned_statistics import PinnedStatistics
 from cep_pipeline.warehouse.records import (
     DayStatistics,
     Decision,
@@ -29,8 +27,9 @@ from cep_pipeline.warehouse.records import (
     RunRecord,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.statistics_rows import statistics_row
-from cep_pipeline.warehouse.stream_reader import StreamReader
+from cep_pipeline.warehouse.rows import decision_row, plan_row, run_row, statistics_row
+from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
+from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -134,7 +133,7 @@ class StreamTables(StreamReader):
         wait.
         """
         self._check_lease(lease, day_unit(final_day))
-        counted = published.counts_with_pending(counts or {}, pending or {})
+        counted = counts_with_pending(counts or {}, pending or {})
         record = self._record("matches", pattern_set, final_day, lease, fingerprint, counted, carry_out or {})
         unit: dict[str, str | date] = {"pattern_set": pattern_set, "final_day": final_day}
         self._replace("matches", [(unit, files)], lease, record)
@@ -201,7 +200,7 @@ class StreamTables(StreamReader):
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""
-        self._append("runs", history.run_row(record, self._now()))
+        self._append("runs", run_row(record, self._now()))
 
     def record_plan(
         self,
@@ -254,7 +253,7 @@ class StreamTables(StreamReader):
         if make_current:
             beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
         self._add_columns("plans")
-        self._append("plans", history.plan_row(record), beside)
+        self._append("plans", plan_row(record), beside)
         return record
 
     def record_decision(
@@ -283,7 +282,7 @@ class StreamTables(StreamReader):
                     f"it has {[record.version for record in self.plans(name)] or 'none'}"
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
-        self._append("decisions", history.decision_row(decision), beside)
+        self._append("decisions", decision_row(decision), beside)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
@@ -308,18 +307,16 @@ class StreamTables(StreamReader):
         fingerprint: EventsFingerprint | MatchesFingerprint,
         counts: Mapping[str, int],
         carry_out: Mapping[str, Any],
-    ) -> published.UnitRecord:
+    ) -> UnitRecord:
         now = self.warehouse.clock()
-        return published.UnitRecord(
-            self.name, table, pattern_set, day, lease.run_id, now, fingerprint, counts, carry_out
-        )
+        return UnitRecord(self.name, table, pattern_set, day, lease.run_id, now, fingerprint, counts, carry_out)
 
     def _replace(
         self,
         table: str,
         units: Sequence[tuple[Mapping[str, str | date], Sequence[str]]],
         lease: Lease,
-        record: published.UnitRecord | None,
+        record: UnitRecord | None,
     ) -> tuple[int, int]:
         from cep_pipeline.warehouse import commits
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,41 +12,22 @@ import pyarrow as pa
 from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse.data_files import make_directory, open_filesystem
+from cep_pipeline.events.columns import EventSchema, events_columns
+from cep_pipeline.storage import make_directory, open_filesystem
 from cep_pipeline.warehouse.database import Database
-from cep_pipeline.warehouse.layout import SCRATCH, EventSchema, check_stream_name, events_columns, table_layouts
-from cep_pipeline.warehouse.leases import Lease, acquire_lease, lease_holders
-from cep_pipeline.warehouse.records import LeaseHolder, MaintenanceReport
+from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
+from cep_pipeline.warehouse.records import MaintenanceReport
+from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
 if TYPE_CHECKING:
-    from cep_pipeline.warehouse.catalog import WarehouseCatalog
+    pass
 
 CATALOG_FILE = "catalog.db"
 
 
-class Warehouse:
-    """The tables of all streams; made by `Warehouse.open`.
-
-    Parameters
-    ----------
-    location
-        Absolute path or URI, without a slash at the end.
-    database
-        The catalog's database.
-    clock
-        Seconds since the epoch.
-    lease_timeout_s
-        How long a lease lives without a heartbeat.
-    """
-
-    def __init__(
-        self, location: str, database: Database, *, clock: Callable[[], float], lease_timeout_s: float
-    ) -> None:
-        self.location = location
-        self.database = database
-        self.clock = clock
-        self.lease_timeout_s = lease_timeout_s
+class Warehouse(Store):
+    """The tables of all streams; made by `Warehouse.open`."""
 
     @classmethod
     def open(
@@ -89,27 +69,6 @@ class Warehouse:
             open_filesystem(place)
         return cls(place, Database(catalog_uri, place), clock=clock, lease_timeout_s=lease_timeout_s)
 
-    @cached_property
-    def catalog(self) -> WarehouseCatalog:
-        """The Iceberg catalog; opened on first use, since importing pyiceberg takes 1-2 s."""
-        from cep_pipeline.warehouse.catalog import WarehouseCatalog
-
-        with self.database.errors():
-            return WarehouseCatalog(self.database.engine, self.location)
-
-    @property
-    def scratch(self) -> str:
-        """Where runs write what is not published; a folder there that has long not changed is of a dead run."""
-        return f"{self.location}/{SCRATCH}"
-
-    def close(self) -> None:
-        """Close the connections to the catalog's database; a later use opens them again."""
-        self.database.engine.dispose()
-
-    def table_location(self, stream: str, table: str) -> str:
-        """Return where the files of a table are."""
-        return f"{self.location}/{stream}/{table}"
-
     def stream(self, schema: EventSchema) -> StreamTables:
         """Return the tables of a stream for writing; they are made on first use.
 
@@ -147,38 +106,6 @@ class Warehouse:
         with commits.catalog_errors(self.catalog, f"opening stream {name}"):
             events = iceberg_tables.published_columns(self.catalog.load_table((name, "events")))
         return StreamTables(self, name, table_layouts(pa.schema(events)))
-
-    def streams(self) -> list[str]:
-        """Return the names of the streams, sorted."""
-        with self.database.errors():
-            return sorted(namespace[0] for namespace in self.catalog.list_namespaces())
-
-    def lease(self, stream: str, unit: str, *, run_id: str, wait_s: float = 0.0) -> Lease:
-        """Take a lease; `StreamTables.day_lease` and `plan_lease` name the units.
-
-        Parameters
-        ----------
-        wait_s
-            How long to wait for another holder to give it up.
-
-        Raises
-        ------
-        BusyError
-            Another run holds it; the message says which, since when, and what to do.
-        """
-        return acquire_lease(
-            self.database,
-            stream,
-            unit,
-            run_id=run_id,
-            clock=self.clock,
-            timeout_s=self.lease_timeout_s,
-            wait_s=wait_s,
-        )
-
-    def leases(self) -> list[LeaseHolder]:
-        """Return who holds a lease now."""
-        return lease_holders(self.database, now=self.clock(), timeout_s=self.lease_timeout_s)
 
     def maintain(self, *, grace_s: float = 86_400.0, keep_snapshots_s: float = 5 * 86_400.0) -> MaintenanceReport:
         """Expire old snapshots, then remove files that no snapshot names and what dead runs left in the scratch.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cep_pipeline.spark.detection
-import cep_pipeline.spark.preprocessing
+import cep_pipeline.spark.ingestion
 from cep_pipeline.errors import CepError
 from cep_pipeline.warehouse import Warehouse
 from tests.pipeline.project import DAYS, TUESDAY, Project, make_project, published
@@ -48,8 +48,8 @@ def files_of(project: Project, table: str) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "function", "number", "table"),
     [
-        (cep_pipeline.spark.preprocessing, "_write", 0, "events"),
-        (cep_pipeline.spark.preprocessing, "_write", 1, "quarantine"),
+        (cep_pipeline.spark.ingestion, "_write", 0, "events"),
+        (cep_pipeline.spark.ingestion, "_write", 1, "quarantine"),
         (cep_pipeline.spark.detection, "_detect", 0, "matches"),
     ],
 )
@@ -89,7 +89,7 @@ import sys
 from pathlib import Path
 
 import cep_pipeline.spark.detection as detection
-import cep_pipeline.spark.preprocessing as preprocessing
+import cep_pipeline.spark.ingestion as preprocessing
 from cep_pipeline.spark.session import spark_session
 from tests.pipeline.project import DAYS, Project
 

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-from cep_pipeline.events.blocks import HashingReader
-from cep_pipeline.events.csv_rows import CsvRows
-from cep_pipeline.events.paths import UNBOUNDED, Period
+from cep_pipeline.events.csv_rows import CsvReader
+from cep_pipeline.events.raw_files import UNBOUNDED, Period, SourceFile
 from cep_pipeline.events.row_checks import CheckedBlock, check_rows
 from cep_pipeline.events.schema import StreamSchema
 
@@ -56,15 +55,18 @@ def write_gzip(path: Path, text: str | bytes) -> Path:
     return path
 
 
+def source_file(path: Path) -> SourceFile:
+    return SourceFile(path.name, str(path), path.stat().st_size, UNBOUNDED)
+
+
 def read_csv(
     path: Path, schema: StreamSchema, period: Period = UNBOUNDED, *, block_bytes: int = 1 << 20
 ) -> tuple[pa.Table, dict[int, str], dict[int, str]]:
     """The accepted rows of a CSV file, and reason and raw text of the others by line."""
     assert schema.source is not None
-    reader = HashingReader(pa.OSFile(str(path)))
     checked: list[CheckedBlock] = [
         check_rows(block, schema, period, str(path))
-        for block in CsvRows(reader, str(path), schema.source, block_bytes=block_bytes)
+        for block in CsvReader(source_file(path), schema.source, block_bytes=block_bytes)
     ]
     rejected = [row for block in checked for row in block.rejected]
     events = [block.events for block in checked]

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.parquet_rows import ParquetRows
-from cep_pipeline.events.paths import Period
+from cep_pipeline.events.parquet_rows import ParquetReader
+from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.row_checks import check_rows
 from cep_pipeline.events.schema import StreamSchema
-from tests.events.raw import trades
+from tests.events.raw import source_file, trades
 
 MONTH = Period(date(2014, 8, 1), date(2014, 8, 31))
 
@@ -45,9 +45,9 @@ def month(days: list[int], **columns: pa.Array) -> pa.Table:
 
 def test_rows_have_numbers_and_types_widen(tmp_path: Path, schema: StreamSchema) -> None:
     assert schema.source is not None
-    with ParquetRows(str(write(tmp_path, month([1, 1, 2, 2, 3]))), schema.source) as rows:
+    with ParquetReader(source_file(write(tmp_path, month([1, 1, 2, 2, 3]))), schema.source) as rows:
         assert rows.dropped_columns == ("note",)
-        groups = rows.row_groups()
+        groups = rows.parts()
         kept = [group for group in groups if group.may_hold([date(2014, 8, 4)], MONTH)]
         assert [group.first_row for group in groups] == [1, 3, 5]
         assert [group.first_row for group in kept] == [5]
@@ -62,8 +62,8 @@ def test_the_first_day_of_the_period_takes_the_rows_of_no_day(tmp_path: Path, sc
     assert schema.source is not None
     stamps = pa.array([datetime(2014, 8, 20), None, datetime(2014, 8, 20)], pa.timestamp("ms"))
     path = write(tmp_path, month([20, 20, 20], timestamp=stamps))
-    with ParquetRows(str(path), schema.source) as rows:
-        groups = rows.row_groups()
+    with ParquetReader(source_file(path), schema.source) as rows:
+        groups = rows.parts()
         assert [group.may_hold([date(2014, 8, 1)], MONTH) for group in groups] == [True, False]
         (block, _) = (check_rows(block, schema, MONTH, "f") for block in rows.read(groups))
     (rejected,) = block.rejected
@@ -75,8 +75,8 @@ def test_the_first_day_of_the_period_takes_the_rows_of_no_day(tmp_path: Path, sc
 def test_values_that_do_not_fit_are_rejected_by_row(tmp_path: Path, schema: StreamSchema) -> None:
     assert schema.source is not None
     path = write(tmp_path, month([1, 1], size=pa.array([1.5, 2.0])))
-    with ParquetRows(str(path), schema.source) as rows:
-        (block,) = (check_rows(block, schema, MONTH, "f") for block in rows.read(rows.row_groups()))
+    with ParquetReader(source_file(path), schema.source) as rows:
+        (block,) = (check_rows(block, schema, MONTH, "f") for block in rows.read(rows.parts()))
     assert [(row.line, row.reason) for row in block.rejected] == [(1, "column 'size': 1.5 is no int64")]
     assert block.events.column("size").to_pylist() == [2]
 
@@ -86,7 +86,7 @@ def test_a_truncated_file_is_an_error_that_names_it(tmp_path: Path, schema: Stre
     path = write(tmp_path, month([1, 2]))
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"2014-08\.parquet: the file is truncated or corrupt"):
-        ParquetRows(str(path), schema.source)
+        ParquetReader(source_file(path), schema.source)
 
 
 def test_a_corrupt_page_is_an_error_that_names_the_file(tmp_path: Path, schema: StreamSchema) -> None:
@@ -96,17 +96,17 @@ def test_a_corrupt_page_is_an_error_that_names_the_file(tmp_path: Path, schema: 
     content[4:400] = bytes(396)
     path.write_bytes(content)
     with (
-        ParquetRows(str(path), schema.source) as rows,
+        ParquetReader(source_file(path), schema.source) as rows,
         pytest.raises(InputError, match=r"2014-08\.parquet: the file is truncated or corrupt"),
     ):
-        list(rows.read(rows.row_groups()))
+        list(rows.read(rows.parts()))
 
 
 def test_a_missing_column_and_a_nested_one_are_named(tmp_path: Path, schema: StreamSchema) -> None:
     assert schema.source is not None
     path = write(tmp_path, month([1]).drop_columns(["price"]))
     with pytest.raises(InputError, match="'price' is missing"):
-        ParquetRows(str(path), schema.source)
+        ParquetReader(source_file(path), schema.source)
     path = write(tmp_path, month([1], price=pa.array([[1.0]])))
     with pytest.raises(InputError, match="'price' has the type list"):
-        ParquetRows(str(path), schema.source)
+        ParquetReader(source_file(path), schema.source)

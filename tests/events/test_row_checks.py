@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.events.paths import Period
+from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.row_checks import day_of
 from tests.events.raw import HEADER, read_csv, trades
 

@@ -118,3 +118,16 @@ def test_a_schema_with_its_source_can_be_shipped(tmp_path: Path) -> None:
     shipped = pickle.loads(pickle.dumps(schema))
     assert shipped == schema
     assert shipped.source.paths[0].pattern(date(2013, 10, 7)) == "2013-10-07/trades*.csv.gz"
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("aarhus_traffic", "f5a7e3bfcaca466f1d6de9605354b17a"),
+        ("generated_trades", "a144c1aad51feb35aec85e2299319417"),
+        ("nasdaq_minute_bars", "9ee5a2a0f22b3de301e520057facaf6e"),
+        ("us_equity_trades", "fa5a3cb894f8afa00c01aa2386341c17"),
+    ],
+)
+def test_the_digest_of_a_schema_keeps_its_value_so_that_no_published_day_becomes_stale(name: str, digest: str) -> None:
+    assert StreamSchema.load(CHECKOUT / "streams" / f"{name}.yaml").digest == digest

@@ -13,13 +13,14 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from cep_pipeline.events.schema import SEQ_PER_DAY
+from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
 from cep_pipeline.pipeline.statistics import state_of_day
 from cep_pipeline.pipeline.steps import record_plan
+from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse import Warehouse
-from cep_pipeline.warehouse.data_files import write_data_file
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, RawFile, digest_of
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.project import PIPELINE, SCHEMA
 

@@ -16,14 +16,15 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.schema import SEQ_PER_DAY, StreamSchema
+from cep_pipeline.events.columns import SEQ_PER_DAY, events_columns
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings
 from cep_pipeline.pipeline.detection import DetectedDay, detect_day
 from cep_pipeline.pipeline.steps import DayWork
-from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint, RawFile, canonical_json
-from cep_pipeline.warehouse.layout import events_columns
+from cep_pipeline.storage import DataDirectory, canonical_json, write_data_file
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 from cep_pipeline.warehouse.records import EventsFile, EventsSnapshot, PublishedDay
 
 FIRST_DAY = date(2024, 3, 4)

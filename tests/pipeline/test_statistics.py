@@ -15,7 +15,7 @@ from cep_pipeline.pipeline.statistics import snapshot_at, state_of_day, windows_
 from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.warehouse.fingerprints import canonical_json
+from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import StatisticsRecord
 from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.ingestion import ingest_days
-from cep_pipeline.spark.preprocessing import IngestResult
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.spark.ingestion import IngestResult, ingest_days
+from cep_pipeline.storage import DataDirectory
 from tests.events.raw import HEADER, write_gzip
 
 if TYPE_CHECKING:

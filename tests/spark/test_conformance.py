@@ -1,4 +1,4 @@
-"""A fixed tenth of the conformance cases as Spark jobs (`make test`: a part of it), with slice boundaries between every two events."""
+"""A fixed tenth of the conformance cases as Spark jobs (`make test`: a part), sliced between every two events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cep_pipeline.slices.extent import counts_in_partitions, look_back, waits_fo
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import Slice, read_row_groups, slices_between
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 from tests.conformance import CASES, Case
 from tests.thoroughness import part_of
 

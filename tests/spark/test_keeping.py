@@ -15,7 +15,7 @@ from cep_pipeline.slices.extent import look_back
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.slicing import read_row_groups, slices_between
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.spark import java
-from cep_pipeline.spark.failures import explain_failures, reason_of
-from cep_pipeline.spark.session import interruptions_held, spark_session
+from cep_pipeline.spark import session
+from cep_pipeline.spark.session import explain_failures, interruptions_held, reason_of, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +18,11 @@ def test_no_java_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nonexistent/java")
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr(java, "_packaged_java", lambda: None)
-    java._java_environment.cache_clear()
+    monkeypatch.setattr(session, "_packaged_java", lambda: None)
+    session._java_environment.cache_clear()
     with pytest.raises(InputError, match="Spark needs Java 17 or newer"):
         spark_session("local[1]")
-    java._java_environment.cache_clear()
+    session._java_environment.cache_clear()
 
 
 @pytest.mark.parametrize("master", ["locale[2]", "", "spark:/host", "local["])

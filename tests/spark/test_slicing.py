@@ -16,7 +16,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.extent import LookBack, columns_needed, look_back
-from cep_pipeline.spark.expected_work import WorkEstimate
+from cep_pipeline.spark.detection import WorkEstimate
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 from tests.thoroughness import examples
 

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import CepError, DataError, InputError
-from cep_pipeline.events.quality import FailedValidation
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
+from cep_pipeline.events.validate import FailedValidation
 from cep_pipeline.spark.ingestion import ingest_day, ingest_days
-from cep_pipeline.warehouse.data_files import DataDirectory
-from cep_pipeline.warehouse.layout import QUARANTINE_SCHEMA
+from cep_pipeline.storage import DataDirectory
 from tests.events.raw import HEADER, trades, write_gzip
 from tests.spark.ingester import MONDAY, TUESDAY, WEDNESDAY, Ingester, quarantine_of, rows_of, write_day
 

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
+from cep_pipeline.storage import explain_storage_error, storage_errors
 from cep_pipeline.warehouse import StreamTables, Warehouse, database
-from cep_pipeline.warehouse.data_files import explain_storage_error, storage_errors
 from cep_pipeline.warehouse.database import SETTINGS, explain_database_error
 from tests.warehouse.published_days import (
     MONDAY,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import InputError
+from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile, fingerprint_file
 from cep_pipeline.warehouse import (
     NO_CARRY,
     EventsFingerprint,
@@ -226,12 +227,24 @@ def test_fingerprints_survive_json_and_pickle() -> None:
     assert MatchesFingerprint("v1", None, {}).digest != MatchesFingerprint("v1", MONDAY, {}).digest
 
 
+def described_file(path: Path) -> RawFile:
+    return fingerprint_file(SourceFile(path.name, str(path), 0, UNBOUNDED))
+
+
 def test_a_raw_file_is_described_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x" * 3_000_000)
-    described = RawFile.of(path)
+    described = described_file(path)
     assert (described.name, described.size) == ("a.csv", 3_000_000)
     path.write_bytes(b"x" * 2_999_999 + b"y")
-    assert RawFile.of(path) != described
+    assert described_file(path) != described
     with pytest.raises(InputError, match=r"nothing\.csv: the raw file cannot be read"):
-        RawFile.of(tmp_path / "nothing.csv")
+        described_file(tmp_path / "nothing.csv")
+
+
+def test_fingerprints_of_published_days_keep_their_values() -> None:
+    events = EventsFingerprint((RawFile("a.csv", 3, "00" * 32),), "schema")
+    assert (NO_CARRY, events.digest) == ("44136fa355b3678a1146ad16f7e8649e", "2f5384dab7306535eae331166360110c")
+    matches = MatchesFingerprint("v1", MONDAY, {MONDAY: events.digest})
+    assert matches.digest == "e438554d145175c993d75d2832ae7553"
+    assert MatchesFingerprint("v1", None, {}, end_of_stream=True).digest == "17baeb28e6dc9cff52fd89346b58d858"

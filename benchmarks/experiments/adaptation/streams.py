@@ -132,7 +132,7 @@ def traffic_readings(data: Path | None, seconds: int, seed: int) -> ExperimentSt
     Every road is looked at every five minutes. Where the month is not there, looks of a generated twin.
     """
     if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
         source = (

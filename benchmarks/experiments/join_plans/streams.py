@@ -124,7 +124,7 @@ def traffic_join_stream(data: Path | None, windows: int, seed: int) -> JoinStrea
     """
     looks = 4 * windows
     if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
         readings = readings.filter(pc.greater(readings.column("vehicle_count"), 0))

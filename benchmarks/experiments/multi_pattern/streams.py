@@ -142,7 +142,7 @@ def traffic(data: Path | None, windows: int) -> WorkloadStream:
     """
     looks = windows * WINDOW_S // EVERY_S + 1
     if data is not None and (data / MONTH).is_file():
-        from cep_pipeline.events.loading import load_events
+        from cep_pipeline.events.event_files import load_events
 
         readings = load_events(traffic_schema(("avg_speed", "vehicle_count")), [data / MONTH]).events
         source = "readings of the road sensors of Aarhus in August 2014"

@@ -15,7 +15,7 @@ from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.fused.support import refuse_unsupported
 from cep_pipeline.errors import PlanError
-from cep_pipeline.events.schema import ARROW_TYPES
+from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.quality import check_rejected_share, validate
 from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.events.validate import check_rejected_share, validate
 from tests.events.raw import trades
 
 DAY = date(2013, 10, 7)

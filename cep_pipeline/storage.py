@@ -1,25 +1,29 @@
-"""Parquet files that tasks write under a table's location: names that never collide, one way to write and read them.
+"""Storage, below events and warehouse: file systems, the Parquet files that tasks write, names of folders, digests.
 
 A task gets a `DataDirectory`, writes its file, and returns the path; the driver hands the paths of successful
-attempts to `publish_*`. A file that is never published is an orphan, removed by `maintain`.
+attempts to `StreamTables.publish_*`. A file that is never published is an orphan, removed by `cep maintain`.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
 import os
+import re
+import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.warehouse.layout import folder_name
 
 ROW_GROUP_ROWS = 65_536
 """Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
@@ -190,3 +194,65 @@ def read_data_file(path: str, columns: pa.Schema, row_filter: pa.compute.Express
             partitioning=None,
         )
     return conform(table, columns)
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text of a value: sorted keys, no blanks, no NaN.
+
+    Raises
+    ------
+    ValueError
+        When the value holds NaN or an infinity, which JSON cannot say.
+
+    Examples
+    --------
+    >>> canonical_json({"b": 1, "a": [None, "x"]})
+    '{"a":[null,"x"],"b":1}'
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest_of(value: Any) -> str:
+    """Return the first 32 hex digits of the sha256 of the canonical JSON of a value.
+
+    Examples
+    --------
+    >>> digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    True
+    >>> len(digest_of(None))
+    32
+    """
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:32]
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def folder_name(text: str) -> str:
+    """Return a text as part of a path: itself where it is safe, else made safe and told apart by a hash.
+
+    Examples
+    --------
+    >>> folder_name("run-1")
+    'run-1'
+    >>> folder_name("scheduled__2013-10-07T00:00:00+00:00")
+    'scheduled__2013-10-07T00-00-00-00-00_9824b601'
+    """
+    safe = _UNSAFE.sub("-", text)
+    if safe == text and text not in ("", ".", ".."):
+        return text
+    return f"{safe}_{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def new_scratch(parent: str | Path) -> str:
+    """A folder of its own for the files of one ingestion, below a folder or URI that all workers reach."""
+    return f"{str(parent).rstrip('/')}/ingest-{uuid.uuid4().hex}"
+
+
+def remove_scratch(location: str) -> None:
+    """Remove the files of an ingestion; nothing happens where there are none."""
+    filesystem, path = open_filesystem(location)
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        shutil.rmtree(path, ignore_errors=True)
+    elif filesystem.get_file_info(path).type == pafs.FileType.Directory:
+        filesystem.delete_dir(path)

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.schema import TIMESTAMP, StreamSchema
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import Expectation, Quality
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.expressions import ValueType

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from cep_pipeline.warehouse.fingerprints import canonical_json
-from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep
+from cep_pipeline.errors import InputError
+from cep_pipeline.storage import canonical_json
+from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep, StatisticsRecord
 
 Row = dict[str, Any]
 
@@ -100,3 +101,55 @@ def decision_row(record: Decision) -> Row:
 def decision_record(row: Mapping[str, Any]) -> Decision:
     """Return the decision of a row."""
     return Decision(**{**row, "details": json.loads(row["details"])})
+
+
+def statistics_row(record: StatisticsRecord) -> dict[str, Any]:
+    """Return the row of a record."""
+    return {
+        "pattern_set": record.pattern_set,
+        "day": record.day,
+        "run_id": record.run_id,
+        "recorded_at": record.recorded_at,
+        "snapshot": _text(record.snapshot),
+        "state": record.state,
+        "basis": _text(record.basis),
+        "windows": _text(list(record.windows)),
+        "observed": _text(record.observed),
+    }
+
+
+def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
+    """Return the record of a row; columns that an older version did not write are as if nothing was recorded.
+
+    Raises
+    ------
+    InputError
+        A text of the row is no JSON.
+    """
+    return StatisticsRecord(
+        pattern_set=row["pattern_set"],
+        day=row["day"],
+        run_id=row["run_id"],
+        recorded_at=row["recorded_at"],
+        snapshot=_value(row, "snapshot"),
+        state=row["state"],
+        basis=_value(row, "basis") or {},
+        windows=tuple(_value(row, "windows") or ()),
+        observed=_value(row, "observed"),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else canonical_json(value)
+
+
+def _value(row: Mapping[str, Any], column: str) -> Any:
+    if row[column] is None:
+        return None
+    try:
+        return json.loads(row[column])
+    except ValueError as error:
+        raise InputError(
+            f"statistics of {row['day']} of pattern set {row['pattern_set']!r}: the column {column} is no JSON "
+            f"({error}); make them again: cep run --steps statistics --redo --day {row['day']}"
+        ) from error

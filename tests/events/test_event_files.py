@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.loading import load_events
+from cep_pipeline.events.event_files import READ_AT_ONCE, EventBatches, load_events, stream_events
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.streaming import READ_AT_ONCE, EventBatches, stream_events
 
 SCHEMA = StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string", "x": "int64"}})
 

@@ -1,4 +1,7 @@
-"""Records of published units in the catalog's database, and which of them are stale."""
+"""Published units in the catalog's database: their records, and which of them are stale.
+
+A unit is what one commit replaces: the events or the rejected rows of a day, or the matches of a pattern set on a day.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,10 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection, Row
 
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import canonical_json, digest_of
 from cep_pipeline.warehouse.database import PUBLISHED, Database
-from cep_pipeline.warehouse.fingerprints import (
-    NO_CARRY,
-    EventsFingerprint,
-    MatchesFingerprint,
-    RawFile,
-    canonical_json,
-    digest_of,
-)
+from cep_pipeline.warehouse.fingerprints import NO_CARRY, EventsFingerprint, MatchesFingerprint
 from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches, StaleDay
 
 _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
@@ -143,7 +141,7 @@ def carry_before(database: Database, stream: str, table: str, pattern_set: str, 
     return {} if text is None else dict(json.loads(text))
 
 
-def stale_days(
+def find_stale_units(
     database: Database,
     stream: str,
     *,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.blocks import HashingReader, RawBlock
-from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.clock import ClockWatch, sum_of
-from cep_pipeline.events.csv_rows import CsvRows
-from cep_pipeline.events.parquet_rows import ParquetRows
-from cep_pipeline.events.parts import in_order
-from cep_pipeline.events.paths import UNBOUNDED, open_raw
-from cep_pipeline.events.preprocessing import derive
-from cep_pipeline.events.rejection import Rejected
+from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
+from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.merge import FILE, first_of_each_key
+from cep_pipeline.events.parse import in_order
+from cep_pipeline.events.raw_files import UNBOUNDED, SourceFile
+from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
+from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import SEQ, SEQ_PER_DAY, TIMESTAMP, StreamSchema
-from cep_pipeline.events.settling import FILE, first_of_each_key
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import Source
 
 _EXAMPLES = 3
@@ -123,7 +122,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     notes: list[str] = []
     rejected = 0
     for number, path in enumerate(sorted(paths)):
-        refused: list[Rejected] = []
+        refused: list[RejectedRow] = []
         clock = ClockWatch(schema.type_attribute)
         for block in _blocks(schema.source, path, notes):
             checked = check_rows(block, schema, UNBOUNDED, str(path))
@@ -152,16 +151,10 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     return LoadedEvents(derived.select(schema.arrow_schema.names).cast(schema.arrow_schema), rejected, tuple(notes))
 
 
-def _blocks(source: Source, path: Path, notes: list[str]) -> Iterable[RawBlock]:
-    if source.format == "parquet":
-        with ParquetRows(str(path), source) as rows:
-            yield from rows.read(rows.row_groups())
-            dropped = rows.dropped_columns
-    else:
-        with open_raw(str(path)) as stream:
-            csv_rows = CsvRows(HashingReader(stream), str(path), source)
-            yield from csv_rows
-            dropped = csv_rows.dropped_columns
+def _blocks(source: Source, path: Path, notes: list[str]) -> Iterator[RawBlock]:
+    with open_rows(SourceFile(path.name, str(path), path.stat().st_size, UNBOUNDED), source) as rows:
+        yield from rows
+        dropped = rows.dropped_columns
     if dropped:
         notes.append(f"{path}: columns that the schema does not list are left out: {', '.join(dropped)}")
 
@@ -176,3 +169,107 @@ def _seqs(events: pa.Table) -> np.ndarray:
     ordinal = days + (day_of(0).toordinal() - day_number(day_of(0)))
     seqs: np.ndarray = ordinal * SEQ_PER_DAY + position
     return seqs
+
+
+READ_AT_ONCE = 1 << 16
+"""Events of a batch, at most."""
+
+
+@dataclass(frozen=True)
+class EventBatches:
+    """Events in stream order with the columns of a schema, and what was left out of them.
+
+    Attributes
+    ----------
+    events
+        Their number.
+    batches
+        Reads them, from the first one on each time.
+    rejected, notes
+        As in `LoadedEvents`.
+    held
+        Whether all of them are in memory: raw files, and Parquet files that are not in stream order, have to be sorted.
+    """
+
+    events: int
+    batches: Callable[[], Iterator[pa.Table]]
+    rejected: int = 0
+    notes: tuple[str, ...] = ()
+    held: bool = False
+
+
+def stream_events(schema: StreamSchema, paths: Sequence[Path]) -> EventBatches:
+    """The events of `load_events`, read as they are asked for where the files hold them in the order of the stream.
+
+    Raises
+    ------
+    InputError
+        As `load_events`; what does not fit the schema, when it is read.
+
+    Notes
+    -----
+    That Parquet files of events are in order is seen in a pass over their columns `timestamp` and `seq`; so they may
+    be given in any order.
+    """
+    if are_ready(paths):
+        check_columns(schema, paths)
+        ordered = _in_stream_order(paths)
+        if ordered is not None:
+            total = sum(pq.read_metadata(path).num_rows for path in paths)
+            return EventBatches(total, lambda: _read(schema, ordered))
+    loaded = load_events(schema, paths)
+    events = loaded.events
+
+    def parts() -> Iterator[pa.Table]:
+        for first in range(0, events.num_rows, READ_AT_ONCE):
+            yield events.slice(first, READ_AT_ONCE)
+
+    return EventBatches(events.num_rows, parts, loaded.rejected, loaded.notes, held=True)
+
+
+def _read(schema: StreamSchema, paths: Sequence[Path]) -> Iterator[pa.Table]:
+    wanted = schema.arrow_schema
+    for path in paths:
+        try:
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(READ_AT_ONCE, columns=wanted.names):
+                    yield pa.Table.from_batches([batch]).select(wanted.names).cast(wanted)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"{path}: the file does not fit the stream schema: {error}") from error
+
+
+def _in_stream_order(paths: Sequence[Path]) -> list[Path] | None:
+    """The files one after the other; None where their events are not in order, within a file or among files."""
+    extents = []
+    for path in paths:
+        extent = _extent(path)
+        if extent is None:
+            return None
+        extents += [(*extent, path)] if extent else []
+    extents.sort(key=lambda one: one[0])
+    if any(later[0] <= earlier[1] for earlier, later in pairwise(extents)):
+        return None
+    return [path for _, _, path in extents]
+
+
+def _extent(path: Path) -> tuple[tuple[int, int], tuple[int, int]] | tuple[()] | None:
+    """The points of a file's first and last event; () of no event, None where they are not in order."""
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(READ_AT_ONCE, columns=[TIMESTAMP, SEQ]):
+                stamps, seqs = (batch.column(name).cast(pa.int64()) for name in (TIMESTAMP, SEQ))
+                if stamps.null_count or seqs.null_count:
+                    return None
+                if not len(stamps):
+                    continue
+                at, of = stamps.to_numpy(), seqs.to_numpy()
+                steps = np.diff(at)
+                begin = int(at[0]), int(of[0])
+                if ((steps < 0) | ((steps == 0) & (np.diff(of) <= 0))).any() or (last is not None and begin <= last):
+                    return None
+                first, last = begin if first is None else first, (int(at[-1]), int(of[-1]))
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: the file cannot be read: {error}") from error
+    return () if first is None or last is None else (first, last)

@@ -1,9 +1,11 @@
-"""Where the raw files of a day lie: path templates with date directives, and the period of time that a file covers."""
+"""Raw files: where those of a day lie (path templates with date directives), which days a file covers, its hash."""
 
 from __future__ import annotations
 
 import calendar
 import fnmatch
+import hashlib
+import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.warehouse.data_files import open_filesystem, storage_errors
+from cep_pipeline.storage import open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
@@ -242,3 +244,44 @@ def open_raw(path: str) -> pa.NativeFile:
         return filesystem.open_input_file(inner)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{path}: the raw file cannot be read: {error}; check its path and permissions") from error
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One raw input file: its name without folder, size in bytes, and sha256 in hex."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class HashingReader(io.RawIOBase):
+    """Reads a file and hashes every byte on the way, so that content and fingerprint are of one reading."""
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self._hasher = hashlib.sha256()
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        data: bytes = self._stream.read(size if size is not None and size >= 0 else None)
+        self._hasher.update(data)
+        self.bytes_read += len(data)
+        return data
+
+    def finish(self) -> str:
+        """Read what is left and return the sha256 of the whole file in hex."""
+        while self.read(1 << 20):
+            pass
+        return self._hasher.hexdigest()
+
+
+def fingerprint_file(file: SourceFile) -> RawFile:
+    """Size and sha256 of a raw file, under its name relative to the data folder."""
+    with open_raw(file.path) as stream:
+        reader = HashingReader(stream)
+        sha256 = reader.finish()
+    return RawFile(file.name, reader.bytes_read, sha256)

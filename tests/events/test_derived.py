@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.carry import Carry
-from cep_pipeline.events.preprocessing import carry_lengths, derive, last_values
+from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.source import Derived
 from cep_pipeline.patterns.expressions import ValueType

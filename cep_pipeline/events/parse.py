@@ -16,23 +16,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.events.blocks import HashingReader, RawBlock
-from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.clock import ClockWatch, WatchedPart
-from cep_pipeline.events.csv_rows import CsvRows
-from cep_pipeline.events.parquet_rows import ParquetRows, RowGroup
-from cep_pipeline.events.paths import SourceFile, open_raw
-from cep_pipeline.events.preprocessing import last_values
-from cep_pipeline.events.rejection import Rejected, rejected_table
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.derived import Carry, last_values
+from cep_pipeline.events.raw_files import RawFile, SourceFile
+from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow, rejected_table
+from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
-from cep_pipeline.events.schema import TIMESTAMP, StreamSchema
-from cep_pipeline.warehouse.data_files import (
+from cep_pipeline.events.schema import StreamSchema
+from cep_pipeline.storage import (
     ROW_GROUP_ROWS,
     DataDirectory,
     open_filesystem,
     storage_errors,
 )
-from cep_pipeline.warehouse.fingerprints import RawFile
 
 RUN_ROWS = 1_000_000
 """Events that are sorted at once."""
@@ -42,12 +39,12 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class ParseTask:
-    """Read a raw file, or some row groups of one, and keep the rows of some days.
+    """Read a raw file, or some parts of one, and keep the rows of some days.
 
     Parameters
     ----------
-    row_groups
-        Of a Parquet file; None for all of a CSV file.
+    parts
+        The parts of the file that are read; None: all of it.
     scratch
         Where the runs are written; removed when the ingestion ends.
     """
@@ -56,12 +53,12 @@ class ParseTask:
     file: SourceFile
     days: frozenset[date]
     scratch: DataDirectory
-    row_groups: tuple[RowGroup, ...] | None = None
+    parts: tuple[FilePart, ...] | None = None
     run_rows: int = RUN_ROWS
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedRun:
     """Events of one day and one file, sorted by (timestamp, line), in a Parquet file.
 
     Parameters
@@ -92,7 +89,7 @@ class RejectedRows:
 
 
 @dataclass(frozen=True)
-class Parsed:
+class ParsedFile:
     """What a `ParseTask` made.
 
     Parameters
@@ -108,7 +105,7 @@ class Parsed:
     """
 
     file: SourceFile
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
     rejected: tuple[RejectedRows, ...]
     first_day: date | None
     rows: int
@@ -117,7 +114,7 @@ class Parsed:
     clock: WatchedPart
 
 
-def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
+def parse_file(task: ParseTask, number: int, attempt: int) -> ParsedFile:
     """Run a `ParseTask`; its number and attempt become part of the names of its files.
 
     Raises
@@ -128,31 +125,13 @@ def parse_file(task: ParseTask, number: int, attempt: int) -> Parsed:
     source = task.schema.source
     assert source is not None
     sink = _Sink(task, number, attempt)
-    if source.format == "parquet":
-        with ParquetRows(task.file.path, source) as rows:
-            groups = task.row_groups if task.row_groups is not None else tuple(rows.row_groups())
-            sink.take(rows.read(groups))
-            dropped = rows.dropped_columns
-        raw_file = None
-    else:
-        with open_raw(task.file.path) as stream:
-            reader = HashingReader(stream)
-            csv_rows = CsvRows(reader, task.file.path, source)
-            sink.take(csv_rows)
-            dropped = csv_rows.dropped_columns
-            sha256 = reader.finish()
-        raw_file = RawFile(task.file.name, reader.bytes_read, sha256)
+    with open_rows(task.file, source, task.parts) as rows:
+        sink.take(rows)
+        raw_file = rows.raw_file()
+        dropped = rows.dropped_columns
     runs, rejected = sink.finish()
     first_day = None if sink.first_day is None else day_of(sink.first_day)
-    return Parsed(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part)
-
-
-def fingerprint_file(file: SourceFile) -> RawFile:
-    """Size and sha256 of a raw file, under its name relative to the data folder."""
-    with open_raw(file.path) as stream:
-        reader = HashingReader(stream)
-        sha256 = reader.finish()
-    return RawFile(file.name, reader.bytes_read, sha256)
+    return ParsedFile(task.file, runs, rejected, first_day, sink.rows, dropped, raw_file, sink.clock.part)
 
 
 class _Sink:
@@ -168,8 +147,8 @@ class _Sink:
         self._days = {day_number(day) for day in task.days}
         self._events: list[pa.Table] = []
         self._held = 0
-        self._rejected: list[Rejected] = []
-        self._runs: list[Run] = []
+        self._rejected: list[RejectedRow] = []
+        self._runs: list[SortedRun] = []
         self._rejected_files: list[RejectedRows] = []
 
     def take(self, blocks: Iterable[RawBlock]) -> None:
@@ -192,7 +171,7 @@ class _Sink:
             if len(self._rejected) >= _REJECTED_AT_ONCE:
                 self._write_rejected()
 
-    def finish(self) -> tuple[tuple[Run, ...], tuple[RejectedRows, ...]]:
+    def finish(self) -> tuple[tuple[SortedRun, ...], tuple[RejectedRows, ...]]:
         self._write_runs()
         self._write_rejected()
         return tuple(self._runs), tuple(self._rejected_files)
@@ -207,15 +186,15 @@ class _Sink:
             for begin in range(0, table.num_rows, self._task.run_rows):
                 self._runs.append(self._write_run(day, table.slice(begin, self._task.run_rows)))
 
-    def _write_run(self, day: date, events: pa.Table) -> Run:
+    def _write_run(self, day: date, events: pa.Table) -> SortedRun:
         ordered = in_order(events, [TIMESTAMP, LINE])
         path = self._task.scratch.file(self._number, self._attempt)
         write_run(path, ordered)
         carry = last_values(ordered, self._task.schema) if self._task.schema.derived else Carry()
-        return Run(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry)
+        return SortedRun(day, path, self._task.file.name, ordered.num_rows, marks_of(ordered), carry)
 
     def _write_rejected(self) -> None:
-        by_day: dict[int | None, list[Rejected]] = defaultdict(list)
+        by_day: dict[int | None, list[RejectedRow]] = defaultdict(list)
         for row in self._rejected:
             by_day[row.day].append(row)
         self._rejected = []

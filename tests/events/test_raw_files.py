@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.paths import UNBOUNDED, PathTemplate, Period, files_of_day, periods_of
+from cep_pipeline.events.raw_files import UNBOUNDED, PathTemplate, Period, files_of_day, periods_of
 
 DAY = date(2014, 8, 3)
 

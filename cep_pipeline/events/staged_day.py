@@ -8,11 +8,11 @@ from datetime import date
 from typing import Any, Literal
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.events.carry import Carry
-from cep_pipeline.events.parts import RejectedRows
-from cep_pipeline.events.quality import FailedValidation
-from cep_pipeline.events.settling import Settled
-from cep_pipeline.warehouse.fingerprints import RawFile
+from cep_pipeline.events.derived import Carry
+from cep_pipeline.events.merge import EventRange
+from cep_pipeline.events.parse import RejectedRows
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.events.validate import FailedValidation
 
 Status = Literal["events", "empty", "skipped"]
 
@@ -50,7 +50,7 @@ class StagedDay:
     day: date
     files: tuple[RawFile, ...]
     schema: str
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[EventRange, ...] = ()
     rejected: tuple[RejectedRows, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class StagedDay:
             day=day,
             files=tuple(RawFile(*file) for file in content["files"]),
             schema=content["schema"],
-            settled=tuple(Settled(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
+            settled=tuple(EventRange(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
             rejected=tuple(
                 RejectedRows(date.fromisoformat(of) if of else None, path, file, rows, tuple(map(tuple, examples)))
                 for of, path, file, rows, examples in content["rejected"]

@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.events.carry import Carry
-from cep_pipeline.events.parts import RejectedRows, Run, examples_of, in_order, read_run, write_run
-from cep_pipeline.events.preprocessing import derive, last_values
-from cep_pipeline.events.rejection import Rejected, rejected_table
+from cep_pipeline.events.columns import TIMESTAMP
+from cep_pipeline.events.derived import Carry, last_values
+from cep_pipeline.events.parse import RejectedRows, SortedRun, examples_of, in_order, read_run, write_run
+from cep_pipeline.events.raw_rows import RejectedRow, rejected_table
 from cep_pipeline.events.row_checks import LINE
-from cep_pipeline.events.schema import SEQ, SEQ_PER_DAY, TIMESTAMP, StreamSchema
+from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
-from cep_pipeline.warehouse.data_files import DataDirectory, write_data_file
-from cep_pipeline.warehouse.layout import DAY, QUARANTINE_SCHEMA, events_columns
+from cep_pipeline.storage import DataDirectory
 
 RANGE_ROWS = 1_000_000
 """Events of a day that one task merges, about."""
@@ -27,7 +26,7 @@ FILE = "_file"
 
 
 @dataclass(frozen=True)
-class Settled:
+class EventRange:
     """Accepted events of one day in one range of time, sorted by (timestamp, arrival), each key once."""
 
     day: date
@@ -42,24 +41,24 @@ class MergeTask:
 
     schema: StreamSchema
     day: date
-    runs: tuple[Run, ...]
+    runs: tuple[SortedRun, ...]
     begin_us: int | None
     end_us: int | None
     scratch: DataDirectory
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """What a `MergeTask` made: the events, and the rows whose key came before."""
 
-    settled: Settled
+    settled: EventRange
     repeated: tuple[RejectedRows, ...]
 
 
 def merge_tasks(
     schema: StreamSchema,
     day: date,
-    runs: Sequence[Run],
+    runs: Sequence[SortedRun],
     scratch: DataDirectory,
     range_rows: int = RANGE_ROWS,
 ) -> list[MergeTask]:
@@ -80,7 +79,7 @@ def merge_tasks(
     return [MergeTask(schema, day, tuple(runs), begin, end, scratch) for begin, end in bounds]
 
 
-def merge_runs(task: MergeTask, number: int, attempt: int) -> Merged:
+def merge_runs(task: MergeTask, number: int, attempt: int) -> MergeResult:
     """Run a `MergeTask`."""
     files = sorted({run.file for run in task.runs})
     tables = []
@@ -98,7 +97,7 @@ def merge_runs(task: MergeTask, number: int, attempt: int) -> Merged:
     path = task.scratch.file(number, attempt)
     write_run(path, events.drop_columns([FILE]))
     carry = last_values(events, task.schema) if task.schema.derived else Carry()
-    return Merged(Settled(task.day, path, events.num_rows, carry), tuple(repeated))
+    return MergeResult(EventRange(task.day, path, events.num_rows, carry), tuple(repeated))
 
 
 def first_of_each_key(events: pa.Table, key: Sequence[str]) -> np.ndarray:
@@ -136,14 +135,14 @@ def _write_repeated(
     """Quarantine rows whose key came before, by file."""
     rows = events.take(pa.array(again)).to_pylist()
     earlier = events.select([FILE, LINE]).take(pa.array(first[again])).to_pylist()
-    by_file: dict[str, list[Rejected]] = {}
+    by_file: dict[str, list[RejectedRow]] = {}
     for row, before in zip(rows, earlier, strict=True):
         key = ", ".join(f"{name}={row[name]}" for name in task.schema.key)
         reason = f"repeated key ({key}): first in {files[before[FILE]]} on line {before[LINE]}"
         raw = json.dumps(
             {name: value for name, value in row.items() if name not in (FILE, LINE)}, default=str, ensure_ascii=False
         )
-        by_file.setdefault(files[row[FILE]], []).append(Rejected(row[LINE], reason, raw))
+        by_file.setdefault(files[row[FILE]], []).append(RejectedRow(row[LINE], reason, raw))
     written = []
     for file, rejected in by_file.items():
         table = rejected_table(rejected, file)
@@ -161,52 +160,3 @@ def _between(begin_us: int | None, end_us: int | None) -> pc.Expression | None:
         before = pc.field(TIMESTAMP) < pa.scalar(end_us, pa.int64()).cast(INSTANT)
         expression = before if expression is None else expression & before
     return expression
-
-
-@dataclass(frozen=True)
-class FinishTask:
-    """Write a settled range as a file of published events.
-
-    Parameters
-    ----------
-    first_position
-        Number of events of the day in the ranges before.
-    carry_in
-        The last values of everything before this range.
-    """
-
-    schema: StreamSchema
-    settled: Settled
-    first_position: int
-    carry_in: Carry
-    directory: DataDirectory
-
-
-def finish_range(task: FinishTask, number: int, attempt: int) -> str:
-    """Run a `FinishTask`: add derived attributes, seq and day, and write the file; returns its path."""
-    events = derive(read_run(task.settled.path), task.schema, task.carry_in)
-    day = task.settled.day
-    first_seq = day.toordinal() * SEQ_PER_DAY + task.first_position
-    seq = pa.array(np.arange(first_seq, first_seq + events.num_rows, dtype=np.int64))
-    days = pa.repeat(pa.scalar(day, pa.date32()), events.num_rows)
-    events = events.append_column(SEQ, seq).append_column(DAY, days)
-    return write_data_file(task.directory.file(number, attempt), events, events_columns(task.schema))
-
-
-@dataclass(frozen=True)
-class QuarantineTask:
-    """Write the rejected rows of a day, by file and line, as one file of the quarantine."""
-
-    day: date
-    rejected: tuple[RejectedRows, ...]
-    directory: DataDirectory
-
-
-def write_quarantine(task: QuarantineTask, number: int, attempt: int) -> str:
-    """Run a `QuarantineTask`; returns the file's path."""
-    table = pa.concat_tables([read_run(rows.path) for rows in task.rejected]).sort_by(
-        [("file", "ascending"), ("line", "ascending")]
-    )
-    days = pa.repeat(pa.scalar(task.day, pa.date32()), table.num_rows)
-    table = table.set_column(table.schema.get_field_index(DAY), DAY, days)
-    return write_data_file(task.directory.file(number, attempt), table, QUARANTINE_SCHEMA)

@@ -1,0 +1,109 @@
+"""Rows between the reading of a raw file and the checks: blocks of rows, parts of files, and rejected rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
+from cep_pipeline.events.raw_files import Period
+
+
+@dataclass(frozen=True)
+class RawBlock:
+    """Consecutive rows of a raw file.
+
+    Parameters
+    ----------
+    columns
+        Source column -> its values, text for CSV, whatever the file has for Parquet.
+    lines
+        int64, the line (row number in Parquet) of each row, from 1, ascending.
+    raw
+        Text of the row at an index of this block.
+    rejected
+        Rows that could not be taken apart into columns; they are not in `columns`.
+    """
+
+    columns: Mapping[str, pa.Array]
+    lines: np.ndarray
+    raw: Callable[[int], str]
+    rejected: tuple[RejectedRow, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        return len(self.lines)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A part of a raw file that can be read on its own, and bounds of the timestamps in it; in Parquet a row group.
+
+    The bounds are dates, a day wider than the values for any time zone; None where the file does not say them.
+
+    Attributes
+    ----------
+    index, first_row, rows
+        Its place among the parts of the file, the number of its first row (from 1), and its number of rows.
+    earliest, latest
+        The bounds.
+    may_lack_timestamps
+        True unless the file says that every row has a timestamp.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+    earliest: date | None
+    latest: date | None
+    may_lack_timestamps: bool
+
+    def may_hold(self, days: Sequence[date], period: Period) -> bool:
+        """Return True if it may have rows of these days; rows without a usable timestamp count as of the first day."""
+        if self.earliest is None or self.latest is None or period.first is None or period.last is None:
+            return True
+        if any(self.earliest <= day <= self.latest for day in days):
+            return True
+        stray = self.may_lack_timestamps or self.earliest < period.first or self.latest > period.last
+        return stray and period.first in days
+
+
+@dataclass(frozen=True)
+class RejectedRow:
+    """One rejected row.
+
+    Parameters
+    ----------
+    line
+        Physical line on which the row begins, from 1; the row number, from 1, in Parquet.
+    reason
+        Why, for a person.
+    raw
+        Its text; JSON of the read columns for Parquet.
+    day
+        Days since 1970-01-01 of the day it belongs to; None where its own timestamp does not say it.
+    """
+
+    line: int
+    reason: str
+    raw: str
+    day: int | None = None
+
+
+def rejected_table(rows: Iterable[RejectedRow], file: str) -> pa.Table:
+    """Return rejected rows of one file with the columns of the quarantine table, by line."""
+    ordered = sorted(rows, key=lambda row: row.line)
+    return pa.table(
+        {
+            "day": pa.array([row.day for row in ordered], pa.int32()).cast(pa.date32()),
+            "file": pa.array([file] * len(ordered), pa.string()),
+            "line": pa.array([row.line for row in ordered], pa.int64()),
+            "reason": pa.array([row.reason for row in ordered], pa.string()),
+            "raw": pa.array([row.raw for row in ordered], pa.string()),
+        },
+        schema=QUARANTINE_SCHEMA,
+    )

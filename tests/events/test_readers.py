@@ -1,0 +1,57 @@
+"""Every format of raw files is read in the same way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+import pytest
+
+from cep_pipeline.errors import InputError
+from cep_pipeline.events.raw_files import fingerprint_file
+from cep_pipeline.events.readers import READERS, open_rows
+from cep_pipeline.events.stream_document import SourceSettings
+from tests.events.raw import source_file, trades
+
+ROWS = pa.table(
+    {
+        "symbol": ["SPY", "IBM", "SPY"],
+        "timestamp": [datetime(2014, 8, day) for day in (1, 2, 3)],
+        "price": [1.5, 2.5, 3.5],
+        "size": [1, 2, 3],
+        "note": ["x", "y", "z"],
+    }
+)
+WRITERS = {"csv": pacsv.write_csv, "parquet": lambda table, path: pq.write_table(table, path, row_group_size=2)}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_reader_gives_all_rows_the_columns_that_are_left_out_and_the_fingerprint(tmp_path: Path, name: str) -> None:
+    source = trades(tmp_path, timezone="UTC", source={"format": name, "path": f"rows.{name}"}).source
+    assert source is not None
+    WRITERS[name](ROWS, tmp_path / f"rows.{name}")
+    file = source_file(tmp_path / f"rows.{name}")
+    with open_rows(file, source) as rows:
+        blocks = list(rows)
+        assert rows.dropped_columns == ("note",)
+        assert rows.raw_file() in (None, fingerprint_file(file))
+    symbols = [symbol for block in blocks for symbol in block.columns["symbol"].to_pylist()]
+    assert symbols == ["SPY", "IBM", "SPY"]
+    parts = READERS[name].parts_of(file, source)
+    if parts is not None:
+        assert sum(part.rows for part in parts) == 3
+        with open_rows(file, source, parts[-1:]) as rows:
+            assert [int(line) for block in rows for line in block.lines] == [3]
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_names_of_columns_are_refused_where_a_file_says_them_itself(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="only for CSV files without header"):
+        trades(tmp_path, source={"format": name, "path": "rows", "columns": ["symbol"]})
+
+
+def test_the_formats_of_a_stream_schema_are_those_that_can_be_read() -> None:
+    assert SourceSettings.model_json_schema()["properties"]["format"]["enum"] == list(READERS)
