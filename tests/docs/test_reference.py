@@ -16,10 +16,11 @@ import jsonschema
 import pytest
 
 from cep_pipeline.document_reference import json_schema, parts_of
+from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.stream_document import StreamDocument
 from cep_pipeline.pipeline.configuration import PipelineSettings
-from cep_pipeline.warehouse.layout import MEANINGS, events_columns, table_layouts
+from cep_pipeline.warehouse.layout import MEANINGS, table_layouts
 from tests.cli.command_line import Done, cep
 from tests.docs.pages import CHECKOUT, DOCS
 

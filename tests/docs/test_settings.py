@@ -18,19 +18,18 @@ from cep_pipeline.document_reference import json_schema, parts_of, settings_tabl
 from cep_pipeline.documents import Document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events import stream_document
-from cep_pipeline.events.carry import Carry
 from cep_pipeline.events.casting import cast_checked_to
-from cep_pipeline.events.parts import ParseTask, parse_file, read_run
-from cep_pipeline.events.paths import PathTemplate, Period, files_of_day
-from cep_pipeline.events.preprocessing import derive
+from cep_pipeline.events.derived import Carry, derive
+from cep_pipeline.events.merge import merge_runs, merge_tasks
+from cep_pipeline.events.parse import ParseTask, parse_file, read_run
+from cep_pipeline.events.raw_files import PathTemplate, Period, files_of_day
 from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema
-from cep_pipeline.events.settling import merge_runs, merge_tasks
 from cep_pipeline.events.stream_document import StreamDocument
 from cep_pipeline.events.timestamps import check_format, read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.pipeline import adaptation_settings, configuration, search_settings
 from cep_pipeline.pipeline.configuration import Configuration, PipelineSettings
-from cep_pipeline.warehouse.data_files import DataDirectory
+from cep_pipeline.storage import DataDirectory
 from tests.docs.pages import CHECKOUT, DOCS, blocks, table_after
 
 DAY = date(2025, 3, 4)
