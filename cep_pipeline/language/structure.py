@@ -54,7 +54,7 @@ class StructureParser:
             if self.cursor.at_word("KL", "NOT", *_OPERATORS) or self.cursor.at_symbol("~"):
                 raise self._error("KL takes a single event type, as in KL(type variable)", self.cursor.current)
             event_type, variable = self._type(), self._variable()
-            self.cursor.expect_symbol(")")
+            self.cursor.expect_symbol(")", "; in KL( ) the variable has no []" if self.cursor.at_symbol("[") else "")
             return self._declare(start, event_type, variable, kleene=True)
         event_type = self._type()
         if not self.cursor.accept_symbol("+"):

@@ -122,7 +122,8 @@ def _no_token(source: SourceText, offset: int) -> PatternError:
         return source.error("this comment has no end; close it with */", rest)
     if character == "$":
         return source.error("'$' without the name of a parameter; write $name", Span(offset, offset + 1))
-    return source.error(f"unexpected character {character!r}", Span(offset, offset + 1))
+    hint = "; an event that must not occur is written ~Type v or NOT(Type v)" if character == "!" else ""
+    return source.error(f"unexpected character {character!r}{hint}", Span(offset, offset + 1))
 
 
 class Cursor:

@@ -21,6 +21,7 @@ REFUSED = [
     ('PATTERN «"A a WITHIN 1 day»', "quoted name has no end"),
     ("PATTERN A a «/* WITHIN 1 day»", "comment has no end"),
     ("PATTERN A a «?» WITHIN 1 day", "unexpected character '?'"),
+    ("PATTERN SEQ(A a, «!»B b) WITHIN 1 day", "an event that must not occur is written ~Type v"),
     ("PATTERN A a WHERE a.x IN «$» WITHIN 1 day", "write $name"),
     # Statement
     ("«SEQ»(A a) WITHIN 1 day", "expected PATTERN but found 'SEQ'"),
@@ -43,6 +44,7 @@ REFUSED = [
     ("PATTERN SEQ(A a«;» B b) WITHIN 1 day", "expected ')' but found ';'"),
     ("PATTERN A+ a «WITHIN» 1 day", "expected '['"),
     ("PATTERN SEQ(A a, KL «B» b) WITHIN 1 day", "KL(type variable)"),
+    ("PATTERN SEQ(A a, KL(B b«[»])) WITHIN 1 day", "in KL( ) the variable has no []"),
     ("PATTERN SEQ(A a, KL(«~» B b)) WITHIN 1 day", "KL takes a single event type"),
     ("PATTERN SEQ(A a, ~«~» B b) WITHIN 1 day", "negation of a negation"),
     ("PATTERN SEQ(A a, ~(B«+» b[])) WITHIN 1 day", "negation of Kleene closure"),
