@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from cep_pipeline.language.source import PatternWarning as PatternWarning
     from cep_pipeline.patterns.pattern import Pattern as Pattern
     from cep_pipeline.planning.clause_plans import ClausePlan as ClausePlan
+    from cep_pipeline.planning.clause_plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.costs import COSTS as COSTS
     from cep_pipeline.planning.make_plan import plan as plan
     from cep_pipeline.planning.planners import PLANNERS as PLANNERS
-    from cep_pipeline.planning.plans import PatternPlan as PatternPlan
     from cep_pipeline.planning.plans import Plan as Plan
     from cep_pipeline.statistics.estimate import estimate_statistics as estimate_statistics
     from cep_pipeline.statistics.node_counts import NodeCounts as NodeCounts

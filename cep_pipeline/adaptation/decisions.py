@@ -23,25 +23,197 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
-from cep_pipeline.adaptation.decision_state import DecisionState
-from cep_pipeline.adaptation.decision_verdict import Verdict, Violated
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.found_check import FoundCheck, found_invariants
-from cep_pipeline.adaptation.invariants import Invariant, invariants_of
+from cep_pipeline.adaptation.found_check import CompiledCheck, FoundInvariants, LazyVerifications, found_invariants
+from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
+    ThresholdCheck,
     deviations,
+    numbers_in,
+    numbers_now,
+    questions_of,
 )
-from cep_pipeline.adaptation.verification import freeze
+from cep_pipeline.adaptation.verification import InvariantCheck, Verification, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+
+class Violated(Sequence[Invariant]):
+    """The violated invariants among the checks of a verdict, made when they are asked for: few rules ask."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        self._verdict = verdict
+
+    def __len__(self) -> int:
+        return len(self._verdict.violated)
+
+    @overload
+    def __getitem__(self, place: int) -> Invariant: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Invariant]: ...
+    def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
+        return self._verdict.violated[place]
+
+    def __iter__(self) -> Iterator[Invariant]:
+        return iter(self._verdict.violated)
+
+
+class Verdict:
+    """Whether to plan again, and why.
+
+    Parameters
+    ----------
+    reason
+        A sentence, or what writes it when somebody asks: decisions are many, and few are read.
+
+    Attributes
+    ----------
+    replan
+        Whether.
+    said
+        The reason, as it was given.
+    checks
+        What was looked at, up to the first violation; of a plan of many patterns together all of it.
+    patterns
+        Of a plan of many patterns together, those that are concerned; () all of them.
+    """
+
+    __slots__ = ("checks", "patterns", "replan", "said")
+
+    def __init__(
+        self,
+        replan: bool,
+        reason: str | Callable[[], str],
+        checks: Sequence[Verification | Deviation] = (),
+        patterns: tuple[str, ...] = (),
+    ) -> None:
+        self.replan, self.said, self.checks, self.patterns = replan, reason, checks, patterns
+
+    @property
+    def reason(self) -> str:
+        """A sentence."""
+        if not isinstance(self.said, str):
+            self.said = self.said()
+        return self.said
+
+    @property
+    def violated(self) -> tuple[Invariant, ...]:
+        """The violated invariants among the checks."""
+        if isinstance(self.checks, LazyVerifications):
+            return self.checks.violated
+        return tuple(one.invariant for one in self.checks if isinstance(one, Verification) and one.violated)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Verdict):
+            return NotImplemented
+        sides = [(one.replan, one.reason, tuple(one.checks), one.patterns) for one in (self, other)]
+        return sides[0] == sides[1]
+
+    def __hash__(self) -> int:
+        return hash((self.replan, self.reason, self.patterns))
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.replan}, {self.reason!r}, {self.checks!r}, {self.patterns!r})"
+
+
+KEEPING_ORDER = frozenset({"trivial", "none", "sharing"})
+"""Planners that give the same plan on any statistics: what moved is said, but planning again would change nothing."""
+
+
+@dataclass(frozen=True)
+class DecisionState:
+    """What decisions about a plan rest on.
+
+    Attributes
+    ----------
+    plan, patterns
+        The plan in use, and what it runs.
+    snapshot
+        The statistics that were last planned from, whether or not that plan was deployed; None: those that the plan
+        itself names.
+    invariants
+        Those of the plan, in the order of verification; none for decision functions that ask for none.
+    distances
+        The minimal distances of the invariants.
+    since
+        The statistics that some patterns, by name, were last planned from apart from the others.
+    """
+
+    plan: Plan
+    patterns: tuple[Pattern, ...]
+    snapshot: StatisticsSnapshot | None = None
+    invariants: Sequence[Invariant] = ()
+    distances: Distances = field(default_factory=Distances)
+    since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
+    asked: Mapping[str, Sequence[ClauseQuestions]] | None = field(default=None, compare=False, repr=False)
+    """`questions`, where they are known."""
+    made: InvariantCheck | CompiledCheck | None = field(default=None, compare=False, repr=False)
+    """`check`, where it is made."""
+    compares: ThresholdCheck | None = field(default=None, compare=False, repr=False)
+    """`threshold_check`, where it is made."""
+
+    @cached_property
+    def threshold_check(self) -> ThresholdCheck | None:
+        """What compares the numbers of the pattern, of one by itself that was planned from statistics."""
+        if len(self.patterns) > 1 or self.snapshot is None or self.since or self.together:
+            return None
+        [pattern] = self.patterns
+        return ThresholdCheck(pattern.name, self.questions[pattern.name]) if self.compares is None else self.compares
+
+    @cached_property
+    def check(self) -> InvariantCheck | CompiledCheck:
+        """What is asked of snapshots about the invariants."""
+        if self.made is not None:
+            return self.made
+        if isinstance(self.invariants, FoundInvariants):
+            return self.invariants.check()
+        return InvariantCheck(self.invariants, self.patterns, self.questions)
+
+    @cached_property
+    def minimal(self) -> float | Mapping[str, float]:
+        """The distances as a verification takes them."""
+        return self.distances.of(self.invariants)
+
+    @cached_property
+    def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
+        """What is asked of snapshots about the numbers of each pattern."""
+        return questions_of(self.patterns) if self.asked is None else self.asked
+
+    @cached_property
+    def before(self) -> Mapping[str, Mapping[str, float]]:
+        """The numbers of each pattern that were last planned from; PlanError where the snapshot does not know them."""
+        found = {}
+        for name, asked in self.questions.items():
+            snapshot = self.since.get(name, self.snapshot)
+            found[name] = numbers_in(self.plan, name) if snapshot is None else numbers_now(asked, snapshot)
+        return found
+
+    @cached_property
+    def unguarded(self) -> tuple[list[str], list[str]]:
+        """The patterns that are checked by thresholds: those that can be planned otherwise, and those that keep the
+        pattern's order."""
+        if isinstance(self.invariants, FoundInvariants):  # planners that are searched by compiled code have invariants
+            return [], []
+        without = without_invariants(self.plan)
+        names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
+        kept = [name for name in names if self.plan.for_pattern(name).planner in KEEPING_ORDER]
+        return [name for name in names if name not in kept], kept
+
+    @property
+    def together(self) -> bool:
+        """Whether the patterns were planned together."""
+        return self.plan.workload is not None
+
 
 __all__ = [
     "DECISION_FUNCTIONS",
@@ -194,8 +366,8 @@ class InvariantBased(DecisionFunction):
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         check = state.check
-        if isinstance(check, FoundCheck):  # its planner has invariants, of which none are frozen
-            return check.verdict(snapshot, state.minimal)
+        if isinstance(check, CompiledCheck):  # its planner has invariants, of which none are frozen
+            return Verdict(*check.first_violation(snapshot, state.minimal))
         checks = check.checked(snapshot, distance=state.minimal, frozen=self.frozen, to_the_end=state.together)
         violated = checks.is_violated
         if violated and not state.together:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from cep_pipeline.adaptation.checked import Verification
 from cep_pipeline.adaptation.forecast import Trend
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.verification import Verification
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.logarithms import format_ln, format_number
-from cep_pipeline.planning.ordering import Side, named, positions_of
+from cep_pipeline.planning.numbers.logarithms import format_ln, format_number
+from cep_pipeline.planning.orderings import Side, named, positions_of
 
 
 def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:

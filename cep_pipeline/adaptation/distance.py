@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.ordering import DecidingComparison, tightest_of_blocks
+from cep_pipeline.planning.orderings import DecidingComparison, tightest_of_blocks
 from cep_pipeline.planning.plans import Plan
 
 SCANNED_DISTANCES = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from cep_pipeline.adaptation.checked import Verification
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.verification import verify
+from cep_pipeline.adaptation.verification import Verification, verify
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

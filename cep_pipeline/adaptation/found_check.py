@@ -1,28 +1,36 @@
-"""Invariants of plans as compiled searches find them: programs that measure them are written by compiled code, too.
+"""Checks of the invariants of plans that compiled searches have found.
 
-A check of them is one call a clause, and Python makes no more of what it finds than whether one is violated: the rest
-is made when somebody asks.
+One compiled call a clause measures the invariants and tells whether one is violated. Invariants and verifications as
+Python objects are made only when they are asked for. `verification.InvariantCheck` defines the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
 
-from cep_pipeline.adaptation.checked import Checked, CheckedPart
-from cep_pipeline.adaptation.decision_verdict import Verdict
+import numpy as np
+
 from cep_pipeline.adaptation.describe import describe_verification
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.verification import CompiledPart, checked_parts
+from cep_pipeline.adaptation.verification import (
+    Verification,
+    Verifications,
+    check_distance,
+    is_violated,
+    minimal_distance,
+)
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_search import FoundClause, Kept
-from cep_pipeline.planning.replanning import Found, FoundPlan
+from cep_pipeline.planning.replanning import FoundPlan, SearchResult
+from cep_pipeline.planning.search.clause_search import FoundClause, KeptComparisons
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
 def found_invariants(plan: object, k: int | None) -> FoundInvariants | None:
-    """The invariants of a plan as it was found; None of one that the planner itself has made."""
+    """The invariants of a plan that compiled searches have found; None for other plans."""
     if not isinstance(plan, FoundPlan) or plan.workload is not None:
         return None
     if plan.found is None or plan.found.clauses is None:
@@ -31,17 +39,17 @@ def found_invariants(plan: object, k: int | None) -> FoundInvariants | None:
 
 
 class FoundInvariants(Sequence[Invariant]):
-    """As `invariants.invariants_of` gives them, each made when it is asked for.
+    """The invariants that `invariants.invariants_of` gives, each made when it is asked for.
 
     Parameters
     ----------
     found, clauses
-        What was found.
+        The result of the search, and its clauses.
     k
         Invariants a block; None: all deciding conditions.
     """
 
-    def __init__(self, found: Found, clauses: Sequence[FoundClause], k: int | None) -> None:
+    def __init__(self, found: SearchResult, clauses: Sequence[FoundClause], k: int | None) -> None:
         kept = (clause.search.kept(clause, k) for clause in clauses)
         self._of_clauses = [InvariantsOfClause(found, number, one) for number, one in enumerate(kept)]
 
@@ -61,15 +69,15 @@ class FoundInvariants(Sequence[Invariant]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def check(self) -> FoundCheck:
-        """What is asked of snapshots about them."""
-        return FoundCheck(self._of_clauses)
+    def check(self) -> CompiledCheck:
+        """The check of these invariants."""
+        return CompiledCheck(self._of_clauses)
 
 
 class InvariantsOfClause(Sequence[Invariant]):
-    """Those of one clause, by its number, and what measures them."""
+    """The invariants of one clause, by its number, and the program that measures them."""
 
-    def __init__(self, found: Found, number: int, kept: Kept) -> None:
+    def __init__(self, found: SearchResult, number: int, kept: KeptComparisons) -> None:
         self._found, self._number, self.kept = found, number, kept
 
     def __len__(self) -> int:
@@ -88,44 +96,51 @@ class InvariantsOfClause(Sequence[Invariant]):
 
     @property
     def pattern(self) -> Pattern:
-        """Of which it is a clause."""
+        """The pattern of the clause."""
         return self._found.replanner.pattern
 
+    def measure_against(self, distance: float | Mapping[str, float]) -> float | Sequence[float]:
+        """Let the program compare by these minimal distances from now on; the distance of all, or of each."""
+        if isinstance(distance, int | float):
+            check_distance(distance)
+            self.kept.measure_against(math.log1p(distance))
+            return distance
+        distances = tuple(minimal_distance(one, distance) for one in self)
+        for one in distances:
+            check_distance(one)
+        self.kept.measure_against(np.array([math.log1p(one) for one in distances]))
+        return distances
 
-class FoundCheck:
-    """As `verification.InvariantCheck`, but for frozen costs."""
+
+class CompiledCheck:
+    """Invariants and the programs that measure them on one snapshot after another."""
 
     def __init__(self, clauses: Sequence[InvariantsOfClause]) -> None:
         self._clauses = clauses
-        self._parts = [(one.kept, one.kept.count) for one in clauses]
-        self._count = sum(count for _, count in self._parts)
-        self._by: float | Mapping[str, float] = 0.0
+        self._programs = [(one.kept, one.kept.count) for one in clauses]
+        self._count = sum(count for _, count in self._programs)
+        self._distance: float | Mapping[str, float] = 0.0
+        self._of_each: list[float | Sequence[float]] = [0.0 for _ in clauses]
 
-    def verdict(self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]) -> Verdict:
-        """Whether one is violated, by these minimal distances; `checks` as `InvariantCheck.checked` gives them."""
-        if distance is not self._by and distance != self._by:
-            self.measure_against(distance)
-        for kept, count in self._parts:
-            if kept(snapshot) < count:
-                return self._violated(FoundChecked(self, snapshot, distance))
-        return Verdict(False, self._hold, FoundChecked(self, snapshot, distance))
-
-    def _violated(self, checks: Checked) -> Verdict:
-        patterns = [self._clauses[0].pattern]
-        return Verdict(True, lambda: describe_verification(checks.first_violated, patterns), checks)
+    def first_violation(
+        self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
+    ) -> tuple[bool, Callable[[], str], LazyVerifications]:
+        """Whether an invariant is violated by these minimal distances, what writes a sentence about it, and the
+        verifications up to there."""
+        if distance is not self._distance and distance != self._distance:
+            self._measure_against(distance)
+        checks, patterns = LazyVerifications(self, snapshot, distance), [self._clauses[0].pattern]
+        for program, count in self._programs:
+            if program(snapshot) < count:
+                return True, lambda: describe_verification(checks.first_violated, patterns), checks
+        return False, self._hold, checks
 
     def _hold(self) -> str:
         return f"all {self._count} invariants hold"
 
-    def measure_against(self, distance: float | Mapping[str, float]) -> None:
-        """Take these minimal distances from now on."""
-        for part in self._compiled:
-            part.measure_against(distance)
-        self._by = distance
-
-    @cached_property
-    def _compiled(self) -> list[CompiledPart]:
-        return [CompiledPart(one, one.kept, one.kept) for one in self._clauses]
+    def _measure_against(self, distance: float | Mapping[str, float]) -> None:
+        self._of_each = [clause.measure_against(distance) for clause in self._clauses]
+        self._distance = distance
 
     def checked(
         self,
@@ -133,20 +148,62 @@ class FoundCheck:
         *,
         distance: float | Mapping[str, float] = 0.0,
         to_the_end: bool = False,
-    ) -> Checked:
-        """As `InvariantCheck.checked`."""
-        self.measure_against(distance)
-        return checked_parts(self._compiled, snapshot, distance, to_the_end=to_the_end)
+    ) -> Verifications:
+        """Verify up to the first violation, or all, as `InvariantCheck.checked` does."""
+        self._measure_against(distance)
+        found: list[Verification] = []
+        for clause, distances in zip(self._clauses, self._of_each, strict=True):
+            first = clause.kept(snapshot)
+            stop = len(clause) if to_the_end or first == len(clause) else first + 1
+            registers, sides = clause.kept.registers.tolist(), clause.kept.sides.tolist()
+            for place in range(stop):
+                one = clause[place]
+                minimal = distances if isinstance(distances, int | float) else distances[place]
+                left, right = registers[sides[place][0]], registers[sides[place][1]]
+                found.append(Verification(one, left, right, minimal, is_violated(one.comparison, left, right, minimal)))
+            if stop == first + 1 and not to_the_end:
+                break
+        return Verifications(found)
 
 
-class FoundChecked(Checked):
-    """Verifications up to the first violation, measured again when somebody asks for them."""
+@dataclass(frozen=True, eq=False)
+class LazyVerifications(Sequence[Verification]):
+    """The verifications up to the first violation, measured again when somebody asks for them."""
 
-    def __init__(self, check: FoundCheck, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]) -> None:
-        self._asked = check, snapshot, distance
-        self._all = None
+    check: CompiledCheck
+    snapshot: StatisticsSnapshot
+    distance: float | Mapping[str, float]
 
     @cached_property
-    def _parts(self) -> Sequence[CheckedPart]:  # type: ignore[override]
-        check, snapshot, distance = self._asked
-        return check.checked(snapshot, distance=distance)._parts
+    def made(self) -> Verifications:
+        """All of them."""
+        return self.check.checked(self.snapshot, distance=self.distance)
+
+    @property
+    def violated(self) -> tuple[Invariant, ...]:
+        """The violated invariants."""
+        return self.made.violated
+
+    @property
+    def first_violated(self) -> Verification:
+        """The first violation; there is one."""
+        return self.made.first_violated
+
+    def __len__(self) -> int:
+        return len(self.made)
+
+    @overload
+    def __getitem__(self, place: int) -> Verification: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Verification, ...]: ...
+    def __getitem__(self, place: int | slice) -> Verification | tuple[Verification, ...]:
+        return self.made[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.made == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(self.made)
+
+    def __repr__(self) -> str:
+        return repr(self.made)

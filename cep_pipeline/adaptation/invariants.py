@@ -23,9 +23,9 @@ from typing import Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.ordering import (
+from cep_pipeline.planning.orderings import (
     DecidingComparison,
     comparison_from_json,
     comparison_to_json,
@@ -33,7 +33,7 @@ from cep_pipeline.planning.ordering import (
     tightest_of_blocks,
 )
 from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
-from cep_pipeline.planning.plans import PatternPlan, Plan, validate
+from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics.versioned import check_version
 
 VERSION = 1

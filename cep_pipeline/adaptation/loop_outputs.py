@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.adaptation.common_reading import reading_of
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.plan_switch import (
     Reading,
@@ -24,6 +23,7 @@ from cep_pipeline.adaptation.plan_switch import (
     last_rows,
     matches_of_stretch,
     moved,
+    reading_of,
 )
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table

@@ -12,18 +12,25 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from cep_pipeline.adaptation.measures import Measures
+from cep_pipeline.adaptation.verification import Measures
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import clause_statistics
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import TreesOfSets, Way, sides_of_linear_joins
+from cep_pipeline.planning.algorithms.dp_bushy import search_trees
+from cep_pipeline.planning.algorithms.dp_left_deep import search_orders
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.dp_bushy import search_trees
-from cep_pipeline.planning.dp_left_deep import search_orders
-from cep_pipeline.planning.ordering import Side, grains, joins_of, positions_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.orderings import (
+    Side,
+    TreesOfSets,
+    Way,
+    grains,
+    joins_of,
+    positions_of,
+    sides_of_linear_joins,
+)
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.range_search import RangeSearch
+from cep_pipeline.planning.search.ranges import RangeSearch
 from cep_pipeline.planning.trees import PositionTree, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

@@ -10,11 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from cep_pipeline.adaptation.common_reading import reading_of
-from cep_pipeline.adaptation.decision_state import DecisionState
-from cep_pipeline.adaptation.decisions import DecisionFunction
+from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
-from cep_pipeline.adaptation.plan_switch import Stretch
+from cep_pipeline.adaptation.plan_switch import Stretch, reading_of
 from cep_pipeline.adaptation.plans_anew import PlansAnew
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy

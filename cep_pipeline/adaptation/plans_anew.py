@@ -14,7 +14,6 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import ClauseQuestions
 from cep_pipeline.planning.make_plan import sharing_for
 from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
@@ -22,6 +21,7 @@ from cep_pipeline.planning.multi_pattern.planners import UNSHARED
 from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.multi_pattern.workload import SearchOptions
+from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from cep_pipeline.adaptation.adaptive_run import Events
 from cep_pipeline.adaptation.decisions import InvariantBased
 from cep_pipeline.adaptation.distance import SCANNED_DISTANCES, Fixed, scan
-from cep_pipeline.adaptation.loop import AdaptiveDetection
+from cep_pipeline.adaptation.loop import AdaptiveDetection, Events
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern

@@ -23,8 +23,7 @@ from cep_pipeline.adaptation.threshold_codes import (
 )
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import ClauseQuestions, ln_planned_selectivity, planned_share
-from cep_pipeline.planning.clause_row import ClauseRow
+from cep_pipeline.planning.numbers.questions import ClauseQuestions, ClauseRow, ln_planned_selectivity, planned_share
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 

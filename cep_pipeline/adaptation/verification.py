@@ -1,31 +1,60 @@
 """Invariants on fresh statistics: by how much each holds, in the order in which they are verified.
 
-`InvariantCheck.verifications` is the readable form and the definition. `checked` says the same to the last bit by
-compiled code, and is what the detection-adaptation loop asks.
+`InvariantCheck` is the definition of a check. `compiled_check.CompiledCheck` gives the same answers, to the last bit,
+for plans that compiled searches have found.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from itertools import groupby
+from typing import Any, cast
 
 import numpy as np
 
-from cep_pipeline.adaptation.checked import Array, Checked, CheckedPart, Verification
-from cep_pipeline.adaptation.invariant_program import compiled
 from cep_pipeline.adaptation.invariants import Invariant
-from cep_pipeline.adaptation.measures import Measures
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_questions import ClauseQuestions
-from cep_pipeline.planning.clause_search import Kept
-from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.ordering import DecidingComparison, grains
-from cep_pipeline.planning.set_sums import SetSums
+from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
+from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.numbers.questions import ClauseQuestions
+from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains
+from cep_pipeline.planning.search.orders import ln_steps
+from cep_pipeline.planning.search.sums import ln_add, log_tables, log_tables_of_some
+from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """An invariant on fresh statistics.
+
+    Attributes
+    ----------
+    left, right
+        Natural logarithms of f1, what was chosen, and f2, what it was chosen over.
+    distance
+        The minimal distance d that it was verified with.
+    distance_to_violation
+        ln((1 + d) f2 / f1): how far f1 may still grow beside f2; negative where it is violated, and 0 at a tie.
+    violated
+        Whether it no longer holds.
+    """
+
+    invariant: Invariant
+    left: float
+    right: float
+    distance: float
+    violated: bool
+
+    @property
+    def distance_to_violation(self) -> float:
+        return self.right - self.left + math.log1p(self.distance)
 
 
 def freeze(
@@ -82,6 +111,27 @@ def verify(
     return tuple(InvariantCheck(invariants, patterns).verifications(snapshot, distance=distance, frozen=frozen))
 
 
+class Verifications(tuple[Verification, ...]):
+    """Verifications in their order: up to the first violation, or all."""
+
+    __slots__ = ()
+
+    @property
+    def is_violated(self) -> bool:
+        """Whether one of the invariants is violated."""
+        return any(one.violated for one in self)
+
+    @property
+    def violated(self) -> tuple[Invariant, ...]:
+        """The violated invariants."""
+        return tuple(one.invariant for one in self if one.violated)
+
+    @property
+    def first_violated(self) -> Verification:
+        """The first violation; there is one."""
+        return next(one for one in self if one.violated)
+
+
 class InvariantCheck:
     """Invariants, and what is asked of snapshots to verify them: made once, for many checks.
 
@@ -108,7 +158,6 @@ class InvariantCheck:
         self._by_name = {pattern.name: pattern for pattern in patterns}
         self._groups: dict[tuple[str, int, str, float], _Group] = {}
         self._invariants = [(invariant, self._group(invariant)) for invariant in invariants]
-        self._checks = 0
 
     def verifications(
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
@@ -126,7 +175,7 @@ class InvariantCheck:
                 )
             else:
                 left, right = (of.of(one.measure, side) for side in sides)
-            minimal = _minimal(invariant, distance)
+            minimal = minimal_distance(invariant, distance)
             yield Verification(invariant, left, right, minimal, is_violated(one, left, right, minimal))
 
     def checked(
@@ -136,36 +185,16 @@ class InvariantCheck:
         distance: float | Mapping[str, float] = 0.0,
         frozen: bool = False,
         to_the_end: bool = False,
-    ) -> Checked:
-        """The same verifications up to the first violation, or all; by compiled code, where no costs are frozen.
-
-        The first check takes the readable form: to compile takes as long, and many plans do not outlive it.
+    ) -> Verifications:
+        """Verify up to the first violation, or all.
 
         Raises
         ------
         InputError, PlanError
             As `verify`.
         """
-        self._checks += 1
-        # Costs that are no sums of a clause's numbers are not compiled.
-        parts = None if frozen or self._checks == 1 else self._parts
-        if parts is None:
-            verified = self.verifications(snapshot, distance=distance, frozen=frozen)
-            return Checked.of(verified if to_the_end else _up_to_violation(verified))
-        return checked_parts(parts, snapshot, distance, to_the_end=to_the_end)
-
-    @cached_property
-    def _parts(self) -> list[CompiledPart] | None:
-        """The programs; None where a cost is no sum of a clause's numbers."""
-        parts = []
-        for _, run in groupby(self._invariants, key=lambda one: id(one[1])):
-            own = [*run]
-            invariants, group = tuple(invariant for invariant, _ in own), own[0][1]
-            sums = compiled(group.questions.shape, group.cost, [one.comparison for one in invariants])
-            if sums is None:
-                return None
-            parts.append(CompiledPart(invariants, partial(_measured, sums, group.questions), sums))
-        return parts
+        verified = self.verifications(snapshot, distance=distance, frozen=frozen)
+        return Verifications(verified if to_the_end else _up_to_violation(verified))
 
     def measured(self, snapshot: StatisticsSnapshot) -> Iterator[tuple[Invariant, Measures]]:
         """The invariants, each with what measures its sides."""
@@ -205,89 +234,8 @@ class _Group:
     comparisons: list[DecidingComparison]
 
 
-class CompiledPart:
-    """Invariants of one clause by one cost model that follow each other, as one program.
-
-    Parameters
-    ----------
-    invariants
-        Those.
-    measure
-        Runs the program by the numbers of a snapshot: the place of the first violation, or how many invariants hold.
-    sums
-        The program, and what it measures.
-    """
-
-    def __init__(
-        self, invariants: Sequence[Invariant], measure: Callable[[StatisticsSnapshot], int], sums: SetSums | Kept
-    ) -> None:
-        self._invariants, self._measure, self._sums = invariants, measure, sums
-        self._count = len(sums.sides)
-        self._by: float | Mapping[str, float] = 0.0
-        self._distances: float | Sequence[float] = 0.0
-
-    def checked(
-        self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float], *, to_the_end: bool
-    ) -> CheckedPart:
-        """The verifications up to the first violation, or all."""
-        if distance is not self._by:
-            self.measure_against(distance)
-        sums = self._sums
-        count, registers, sides = self._measure(snapshot), sums.registers.copy(), sums.sides
-        violations: Sequence[int] = ()
-        if count < self._count:
-            if to_the_end:
-                violations, count = self._violations(registers), self._count
-            else:
-                violations, count = (count,), count + 1
-        return CheckedPart(self._invariants, count, self._distances, registers, sides, violations)
-
-    def _violations(self, registers: Array) -> list[int]:
-        """The places of all that are violated."""
-        found = []
-        for place, (left, right, _) in enumerate(self._sums.sides.tolist()):
-            minimal = self._distances if isinstance(self._distances, int | float) else self._distances[place]
-            one = self._invariants[place].comparison
-            if is_violated(one, float(registers[left]), float(registers[right]), minimal):
-                found.append(place)
-        return found
-
-    def measure_against(self, distance: float | Mapping[str, float]) -> None:
-        """Take these minimal distances from now on."""
-        if isinstance(distance, int | float):
-            check_distance(distance)
-            self._sums.measure_against(math.log1p(distance))
-            self._distances = distance
-        else:
-            distances = tuple(_minimal(one, distance) for one in self._invariants)
-            for one in distances:
-                check_distance(one)
-            self._sums.measure_against(np.array([math.log1p(one) for one in distances]))
-            self._distances = distances
-        self._by = distance
-
-
-def _measured(sums: SetSums, questions: ClauseQuestions, snapshot: StatisticsSnapshot) -> int:
-    return sums(questions.flat(snapshot))
-
-
-def checked_parts(
-    parts: Iterable[CompiledPart],
-    snapshot: StatisticsSnapshot,
-    distance: float | Mapping[str, float],
-    *,
-    to_the_end: bool,
-) -> Checked:
-    """The verifications of parts up to the first violation, or all."""
-    found = []
-    for part in parts:
-        found.append(part.checked(snapshot, distance, to_the_end=to_the_end))
-        if found[-1].violations and not to_the_end:
-            break
-    return Checked(found)
-
-
-def _minimal(invariant: Invariant, distance: float | Mapping[str, float]) -> float:
+def minimal_distance(invariant: Invariant, distance: float | Mapping[str, float]) -> float:
+    """The minimal distance of one invariant, where all have the same or some have their own."""
     return distance if isinstance(distance, int | float) else distance.get(invariant.key, 0.0)
 
 
@@ -322,3 +270,163 @@ def is_violated(comparison: DecidingComparison, left: float, right: float, dista
     if distance == 0:
         return not comparison.holds(left, right)
     return grains(left) > grains(right + math.log1p(distance))
+
+
+class Measures:
+    """The measures of a clause's orders and trees, as `comparisons.ln_measure`, on one set of statistics.
+
+    Notes
+    -----
+    The chosen sides of a plan's comparisons are made of each other, and the rejected ones of much the same parts. So
+    a check of k comparisons a block takes the cost of each join or step once, and a few sums a comparison.
+    """
+
+    def __init__(self, statistics: ClauseStatistics, cost: CostModel) -> None:
+        self.statistics = statistics
+        self._model = cost
+        self._cost = replace(cost, node=_remembered(cost.node))
+        self._bare = replace(self._cost, node=NOTHING)
+        self._steps: dict[tuple[int, int], float] = {}
+        self._orders: dict[tuple[int, ...], float] = {}
+        self._trees: dict[PositionTree, float] = {}
+        self._sets: dict[PositionTree, int] = {}
+        self._tables = log_tables(cost, statistics)
+
+    def prepare(self, comparisons: Sequence[DecidingComparison]) -> None:
+        """Measure all sets, or steps, of these comparisons at once, by the very sums that planners take."""
+        if self._tables is None:
+            asked = [side for one in comparisons for side in (one.chosen, one.rejected)]
+            self._tables = log_tables_of_some(
+                self._model, self.statistics, {s for side in asked for s in _sets_of(side)}
+            )
+        if self._tables is not None:
+            return
+        sides = [side for one in comparisons if one.measure == "step" for side in (one.chosen, one.rejected)]
+        wanted = {_step_of(cast(tuple[int, ...], side)) for side in sides} - self._steps.keys()
+        if not wanted:
+            return
+        steps = sorted(wanted)
+        places = np.arange(self.statistics.size)
+        earlier = np.array([[bound >> int(place) & 1 for place in places] for bound, _ in steps], dtype=bool)
+        found = ln_steps(self._model, self.statistics, earlier, np.array([added for _, added in steps])).tolist()
+        self._steps.update(zip(steps, found, strict=True))
+
+    def of(self, measure: str, side: Side) -> float:
+        """Natural logarithm of one side of a comparison, by a key of `ordering.MEASURES`."""
+        if measure == "tree":
+            return self._below(cast(PositionTree, side))
+        order = cast(tuple[int, ...], side)
+        if measure == "instances":
+            return self.statistics.ln_instances[order[-1]]
+        return self._step(order) if measure == "step" else self._before(order)
+
+    def with_frozen(self, measure: str, side: Side, ln_constant: float) -> float:
+        """The same where what `ln_frozen_part` covers is a constant."""
+        if measure == "tree":
+            left, right = cast("tuple[PositionTree, PositionTree]", side)
+            roots = [self._node(part) for part in (left, right) if not isinstance(part, int)]
+            return ln_sum((ln_constant, self._bare.ln_join(self.statistics, left, right), *roots))
+        if measure == "cost":
+            order = cast(tuple[int, ...], side)
+            root = self._cost.node.one(self.statistics, order[:-1])
+            return ln_sum((ln_constant, self._bare.ln_step(self.statistics, order), root))
+        return self.of(measure, side)
+
+    def ln_frozen_part(self, measure: str, side: Side) -> float:
+        """ln of what the sub-plans of a side cost below their roots; minus infinity where it has none."""
+        if measure == "tree":
+            return ln_sum(self._below(part) for part in cast("tuple[PositionTree, PositionTree]", side))
+        return self._before(cast(tuple[int, ...], side)[:-1]) if measure == "cost" else float("-inf")
+
+    def _step(self, beginning: tuple[int, ...]) -> float:
+        key = _step_of(beginning)
+        if self._tables is not None:
+            return self._tables.ln_step(*key)
+        if key not in self._steps:
+            self.prepare((DecidingComparison(0, "step", beginning, beginning, 0.0, 0.0),))
+        return self._steps[key]
+
+    def _before(self, beginning: tuple[int, ...]) -> float:
+        if self._tables is not None:
+            own = self._tables.ln_own_step(*_step_of(beginning))
+        else:
+            own = self._bare.ln_step(self.statistics, beginning)
+        return ln_add(own, self._order(beginning[:-1]))
+
+    def _order(self, order: tuple[int, ...]) -> float:
+        if not order:
+            return float("-inf")
+        if order not in self._orders:
+            if self._tables is not None:
+                last = self._tables.ln_step(*_step_of(order))
+            else:
+                last = self._cost.ln_step(self.statistics, order)
+            self._orders[order] = ln_add(last, self._order(order[:-1]))
+        return self._orders[order]
+
+    def _below(self, tree: PositionTree) -> float:
+        if isinstance(tree, int):
+            return float("-inf")
+        left, right = tree
+        if self._tables is not None:
+            own = self._tables.ln_own(self._set(left), self._set(right), linear=is_linear(tree))
+        else:
+            own = self._bare.ln_join(self.statistics, left, right)
+        return ln_add(ln_add(own, self._joins(left)), self._joins(right))
+
+    def _joins(self, tree: PositionTree) -> float:
+        if isinstance(tree, int):
+            return float("-inf")
+        if tree not in self._trees:
+            left, right = tree
+            if self._tables is not None:
+                own = self._tables.ln_join(self._set(left), self._set(right), linear=is_linear(tree))
+            else:
+                own = self._cost.ln_join(self.statistics, left, right)
+            self._trees[tree] = ln_add(ln_add(own, self._joins(left)), self._joins(right))
+        return self._trees[tree]
+
+    def _set(self, tree: PositionTree) -> int:
+        if isinstance(tree, int):
+            return 1 << tree
+        if tree not in self._sets:
+            self._sets[tree] = self._set(tree[0]) | self._set(tree[1])
+        return self._sets[tree]
+
+    def _node(self, tree: PositionTree) -> float:
+        return self._cost.node.one(self.statistics, _positions(tree))
+
+
+def _step_of(beginning: tuple[int, ...]) -> tuple[int, int]:
+    return mask_of(beginning[:-1]), beginning[-1]
+
+
+def _sets_of(side: Side) -> Iterator[int]:
+    """The sets that a beginning of an order, or a tree, is made of."""
+    if isinstance(side, int):
+        yield 1 << side
+    elif len(side) == 2 and not all(isinstance(part, int) for part in side):
+        for part in side:
+            yield from _sets_of(part)
+        yield mask_of(_positions(cast(PositionTree, side)))
+    else:
+        bound = 0
+        for position in cast("tuple[int, ...]", side):
+            yield 1 << position
+            yield (bound := bound | 1 << position)
+
+
+def _positions(tree: PositionTree) -> tuple[int, ...]:
+    return (tree,) if isinstance(tree, int) else (*_positions(tree[0]), *_positions(tree[1]))
+
+
+def _remembered(term: SetTerm) -> SetTerm:
+    known: dict[int, float] = {}
+
+    def one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
+        members = mask_of(positions)
+        if members not in known:
+            known[members] = term.one(statistics, positions)
+        return known[members]
+
+    return replace(term, one=one)

@@ -11,8 +11,9 @@ from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.describe import describe
 from cep_pipeline.cli.statistics_view import figure
 from cep_pipeline.pipeline.invariants_shown import ShownInvariants
-from cep_pipeline.planning.logarithms import format_ln
-from cep_pipeline.planning.plans import PatternPlan, Plan
+from cep_pipeline.planning.clause_plans import PatternPlan
+from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import written
 
 MOST_SHOWN = 40

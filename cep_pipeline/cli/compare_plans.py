@@ -93,7 +93,7 @@ def _print(console: Console, comparison: Comparison) -> None:
 
 
 def _cells(plan: ComparedPlan) -> Iterator[str]:
-    from cep_pipeline.planning.logarithms import format_ln
+    from cep_pipeline.planning.numbers.logarithms import format_ln
 
     yield CHOSEN if plan.chosen else ""
     yield plan.planned.planner

@@ -307,7 +307,7 @@ def _analyzed(
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.pipeline.configuration import read_patterns
-    from cep_pipeline.planning.explain import explain_analyzed
+    from cep_pipeline.planning.explain.text import explain_analyzed
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 

@@ -213,8 +213,8 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
 
 def _print_plan(console: Console, name: str, record: object) -> None:
     from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.explain_workload import summary_lines
-    from cep_pipeline.planning.logarithms import from_ln
+    from cep_pipeline.planning.explain.workload import summary_lines
+    from cep_pipeline.planning.numbers.logarithms import from_ln
     from cep_pipeline.planning.trees import written
     from cep_pipeline.warehouse.records import PlanRecord
 

@@ -88,7 +88,7 @@ def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def shown_search(planner: str) -> Iterator[dict[str, Any]]:
     """A progress bar with the cost of the best plan so far; gives the option that tells it of a search."""
-    from cep_pipeline.planning.logarithms import format_ln
+    from cep_pipeline.planning.numbers.logarithms import format_ln
     from cep_pipeline.planning.planners import LOCAL_SEARCHES
 
     if planner not in LOCAL_SEARCHES:

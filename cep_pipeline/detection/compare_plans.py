@@ -13,10 +13,10 @@ from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.compare import PlannedBy, compare_planners
 from cep_pipeline.planning.costs import cost_named
-from cep_pipeline.planning.logarithms import from_ln
-from cep_pipeline.planning.make_plan import default_cost
+from cep_pipeline.planning.explain.compare import PlannedBy, compare_planners
+from cep_pipeline.planning.numbers.logarithms import from_ln
+from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.trees import Join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

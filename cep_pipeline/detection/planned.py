@@ -9,7 +9,8 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
-from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, default_cost, planner_for
+from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, planner_for
+from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -33,7 +33,7 @@ from cep_pipeline.pipeline.recorded_plans import plan_of
 from cep_pipeline.pipeline.steps import PLAN_WAIT_S, outdated
 from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.explain_nodes import listed
+from cep_pipeline.planning.explain.nodes import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 

@@ -1,13 +1,14 @@
-"""`ClausePlan`: how one clause is run, by an order or by a tree, with the numbers it was chosen by."""
+"""The parts of a plan: `ClausePlan`, how one clause is run by an order or a tree, and `PatternPlan`, one a pattern."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cep_pipeline.planning.ordering import DecidingComparison, comparison_from_json, comparison_to_json
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.orderings import DecidingComparison, comparison_from_json, comparison_to_json
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
 from cep_pipeline.statistics.measured import Selectivity, Source
 
@@ -230,6 +231,74 @@ class ClausePlan:
     def _rivals(self, other: Alternative) -> bool:
         same_kind = (other.tree is None) == (self.tree is None)
         return same_kind and shape_of(other.order_or_tree) != shape_of(self.order_or_tree)
+
+
+@dataclass(frozen=True)
+class PatternPlan:
+    """The plans of a pattern's clauses.
+
+    Attributes
+    ----------
+    pattern, window, strategy
+        The pattern's name, and its window and selection strategy for people.
+    clauses
+        One a clause, in the order of the clauses.
+    planner, cost_model, unit
+        How they were made, and the unit of all costs in it.
+    events_in_window
+        The number of the stream's events that come while the time of one window passes; None where it is not known.
+    """
+
+    pattern: str
+    window: str
+    strategy: str
+    clauses: tuple[ClausePlan, ...]
+    planner: str
+    cost_model: str
+    unit: str
+    events_in_window: float | None = None
+
+    def __post_init__(self) -> None:
+        if [plan.clause for plan in self.clauses] != list(range(len(self.clauses))):
+            raise ValueError(f"pattern {self.pattern!r}: there is one plan a clause, in the order of the clauses")
+        if self.events_in_window is not None and not 0 < self.events_in_window < math.inf:
+            raise ValueError(f"pattern {self.pattern!r}: {self.events_in_window} events come in a window")
+
+    def __repr__(self) -> str:
+        orders = (" ".join(one.order) if one.tree is None else str(one.tree) for one in self.clauses)
+        return f"<PatternPlan {self.pattern} by {self.planner}: {'; '.join(orders)}>"
+
+    @property
+    def ln_cost(self) -> float:
+        """Natural logarithm of the cost of all clauses: their sum, but of their latencies the largest (JQPG 6.1)."""
+        return ln_cost_of_clauses((plan.ln_cost, plan.ln_waiting) for plan in self.clauses)
+
+
+def ln_cost_of_clauses(costs: Iterable[tuple[float, float | None]]) -> float:
+    """ln of the cost of several clauses, each given by that of all of it and of its latency (None: there is none)."""
+    pairs = tuple(costs)
+    waiting = [ln_waiting for _, ln_waiting in pairs if ln_waiting is not None]
+    working = [_ln_without(ln_cost, ln_waiting) for ln_cost, ln_waiting in pairs]
+    return ln_sum([*working, *([max(waiting)] if waiting else [])])
+
+
+def _ln_without(ln_total: float, ln_part: float | None) -> float:
+    """ln of the rest of a number without a part of it."""
+    if ln_part is None:
+        return ln_total
+    rest = -math.expm1(min(ln_part - ln_total, 0.0))
+    return ln_total + math.log(rest) if rest > 0 else -math.inf
+
+
+@dataclass(frozen=True)
+class StatisticsSummary:
+    """Which snapshot a plan was made from: its digest, and what people know it by."""
+
+    digest: str
+    stream: str
+    events: int
+    start_us: int | None
+    end_us: int | None
 
 
 def clause_to_json(plan: ClausePlan) -> dict[str, Any]:

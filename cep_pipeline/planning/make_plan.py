@@ -3,46 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
-from cep_pipeline.patterns.pattern import Consume, Pattern, Strategy
-from cep_pipeline.planning.clause_plans import Alternative, ClausePlan, PlanNode
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import (
-    CONSUME_MATCHED,
-    LATENCY,
-    THROUGHPUT,
-    CostModel,
-    cost_named,
-    ln_order_cost,
-    ln_order_delay,
-    ln_tree_cost,
-    ln_tree_delay,
-    with_latency,
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.numbers.expected import Expectations
+from cep_pipeline.planning.planned_clauses import (
+    check_alpha,
+    clause_plan,
+    cost_model,
+    default_cost,
+    pattern_plan,
+    summary_of,
 )
-from cep_pipeline.planning.expected import Expectations
-from cep_pipeline.planning.ordering import Ordering, TreeOrdering, left_deep
 from cep_pipeline.planning.planners import (
-    MAX_COMPARED_VARIABLES,
     MULTI_PATTERN_PLANNER_NAMES,
     PLANNERS,
     TREE_PLANNERS,
     planner_named,
 )
-from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
-from cep_pipeline.planning.trees import Join, PositionTree, positions_below
+from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
 DEFAULT_PLANNER = "dp_left_deep"
 """The planner that is taken where none is asked for."""
-BEST_SWAP = "swapping two neighbours"
-"""Name of the cheapest order that exchanges two neighbours of the chosen one."""
-MAX_SWAPPED_VARIABLES = 22
-"""Above this size neighbours are not tried."""
 
 
 def plan(
@@ -90,7 +79,7 @@ def plan(
     An order or a tree is over the positive variables. Negated variables are placed by the mechanism, at the earliest
     point at which all that they depend on is bound (JQPG section 5.3); the plan says where that is.
     """
-    _check_alpha(alpha)
+    check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
         from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
         from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
@@ -109,42 +98,6 @@ def plan(
             _plan_pattern(pattern, snapshot, planner, models[pattern.name], compare=compare) for pattern in patterns
         ),
     )
-
-
-def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:
-    """What a plan says of the snapshot that it was made from."""
-    return StatisticsSummary(snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us)
-
-
-def default_cost(pattern: Pattern, *, on_kernel: bool = True) -> str:
-    """The cost model that a pattern is planned by where none is asked for.
-
-    `consume_matched` where matches consume their events (JQPG section 6.2); else the model of the kernel where that
-    runs it, as it does by default, or `throughput`.
-    """
-    if pattern.consume is Consume.MATCHED:
-        return CONSUME_MATCHED.name
-    return "kernel" if on_kernel else THROUGHPUT.name
-
-
-def cost_model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:
-    """The cost model that a pattern is planned by, as `plan` takes its name and the weight of latency.
-
-    Raises
-    ------
-    InputError
-        The name is unknown, or `alpha` is no weight.
-    """
-    _check_alpha(alpha)
-    model = cost_named(default_cost(pattern) if cost is None else cost)
-    if alpha and model is LATENCY:
-        raise InputError(f"alpha is {alpha}: it weighs latency against another cost than {model.name!r}")
-    return with_latency(model, alpha)
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 <= alpha < float("inf"):
-        raise InputError(f"alpha is {alpha}: it weighs latency, and is a finite number, 0 or more")
 
 
 def plan_by_strategy(
@@ -185,7 +138,7 @@ def plan_by_strategy(
         return _plan_together(patterns, snapshot, planner, cost, alpha, in_pattern_order, orders_only, options)
     _refuse_options(planner, options)
     planner_named(planner)
-    _check_alpha(alpha)
+    check_alpha(alpha)
     logger.info("planning %s patterns by %s", len(patterns), planner)
     planned = []
     for pattern in patterns:
@@ -265,110 +218,6 @@ def _plan_pattern(
     return planned
 
 
-def pattern_plan(
-    expected: Sequence[Expectations], clauses: Iterable[ClausePlan], planner: str, model: CostModel
-) -> PatternPlan:
-    """The plan of a pattern by those of its clauses."""
-    pattern = expected[0].pattern
-    return PatternPlan(
-        pattern.name,
-        str(pattern.window),
-        pattern.strategy.value,
-        tuple(clauses),
-        planner,
-        model.name,
-        model.unit,
-        expected[0].events_in_window,
-    )
-
-
 def _plan_clause(expected: Expectations, planner: str, model: CostModel, *, compare: bool) -> ClausePlan:
     found = PLANNERS[planner](expected.statistics, model)
     return clause_plan(expected, found, model, compared_with=planner if compare else None)
-
-
-def clause_plan(
-    expected: Expectations, found: Ordering | TreeOrdering, model: CostModel, *, compared_with: str | None = None
-) -> ClausePlan:
-    """What a plan says of a clause, by the order or tree that a planner found for it.
-
-    Parameters
-    ----------
-    compared_with
-        The planner, where the plans of the others are put beside.
-    """
-    statistics = expected.statistics
-    tree = found.tree if isinstance(found, TreeOrdering) and not isinstance(found.tree, int) else None
-    order = positions_below(found.tree) if isinstance(found, TreeOrdering) else found.order
-    alternatives = [] if compared_with is None else _alternatives(statistics, model, compared_with, order, tree)
-    nodes: tuple[PlanNode, ...] = ()
-    if tree is None:
-        steps = expected.steps(order)
-        reached = [tuple(step.variable for step in steps[: max(length, 2)]) for length in range(1, len(steps) + 1)]
-        ln_cost, ln_waiting = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
-    else:
-        steps, nodes = expected.leaves(tree), expected.nodes(tree)
-        reached = [node.variables for node in nodes]
-        ln_cost, ln_waiting = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
-    return ClausePlan(
-        clause=expected.clause.index,
-        steps=steps,
-        ln_cost=ln_cost,
-        alternatives=tuple(alternatives),
-        comparisons=found.comparisons,
-        note=found.note,
-        tree=None if tree is None else named_join(tree, statistics.names),
-        nodes=nodes,
-        negations=expected.negations(reached, whole=tree is not None),
-        ln_waiting=ln_waiting,
-    )
-
-
-def _alternatives(
-    statistics: ClauseStatistics,
-    model: CostModel,
-    planner: str,
-    order: Sequence[int],
-    tree: tuple[PositionTree, PositionTree] | None,
-) -> list[Alternative]:
-    """What the other planners make of a clause: those of the same kind first, each kind from the cheapest on.
-
-    Beside a tree, an order counts as the left-deep tree that it is.
-    """
-    others: dict[str, Ordering | TreeOrdering] = {
-        name: other(statistics, model)
-        for name, other in PLANNERS.items()
-        if name != planner and statistics.size <= MAX_COMPARED_VARIABLES.get(name, statistics.size)
-    }
-    if tree is None and 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
-        others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))
-    found = []
-    for name, other in others.items():
-        if isinstance(other, Ordering) and tree is None:
-            found.append(_ordered(statistics, name, other.order, ln_order_cost(model, statistics, other.order)))
-            continue
-        joined = left_deep(other.order) if isinstance(other, Ordering) else other.tree
-        if not isinstance(joined, int):
-            leaves = [statistics.names[position] for position in positions_below(joined)]
-            ln_cost = ln_tree_cost(model, statistics, joined)
-            found.append(Alternative(name, tuple(leaves), ln_cost, named_join(joined, statistics.names)))
-        else:
-            found.append(_ordered(statistics, name, (joined,), ln_tree_cost(model, statistics, joined)))
-    return sorted(found, key=lambda other: ((other.tree is None) != (tree is None), other.ln_cost))
-
-
-def _ordered(statistics: ClauseStatistics, planner: str, order: Sequence[int], ln_cost: float) -> Alternative:
-    return Alternative(planner, tuple(statistics.names[position] for position in order), ln_cost)
-
-
-def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) -> Join:
-    """A tree of positions as the tree of the variables that are there."""
-    left, right = (names[side] if isinstance(side, int) else named_join(side, names) for side in tree)
-    return Join(left, right)
-
-
-def _best_swap(statistics: ClauseStatistics, model: CostModel, order: Sequence[int]) -> tuple[int, ...]:
-    neighbours = [
-        (*order[:place], order[place + 1], order[place], *order[place + 2 :]) for place in range(len(order) - 1)
-    ]
-    return min(neighbours, key=lambda neighbour: ln_order_cost(model, statistics, neighbour))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.event_frequency import event_frequency_order
-from cep_pipeline.planning.greedy import greedy_order
-from cep_pipeline.planning.iterative_improvement import ii_greedy_order, ii_random_order
-from cep_pipeline.planning.ordering import Planner
-from cep_pipeline.planning.trivial import trivial_order
-from cep_pipeline.planning.zstream import zstream_tree
-from cep_pipeline.planning.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
+from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
+from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
+from cep_pipeline.planning.algorithms.trivial import trivial_order
+from cep_pipeline.planning.algorithms.zstream import zstream_tree
+from cep_pipeline.planning.algorithms.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.orderings import Planner
 
 PLANNERS: dict[str, Planner] = {
     "trivial": trivial_order,

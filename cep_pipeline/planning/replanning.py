@@ -9,25 +9,25 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan
-from cep_pipeline.planning.clause_questions import ClauseQuestions
-from cep_pipeline.planning.clause_search import ClauseSearch, FoundClause, searched
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
-from cep_pipeline.planning.expected import Expectations
-from cep_pipeline.planning.logarithms import ln_sum
-from cep_pipeline.planning.make_plan import clause_plan, cost_model, named_join, pattern_plan, summary_of
-from cep_pipeline.planning.ordering import Ordering, TreeOrdering
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary, ln_cost_of_clauses
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.expected import Expectations
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.numbers.questions import ClauseQuestions
+from cep_pipeline.planning.orderings import Ordering, TreeOrdering
+from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
-from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary, ln_cost_of_clauses
-from cep_pipeline.planning.trees import OrderOrTree, PositionTree, tree_of_positions
+from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.search.clause_search import ClauseSearch, FoundClause, searched
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 Running: TypeAlias = "tuple[tuple[int, ...] | None, PositionTree | None]"
 """An order, or a tree."""
 
 
-class Found:
+class SearchResult:
     """What a planner makes of a pattern's clauses, and by what numbers.
 
     Attributes
@@ -86,11 +86,11 @@ class FoundPlan(Plan):
         What it was made of: what it says of its numbers; or the plan that was confirmed.
     """
 
-    found: Found | None = None
-    made: Found | Plan | None = None
+    found: SearchResult | None = None
+    made: SearchResult | Plan | None = None
 
     @classmethod
-    def of(cls, found: Found, made: Found | Plan | None = None) -> FoundPlan:
+    def of(cls, found: SearchResult, made: SearchResult | Plan | None = None) -> FoundPlan:
         """The plan of what was found, or one that was made before and has been found again."""
         plan = object.__new__(cls)
         plan.__dict__.update(found=found, made=found if made is None else made)
@@ -117,7 +117,7 @@ class FoundPlan(Plan):
         replanner = self.found.replanner
         if self.made is self.found:
             return replanner.written(self.found)
-        made = replanner.written(self.made) if isinstance(self.made, Found) else self.made
+        made = replanner.written(self.made) if isinstance(self.made, SearchResult) else self.made
         return replanner.with_comparisons(made, self.found)
 
     def __eq__(self, other: object) -> bool:
@@ -171,7 +171,7 @@ class Replanner:
         known = tuple(one for one in found if one is not None)
         return known if len(known) == len(found) else None
 
-    def search(self, snapshot: StatisticsSnapshot) -> Found:
+    def search(self, snapshot: StatisticsSnapshot) -> SearchResult:
         """Search the orders or trees for these statistics.
 
         Raises
@@ -186,12 +186,12 @@ class Replanner:
                 break
             clauses.append(found)
         known = tuple(clauses) if len(clauses) == len(self.questions) else None
-        made = Found(self, snapshot, known)
+        made = SearchResult(self, snapshot, known)
         if known is None:
             _ = made.orderings  # what the planner has to be asked, it is asked now
         return made
 
-    def is_of(self, plan: Plan, found: Found) -> bool:
+    def is_of(self, plan: Plan, found: SearchResult) -> bool:
         """Whether a plan has the orders and trees that were found."""
         before = _clauses_of(plan, found)
         if before is not None:
@@ -202,7 +202,7 @@ class Replanner:
             for clause, numbers, ordering in zip(clauses, found.statistics, found.orderings, strict=True)
         )
 
-    def ln_costs(self, plan: Plan, found: Found) -> tuple[float, float]:
+    def ln_costs(self, plan: Plan, found: SearchResult) -> tuple[float, float]:
         """Natural logarithms of what a plan costs on the statistics, and of what was found."""
         before = _clauses_of(plan, found)
         if before is not None:
@@ -215,7 +215,7 @@ class Replanner:
         old = map(_of_plan, clauses, found.statistics)
         return self._ln_cost(old, found), self._ln_cost(map(_as_run, found.orderings), found)
 
-    def _ln_cost(self, clauses: Iterable[Running], found: Found) -> float:
+    def _ln_cost(self, clauses: Iterable[Running], found: SearchResult) -> float:
         costs = []
         for (order, tree), numbers in zip(clauses, found.statistics, strict=True):
             if order is not None:
@@ -224,7 +224,7 @@ class Replanner:
                 costs.append((ln_tree_cost(self.model, numbers, tree), ln_tree_delay(self.model, numbers, tree)))
         return ln_cost_of_clauses(costs)
 
-    def confirmed(self, plan: Plan, found: Found) -> Plan:
+    def confirmed(self, plan: Plan, found: SearchResult) -> Plan:
         """A plan with the comparisons that decide for it now, where the same orders and trees were found again.
 
         What it says of its numbers stays as it was made.
@@ -236,11 +236,11 @@ class Replanner:
             return self.plan(found)
         return FoundPlan.of(found, plan)
 
-    def plan(self, found: Found) -> Plan:
+    def plan(self, found: SearchResult) -> Plan:
         """What was found as a plan."""
         return FoundPlan.of(found)
 
-    def written(self, found: Found) -> Plan:
+    def written(self, found: SearchResult) -> Plan:
         """The same with all that it says."""
         expected = [
             Expectations(self.pattern, clause, found.snapshot, asked)
@@ -250,7 +250,7 @@ class Replanner:
         made = pattern_plan(expected, clauses, self.name, self.model)
         return Plan(alpha=self.alpha, statistics=summary_of(found.snapshot), patterns=(made,))
 
-    def with_comparisons(self, plan: Plan, found: Found) -> Plan:
+    def with_comparisons(self, plan: Plan, found: SearchResult) -> Plan:
         """A plan with the comparisons of what was found."""
         of = plan.for_pattern(self.pattern.name)
         clauses = (
@@ -261,7 +261,7 @@ class Replanner:
         return Plan(plan.alpha, plan.statistics, (made,), plan.sharing, plan.workload)
 
 
-def _clauses_of(plan: Plan, found: Found) -> list[tuple[FoundClause, FoundClause]] | None:
+def _clauses_of(plan: Plan, found: SearchResult) -> list[tuple[FoundClause, FoundClause]] | None:
     """The clauses of a plan beside those that were found, where both are compiled searches' of one planner."""
     if not isinstance(plan, FoundPlan) or plan.found is None or plan.found.replanner is not found.replanner:
         return None

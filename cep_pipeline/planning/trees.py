@@ -113,6 +113,12 @@ def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
     return tree_of_positions(tree.left, names), tree_of_positions(tree.right, names)
 
 
+def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) -> Join:
+    """A tree of positions as the tree of the variables that are there."""
+    left, right = (names[side] if isinstance(side, int) else named_join(side, names) for side in tree)
+    return Join(left, right)
+
+
 def shape_of(order_or_tree: OrderOrTree | str) -> Hashable:
     """What two plans have in common that do the same: of a join it does not matter which side is the left one.
 

@@ -15,7 +15,7 @@ from cep_pipeline.adaptation.decisions import Static, Unconditional
 from cep_pipeline.adaptation.loop_outputs import RowsOutput
 from cep_pipeline.adaptation.plan_switch import Stretch
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning import set_sums
+from cep_pipeline.planning.search import sums as set_sums
 from cep_pipeline.statistics import StatisticsSnapshot
 from tests.adaptation.test_loop import ABC, drifting, patterns_of
 

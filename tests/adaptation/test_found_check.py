@@ -18,9 +18,9 @@ from cep_pipeline.adaptation.thresholds import Deviation, ThresholdCheck, deviat
 from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning import clause_search_codes
-from cep_pipeline.planning.clause_search import SEARCHED
 from cep_pipeline.planning.replanning import FoundPlan, Replanner, runs_of
+from cep_pipeline.planning.search import clause_search_codes
+from cep_pipeline.planning.search.clause_search import SEARCHED
 from cep_pipeline.statistics.estimate import terms_of
 from cep_pipeline.statistics.joint import SMALLEST
 from tests.adaptation import drifting
@@ -60,6 +60,8 @@ def test_checks_of_found_plans_are_those_of_written_ones(
             assert every.violated == tuple(one.invariant for one in expected if one.violated)
             first = check.checked(after, distance=distance)
             assert first == up_to_violation(expected) and first.is_violated == any(one.violated for one in expected)
+            asked, reason, checks = check.first_violation(after, distance)
+            assert (asked, checks) == (first.is_violated, first) and reason()
 
 
 @settings(max_examples=examples(40))

@@ -254,7 +254,7 @@ def test_a_static_plan_asks_for_no_statistics_beyond_its_own(monkeypatch: pytest
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("statistics that nobody asks for")
 
-    monkeypatch.setattr("cep_pipeline.adaptation.adaptive_run.RecentStatistics", refuse)
+    monkeypatch.setattr("cep_pipeline.adaptation.loop.RecentStatistics", refuse)
     patterns, events = patterns_of(ABC), drifting()
     tables, report = detect_adaptively(patterns, events, decision="static", every_events=100)
     assert tables == cep.detect(patterns, events)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline import detect_adaptively
-from cep_pipeline.adaptation.common_reading import reading_of
 from cep_pipeline.adaptation.decisions import Unconditional
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_of
-from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch
+from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, reading_of
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.matches import matches_schema

@@ -1,4 +1,4 @@
-"""Compiled checks say what the readable form of verification says, to the last bit."""
+"""Checks of invariants: what they measure, and where they stop."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import Verification, decision_function, invariants_of
-from cep_pipeline.adaptation.invariant_program import compiled
-from cep_pipeline.adaptation.measures import Measures
-from cep_pipeline.adaptation.verification import InvariantCheck, is_violated
+from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning import COSTS, PLANNERS, plan
-from cep_pipeline.planning import set_sums_codes as codes
-from cep_pipeline.planning.cost_terms import MOST_VARIABLES
+from cep_pipeline.planning import COSTS, plan
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.ordering import GRAIN
-from cep_pipeline.planning.set_sums import ClauseShape
+from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.orderings import GRAIN, ln_measure
+from cep_pipeline.planning.search import set_sums_codes as codes
+from cep_pipeline.planning.search.sums import MOST_VARIABLES
 from tests.adaptation import drifting
 from tests.adaptation.test_invariants import ABC, CALM
-from tests.planning.all_plans import MODELS
-from tests.planning.test_replanning import of_any_shape, with_shape
 from tests.statistics.market import parse
 from tests.thoroughness import examples
 
@@ -38,7 +34,7 @@ def up_to_violation(found: tuple[Verification, ...]) -> tuple[Verification, ...]
 @pytest.mark.parametrize("planner", DECIDING)
 @settings(max_examples=examples(60))
 @given(data=st.data(), cost=st.sampled_from(sorted(COSTS)), k=st.sampled_from([1, 2, None]))
-def test_checks_by_compiled_code_are_the_readable_ones(
+def test_checks_end_at_the_first_violation_or_go_to_the_end(
     planner: str, data: st.DataObject, cost: str, k: int | None
 ) -> None:
     """Of any planner, cost, K and d: the same sides, the same verdicts, and the same first violation."""
@@ -47,7 +43,7 @@ def test_checks_by_compiled_code_are_the_readable_ones(
     alpha = 0.0 if cost == "latency" else data.draw(st.sampled_from([0.0, 0.5]))
     made = plan(patterns, before, planner, cost, alpha, compare=False)
     check = InvariantCheck(invariants_of(made, patterns, k), patterns)
-    exactly = check.checked(after, to_the_end=True)  # the first check, which is not compiled
+    exactly = check.checked(after, to_the_end=True)
     assert exactly == tuple(check.verifications(after))
     # Distances at which an invariant is about to be violated, and some of its own for each.
     near = [math.expm1(min(one.left - one.right, 100.0)) for one in exactly if one.left > one.right]
@@ -65,33 +61,6 @@ def test_checks_by_compiled_code_are_the_readable_ones(
                 assert again.first_violated == readable[len(first) - 1] == first[-1]
 
 
-@pytest.mark.parametrize("name", MODELS)
-@settings(max_examples=examples(60))
-@given(statistics=of_any_shape(max_size=5), data=st.data())
-def test_programs_measure_the_same(name: str, statistics, data: st.DataObject) -> None:  # type: ignore[no-untyped-def]
-    """Also where conditions depend on each other, events agree, and with lists; on the numbers of another day, too."""
-    cost, known = MODELS[name], with_shape(statistics)
-    comparisons = [
-        one
-        for planner in DECIDING
-        for one in PLANNERS[planner](known if data.draw(st.booleans()) else statistics, cost).comparisons
-    ]
-    sums = compiled(ClauseShape.of(statistics), cost, comparisons)
-    assert sums is not None
-    order = data.draw(st.permutations(range(statistics.size)))
-    other = replace(statistics, ln_instances=tuple(statistics.ln_instances[place] for place in order), joints=())
-    for now in (statistics, other, statistics):
-        first = sums(now.numbers)
-        measures = Measures(with_shape(now), cost)
-        registers = sums.registers.tolist()
-        found = []
-        for one, (left, right, _) in zip(comparisons, sums.sides.tolist(), strict=True):
-            sides = measures.of(one.measure, one.chosen), measures.of(one.measure, one.rejected)
-            assert (registers[left], registers[right]) == sides
-            found.append(is_violated(one, *sides))
-        assert first == ([*found, True].index(True))
-
-
 def test_large_clauses_are_measured_the_same() -> None:
     names = "abcdefghijk"
     assert len(names) > MOST_VARIABLES
@@ -104,25 +73,27 @@ def test_large_clauses_are_measured_the_same() -> None:
         for cost in ("throughput", "kernel"):
             made = plan(patterns, drifting.snapshot(rates), planner, cost, compare=False)
             check = InvariantCheck(invariants_of(made, patterns, None), patterns)
-            readable = tuple(check.verifications(drifted))
-            for _ in range(2):
-                assert check.checked(drifted, to_the_end=True) == readable
-            assert any(one.violated for one in readable)
+            verified = check.checked(drifted, to_the_end=True)
+            assert any(one.violated for one in verified)
+            statistics = clause_statistics(patterns[0], patterns[0].clauses[0], drifted)
+            for one in verified:
+                of = one.invariant.comparison
+                sides = [ln_measure(of.measure, side, statistics, COSTS[cost]) for side in (of.chosen, of.rejected)]
+                assert [one.left, one.right] == pytest.approx(sides, abs=1e-9)
 
 
-def test_costs_that_are_no_sums_are_checked_by_the_readable_form(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_that_are_no_sums_are_checked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COSTS, "odd", replace(THROUGHPUT, name="odd", node=replace(THROUGHPUT.node, sum=None)))
     drifted = drifting.snapshot({"A": 15.0, "B": 20.0, "C": 5.0})
     for cost in ("odd", "throughput"):
         check = InvariantCheck(invariants_of(plan(ABC, CALM, "greedy", cost), ABC, None), ABC)
         readable = tuple(check.verifications(drifted))
-        for _ in range(2):
-            assert check.checked(drifted) == up_to_violation(readable)
-            assert check.checked(drifted, to_the_end=True) == readable
+        assert check.checked(drifted) == up_to_violation(readable)
+        assert check.checked(drifted, to_the_end=True) == readable
         assert [one.comparison.chosen for one in check.checked(drifted).violated] == [(2, 1)]
 
 
-def test_distances_are_checked_before_they_are_compiled() -> None:
+def test_distances_are_checked() -> None:
     check = InvariantCheck(invariants_of(plan(ABC, CALM, "greedy"), ABC), ABC)
     check.checked(CALM)
     for distance in (-0.1, math.inf, math.nan):
@@ -130,7 +101,7 @@ def test_distances_are_checked_before_they_are_compiled() -> None:
             check.checked(CALM, distance=distance)
 
 
-def test_decisions_keep_what_they_have_compiled() -> None:
+def test_decisions_keep_their_check() -> None:
     """Where the plan stays, its checks are not made anew; a new plan has its own."""
     decision = decision_function("invariant")
     made = plan(ABC, CALM, "greedy")

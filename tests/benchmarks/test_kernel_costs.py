@@ -19,9 +19,9 @@ from benchmarks.kernel_costs import (
 )
 from benchmarks.measure import Progress
 from benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.costs.kernel import UNITS, costs_from_json, costs_to_json, kernel_model
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 TRUE = (0.5, 4.0, 2.0, 3.0, 60.0)
 ANY = ClauseStatistics(tuple("abc"), (1.0, 2.0, 3.0))

@@ -14,17 +14,18 @@ from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import PlanError
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, validate
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import holds_on, ln_measure
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.ordering import (
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
     TreeOrdering,
     comparison_from_json,
     comparison_to_json,
     grains,
+    holds_on,
     joins_of,
+    ln_measure,
     positions_of,
 )
 from cep_pipeline.planning.planners import TREE_PLANNERS

@@ -21,9 +21,9 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanism import Metrics, NodeCounts
 from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
 from cep_pipeline.planning import COSTS, PLANNERS
-from cep_pipeline.planning.dp_bushy import MAX_SECONDS
-from cep_pipeline.planning.dp_bushy import MAX_VARIABLES as MAX_BUSHY
-from cep_pipeline.planning.dp_left_deep import MAX_VARIABLES as MAX_LEFT_DEEP
+from cep_pipeline.planning.algorithms.dp_bushy import MAX_SECONDS
+from cep_pipeline.planning.algorithms.dp_bushy import MAX_VARIABLES as MAX_BUSHY
+from cep_pipeline.planning.algorithms.dp_left_deep import MAX_VARIABLES as MAX_LEFT_DEEP
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, WITHOUT_INVARIANTS
 from cep_pipeline.statistics.measured import Source
 

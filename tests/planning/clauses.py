@@ -9,7 +9,7 @@ from itertools import permutations
 
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
+from cep_pipeline.planning.numbers.clause_statistics import Agreement, ClauseStatistics, JointCondition, PlanCondition
 
 SELECTIVITIES = st.one_of(st.floats(0.001, 1.0), st.sampled_from([1.0, 1e-30, 0.5]))
 INSTANCES = st.one_of(st.floats(0.01, 1000.0), st.sampled_from([1e-30, 1e12, 1.0, 1.0]))

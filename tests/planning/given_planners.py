@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cep_pipeline.planning import make_plan, planners
-from cep_pipeline.planning.ordering import Planner
+from cep_pipeline.planning.orderings import Planner
 
 QUICK = ("trivial", "event_frequency", "greedy", "dp_left_deep")
 """The planners beside the one that is given."""

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.costs import (
     CONSUME_MATCHED,
     COSTS,
@@ -24,12 +23,12 @@ from cep_pipeline.planning.costs import (
     CostModel,
     SetCosts,
     is_linear,
-    ln_order_cost,
-    ln_tree_cost,
     with_latency,
 )
 from cep_pipeline.planning.costs.instances import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from tests.planning import clauses
 from tests.thoroughness import examples

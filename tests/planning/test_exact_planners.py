@@ -10,17 +10,27 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
-from cep_pipeline.planning.comparisons import holds_on, ln_below, ln_joins, ln_measure
-from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel, ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.greedy import greedy_order
-from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering, joins_of, left_deep
-from cep_pipeline.planning.set_tables import SetTables
-from cep_pipeline.planning.tree_search import TreeSearch
-from cep_pipeline.planning.zstream import zstream_tree
-from cep_pipeline.planning.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
+from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.zstream import zstream_tree
+from cep_pipeline.planning.algorithms.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    Ordering,
+    TreeOrdering,
+    holds_on,
+    joins_of,
+    left_deep,
+    ln_below,
+    ln_joins,
+    ln_measure,
+)
+from cep_pipeline.planning.search.tables import SetTables
+from cep_pipeline.planning.search.trees import TreeSearch
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
 from tests.thoroughness import examples

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
+from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.trivial import trivial_order
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.event_frequency import event_frequency_order
-from cep_pipeline.planning.greedy import greedy_order
-from cep_pipeline.planning.trivial import trivial_order
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 
 # a is rare; b and c are frequent; c hardly ever fits a.
 CLAUSE = ClauseStatistics(

@@ -12,10 +12,9 @@ import cep_pipeline as cep
 from cep_pipeline.detection.evaluation_tree.assembly import Assembly
 from cep_pipeline.detection.fused.clause import ClauseRun
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.expected import Expectations
-from cep_pipeline.planning.make_plan import named_join
-from cep_pipeline.planning.ordering import Ordering
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.numbers.expected import Expectations
+from cep_pipeline.planning.orderings import Ordering
+from cep_pipeline.planning.trees import PositionTree, named_join
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from tests.planning.given_planners import give

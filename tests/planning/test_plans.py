@@ -13,7 +13,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning import PLANNERS, Plan, plan, plan_by_strategy, validate
-from cep_pipeline.planning.logarithms import from_ln, ln_sum
+from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.output_profile import OrderProfile
 from tests.statistics.market import market, parse

@@ -13,17 +13,15 @@ from cep_pipeline.adaptation import invariants_of, verify
 from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
-from cep_pipeline.planning.clause_questions import ClauseQuestions
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.cost_terms import MOST_VARIABLES
-from cep_pipeline.planning.costs import COSTS, ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.ln_tables import set_arrays, set_tables
-from cep_pipeline.planning.ordering import DecidingComparison
+from cep_pipeline.planning.costs import COSTS
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
+from cep_pipeline.planning.numbers.questions import ClauseQuestions
+from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
-from cep_pipeline.planning.set_sums import ClauseShape
+from cep_pipeline.planning.search.sums import MOST_VARIABLES, log_tables, set_arrays
 from cep_pipeline.planning.trees import PositionTree
-from cep_pipeline.planning.zstream import cheapest_over_leaves
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.estimate import terms_of
 from tests.adaptation import drifting
@@ -71,8 +69,8 @@ def test_the_sums_are_the_models_terms(name: str, statistics: ClauseStatistics) 
 @given(statistics=of_any_shape(), data=st.data())
 def test_the_tables_hold_what_the_model_charges(name: str, statistics: ClauseStatistics, data: st.DataObject) -> None:
     cost = MODELS[name]
-    tables = set_tables(cost, with_shape(statistics))
-    assert tables is not None and set_tables(cost, statistics) is None
+    tables = log_tables(cost, with_shape(statistics))
+    assert tables is not None and log_tables(cost, statistics) is None
     order = data.draw(st.permutations(range(statistics.size)))
     bound = 0
     for place, position in enumerate(order):
@@ -86,19 +84,6 @@ def test_the_tables_hold_what_the_model_charges(name: str, statistics: ClauseSta
     assert ln_tree_cost(cost, known, tree) == pytest.approx(ln_tree_cost(cost, statistics, tree))
 
 
-@pytest.mark.parametrize("name", LINEAR)
-@given(statistics=of_any_shape())
-def test_small_ranges_are_searched_as_all_are(name: str, statistics: ClauseStatistics) -> None:
-    """The same trees, and the same ways beside them, but where two of them cost the same."""
-    cost, leaves = COSTS[name], tuple(range(statistics.size))
-    small, usual = (cheapest_over_leaves(known, cost, leaves) for known in (with_shape(statistics), statistics))
-    assert ln_tree_cost(cost, statistics, small.tree) == pytest.approx(ln_tree_cost(cost, statistics, usual.tree))
-    if not any(map(close, usual.comparisons)):
-        assert small.tree == usual.tree
-        beside = [sorted(one.ln_rejected for one in found.comparisons) for found in (small, usual)]
-        assert beside[0] == pytest.approx(beside[1])  # of ways that cost the same rounding may put either first
-
-
 def close(comparison: DecidingComparison) -> bool:
     return math.isclose(comparison.ln_chosen, comparison.ln_rejected, abs_tol=1e-7)
 
@@ -106,9 +91,9 @@ def close(comparison: DecidingComparison) -> bool:
 def test_large_clauses_and_other_models_have_no_tables() -> None:
     names = tuple(f"v{place}" for place in range(MOST_VARIABLES + 1))
     many, few = (ClauseStatistics(of, (1.0,) * len(of)) for of in (names, names[:2]))
-    assert set_tables(COSTS["throughput"], with_shape(many)) is None
+    assert log_tables(COSTS["throughput"], with_shape(many)) is None
     unknown = replace(COSTS["throughput"], node=replace(COSTS["throughput"].node, sum=None))
-    assert set_tables(COSTS["throughput"], with_shape(few)) and set_tables(unknown, with_shape(few)) is None
+    assert log_tables(COSTS["throughput"], with_shape(few)) and log_tables(unknown, with_shape(few)) is None
 
 
 def alone(made: Plan, name: str) -> Plan:
@@ -171,4 +156,4 @@ def test_questions_are_asked_of_any_snapshot_alike() -> None:
     often, once = (ClauseQuestions(pattern, clause, often=which).statistics(snapshot) for which in (True, False))
     assert often == once
     for name in LINEAR:
-        assert set_tables(COSTS[name], often) is not None and set_tables(COSTS[name], once) is None
+        assert log_tables(COSTS[name], often) is not None and log_tables(COSTS[name], once) is None

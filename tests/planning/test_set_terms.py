@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.costs import COSTS, LATENCY, ln_tree_cost
+from cep_pipeline.planning.costs import COSTS, LATENCY
+from cep_pipeline.planning.costs.plan_costs import ln_tree_cost
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from tests.planning import clauses
 from tests.thoroughness import examples
 

@@ -24,7 +24,7 @@ from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.compare import PlannedBy, compare_planners, makes_trees
+from cep_pipeline.planning.explain.compare import PlannedBy, compare_planners, makes_trees
 from cep_pipeline.planning.planners import TREE_PLANNERS
 from cep_pipeline.statistics import estimate_statistics
 

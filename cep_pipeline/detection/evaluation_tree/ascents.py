@@ -8,7 +8,7 @@ from itertools import product
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.planning.negation import may_be_one
+from cep_pipeline.planning.numbers.negation import may_be_one
 
 
 class Ascents:

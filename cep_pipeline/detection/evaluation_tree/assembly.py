@@ -18,7 +18,7 @@ from cep_pipeline.detection.instances import NOTHING, Moment, Program
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.planning.negation import compared_with, may_be_one, next_before, next_behind
+from cep_pipeline.planning.numbers.negation import compared_with, may_be_one, next_before, next_behind
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of
 
 

@@ -1,4 +1,7 @@
-"""Cost models of plans, apart from any algorithm that searches for the cheapest one."""
+"""Cost models of plans. They know nothing of the algorithms that search for the cheapest plan.
+
+`model` defines the form, the other modules one cost each; `plan_costs` has the cost of a whole order or tree.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,7 @@ from cep_pipeline.planning.costs.consume_matched import CONSUME_MATCHED
 from cep_pipeline.planning.costs.instances import INSTANCES
 from cep_pipeline.planning.costs.kernel import KERNEL
 from cep_pipeline.planning.costs.latency import LATENCY, with_latency
-from cep_pipeline.planning.costs.model import (
-    CostModel,
-    SetCosts,
-    SetTerm,
-    is_linear,
-    ln_order_cost,
-    ln_order_delay,
-    ln_tree_cost,
-    ln_tree_delay,
-)
+from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear
 from cep_pipeline.planning.costs.throughput import THROUGHPUT
 
 __all__ = [
@@ -31,10 +25,6 @@ __all__ = [
     "SetTerm",
     "cost_named",
     "is_linear",
-    "ln_order_cost",
-    "ln_order_delay",
-    "ln_tree_cost",
-    "ln_tree_delay",
     "with_latency",
 ]
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.planning.cardinality import (
+from cep_pipeline.planning.costs.model import Array, CostModel, SetSum, SetTerm
+from cep_pipeline.planning.numbers.cardinality import (
     ln_partial_matches,
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
 )
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.cost_terms import SetSum
-from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 
 def ln_matches_alive(statistics: ClauseStatistics, positions: Sequence[int]) -> float:

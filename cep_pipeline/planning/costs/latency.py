@@ -12,10 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.cost_terms import SetSum
-from cep_pipeline.planning.costs.model import Array, CostModel, SetTerm
+from cep_pipeline.planning.costs.model import Array, CostModel, SetSum, SetTerm
 from cep_pipeline.planning.costs.throughput import PARTIAL_MATCHES
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 
 def _ln_one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:

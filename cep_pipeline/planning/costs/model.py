@@ -1,4 +1,4 @@
-"""What a cost model is: a cost that adds up over the steps of an order, or over the nodes of a tree."""
+"""The form of a cost model: a cost that adds up over the steps of an order, or over the nodes of a tree."""
 
 from __future__ import annotations
 
@@ -9,16 +9,54 @@ from typing import Any
 
 import numpy as np
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.cost_terms import SetSum
-from cep_pipeline.planning.ln_tables import set_tables
-from cep_pipeline.planning.logarithms import ln_sum
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]
 
 LN_LARGEST = 600.0
 """Logarithm of the largest number in `SetCosts`: sums of 2^22 of them, and products of two, stay floats."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetSum:
+    """The numbers of a clause that a term of a cost model adds up, by their logarithms.
+
+    Attributes
+    ----------
+    instances
+        The instances of the set's variables count.
+    rarest
+        Only the instances of the rarest variable count.
+    equalities, tested
+        The selectivities of equalities count, and those of conditions that have to be tested.
+    joints
+        The corrections for conditions that depend on each other count.
+    together
+        The share of combinations in temporal order counts, and agreement on attributes.
+    singles
+        Kleene variables count as one instance without conditions.
+    grown
+        The number of variables is a factor (of single ones, where `singles`).
+    factor, whole
+        A factor of each set, and of the set of all variables in its place.
+    ends
+        This factor times the events at both edges of a set, after which and before which none of it is ordered, is
+        added to the sum.
+    """
+
+    instances: bool = True
+    rarest: bool = False
+    equalities: bool = True
+    tested: bool = True
+    joints: bool = True
+    together: bool = True
+    singles: bool = False
+    grown: bool = False
+    factor: float = 1.0
+    whole: float | None = None
+    ends: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +72,7 @@ class SetTerm:
     some
         (statistics, members) -> those of m sets: float64, shape (m,), for bools of shape (m, n); None: one by one.
     sum
-        Which numbers of a clause it is the sum of; None: it is no such sum.
+        Makes the description of the sum that this term is; None: it is no sum of a clause's numbers.
     """
 
     one: Callable[[ClauseStatistics, Sequence[int]], float]
@@ -216,58 +254,3 @@ def is_linear(tree: PositionTree) -> bool:
             return False
         tree = left if isinstance(right, int) else right
     return True
-
-
-def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
-    """Natural logarithm of the cost of an order, or of the beginning of one."""
-    tables = set_tables(model, statistics)
-    if tables is not None:
-        bound = 0
-        steps = []
-        for position in order:
-            steps.append(tables.ln_step(bound, position))
-            bound |= 1 << position
-        return ln_sum(steps)
-    return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
-
-
-def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
-    """Natural logarithm of the cost of a tree, or of a part of one."""
-    tables = set_tables(model, statistics)
-    if tables is not None:
-        return ln_sum(tables.ln_nodes(tree))
-    terms = []
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, int):
-            terms.append(model.ln_leaf(statistics, node))
-        else:
-            terms.append(model.ln_join(statistics, *node))
-            waiting += node
-    return ln_sum(terms)
-
-
-def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:
-    """ln of the share of an order's cost that is latency, weighed; None where there is none."""
-    if not model.waits:
-        return None
-    waiting = [model.ln_step_delay(statistics, order[:length]) for length in range(1, len(order) + 1)]
-    return _finite(ln_sum(waiting))
-
-
-def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float | None:
-    """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
-    if not model.waits:
-        return None
-    waiting = []
-    while not isinstance(tree, int):
-        left, right = tree
-        inside = statistics.last_variable in positions_below(left)
-        waiting.append(model.ln_join_delay(statistics, left, right))
-        tree = left if inside else right
-    return _finite(ln_sum(waiting))
-
-
-def _finite(logarithm: float) -> float | None:
-    return logarithm if logarithm > -math.inf else None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from cep_pipeline.planning.cardinality import (
+from cep_pipeline.planning.costs.model import CostModel, SetSum, SetTerm
+from cep_pipeline.planning.numbers.cardinality import (
     ln_partial_matches,
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
 )
-from cep_pipeline.planning.cost_terms import SetSum
-from cep_pipeline.planning.costs.model import CostModel, SetTerm
 
 PARTIAL_MATCHES = SetTerm(
     ln_partial_matches,

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch, PositionPlan
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
@@ -22,6 +21,7 @@ from cep_pipeline.planning.multi_pattern.workload import (
     named_order,
     named_tree,
 )
+from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, tree_of_positions
 
 CHUNK = 1000

@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.planning.clause_questions import clause_statistics
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.logarithms import ln_sum
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import comparisons_of_block
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.local_zones import (
     MAX_PARTS,
@@ -22,7 +20,8 @@ from cep_pipeline.planning.multi_pattern.local_zones import (
 )
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan
-from cep_pipeline.planning.ordering import DecidingComparison, joins_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import DecidingComparison, comparisons_of_block, joins_of
 
 
 def local_comparisons(

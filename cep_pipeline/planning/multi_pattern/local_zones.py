@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from cep_pipeline.planning.cardinality import mask_of
-from cep_pipeline.planning.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.comparisons import Way, ln_measure
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
-from cep_pipeline.planning.ordering import positions_of
+from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import Way, ln_measure, positions_of
 from cep_pipeline.planning.trees import Join, PositionTree, as_tree, tree_of_positions
 
 MAX_PARTS = 7

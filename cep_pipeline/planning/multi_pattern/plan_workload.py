@@ -6,10 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.expected import Expectations
-from cep_pipeline.planning.make_plan import clause_plan
 from cep_pipeline.planning.multi_pattern.costs import workload_plan
 from cep_pipeline.planning.multi_pattern.local_comparisons import local_comparisons
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
@@ -20,9 +18,11 @@ from cep_pipeline.planning.multi_pattern.restart import zones_anew
 from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.ordering import DecidingComparison, Ordering, TreeOrdering
+from cep_pipeline.planning.numbers.expected import Expectations
+from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
+from cep_pipeline.planning.planned_clauses import clause_plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES
-from cep_pipeline.planning.plans import PatternPlan, Plan, StatisticsSummary
+from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
-from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.make_plan import named_join
 from cep_pipeline.planning.multi_pattern.costs import Statistics
 from cep_pipeline.planning.multi_pattern.local_zones import (
     MAX_PARTS,
@@ -24,7 +22,8 @@ from cep_pipeline.planning.multi_pattern.local_zones import (
 )
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
-from cep_pipeline.planning.trees import OrderOrTree, PositionTree
+from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join
 
 
 def zones_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> dict[MemberId, OrderOrTree | str]:

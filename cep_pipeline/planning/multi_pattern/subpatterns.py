@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.shared_plan import Slots
 from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys, bits_of
+from cep_pipeline.planning.numbers.cardinality import mask_of
 
 MAX_CLIQUES = 500
 """So many maximal mappings between two members are looked at. There are more only where many variables are alike; then

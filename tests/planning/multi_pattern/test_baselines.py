@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 
 from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.greedy import greedy_order
 from cep_pipeline.planning.multi_pattern import MULTI_PATTERN_PLANNERS, Member, Sharing, members_of
 from cep_pipeline.planning.multi_pattern.baselines.blocks import Block, common_blocks, cover_greedily, plan_around
 from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import BlockCosts

@@ -16,7 +16,8 @@ import cep_pipeline as cep
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.costs import CostModel, ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.make_plan import plan_by_strategy
 from cep_pipeline.planning.multi_pattern import (
     MULTI_PATTERN_PLANNERS,

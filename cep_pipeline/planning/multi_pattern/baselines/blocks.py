@@ -6,10 +6,10 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload, named_order, named_tree
+from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree
 
 

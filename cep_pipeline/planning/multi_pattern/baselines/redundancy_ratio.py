@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cep_pipeline.planning.cardinality import mask_of
 from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     Block,
     common_blocks,
@@ -15,6 +14,7 @@ from cep_pipeline.planning.multi_pattern.baselines.blocks import (
     plans_around,
 )
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
+from cep_pipeline.planning.numbers.cardinality import mask_of
 
 
 def redundancy_ratio(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:

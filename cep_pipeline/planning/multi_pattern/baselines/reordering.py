@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cep_pipeline.planning.greedy import greedy_order
+from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
 
 

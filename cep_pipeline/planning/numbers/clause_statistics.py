@@ -1,0 +1,277 @@
+"""What a planner knows of a clause: the numbers of its variables and of the conditions between them.
+
+Planners and cost models see positions and logarithms only, neither patterns nor snapshots; natural logarithms, so that
+patterns of any size and rates of any ratio neither overflow nor lose their order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any, TypeVar
+
+Derived = TypeVar("Derived")
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCondition:
+    """A condition between variables.
+
+    Attributes
+    ----------
+    positions
+        Those of its variables.
+    ln_selectivity
+        Natural logarithm of its selectivity, at most 0.
+    equality
+        Whether it asks two events to be equal in something, so that an index finds those that are.
+    """
+
+    positions: tuple[int, ...]
+    ln_selectivity: float
+    equality: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.ln_selectivity) and self.ln_selectivity <= 0):
+            raise ValueError(f"the logarithm of a selectivity is finite and at most 0, not {self.ln_selectivity}")
+        if not self.positions or tuple(sorted(set(self.positions))) != self.positions:
+            raise ValueError(f"a condition has distinct positions in ascending order, not {self.positions}")
+
+
+@dataclass(frozen=True, slots=True)
+class JointCondition:
+    """Conditions that depend on each other.
+
+    Attributes
+    ----------
+    positions
+        Those of the conditions' variables together.
+    ln_ratio
+        Natural logarithm of what the product of their selectivities is multiplied by to be their joint selectivity;
+        what joints of some of them already do is not in it.
+    """
+
+    positions: tuple[int, ...]
+    ln_ratio: float
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.ln_ratio):
+            raise ValueError(f"the logarithm of a ratio is finite, not {self.ln_ratio}")
+        if not self.positions or tuple(sorted(set(self.positions))) != self.positions:
+            raise ValueError(f"joint conditions have distinct positions in ascending order, not {self.positions}")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """An attribute on which all variables agree: logarithms of the pairwise selectivities, by position twice."""
+
+    ln_selectivities: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClauseNumbers:
+    """The numbers of a clause on one snapshot, as compiled code reads them.
+
+    Attributes
+    ----------
+    flat
+        ln instances of the variables, ln events of them, ln selectivities of agreements by position twice, and those of
+        the conditions.
+    joints, last
+        As in `ClauseStatistics`.
+    """
+
+    flat: tuple[float, ...]
+    joints: tuple[JointCondition, ...]
+    last: int
+
+
+@dataclass(frozen=True, eq=False)
+class ClauseShape:
+    """The structure of a clause: everything that stays the same when its numbers change.
+
+    Attributes
+    ----------
+    size
+        Number of variables.
+    conditions
+        Of each condition its positions, and whether it is an equality.
+    sequences, kleene
+        As in `ClauseStatistics`.
+    agreements
+        Number of agreements.
+    """
+
+    size: int
+    conditions: tuple[tuple[tuple[int, ...], bool], ...]
+    sequences: tuple[tuple[tuple[int, ...], ...], ...]
+    kleene: frozenset[int]
+    agreements: int
+    _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def of(cls, statistics: ClauseStatistics) -> ClauseShape:
+        """The structure of a clause whose numbers are known."""
+        conditions = tuple((one.positions, one.equality) for one in statistics.conditions)
+        return cls(statistics.size, conditions, statistics.sequences, statistics.kleene, len(statistics.agreements))
+
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """The value of `make`, which is called once for each key: a cache of facts that follow from the structure."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: Derived = self._derived[key]
+        return found
+
+
+@dataclass(frozen=True)
+class ClauseStatistics:
+    """Numbers of one clause with n positive variables.
+
+    Attributes
+    ----------
+    names
+        The variables in pattern order; everything else refers to them by their position here.
+    ln_instances
+        For each variable, the logarithm of the expected number of its instances in one window: W r for single events,
+        2^(W r) - 1 lists for a Kleene variable.
+    conditions
+        Conditions over one (Kleene) or more variables that the leaves do not hold already.
+    agreements
+        One for each attribute of equivalence tests and PARTITION BY.
+    sequences
+        The temporal order as series-parallel groups: each member is one SEQ, given as the groups of positions that
+        follow one another.
+    joints
+        What corrects the product of selectivities where conditions depend on each other.
+    last
+        The variable whose event is mostly the last of a match; None where neither the order nor a profile says so.
+    kleene
+        The Kleene variables.
+    ln_events
+        For each variable, the logarithm of the expected number of its events in one window, W r; empty where that is
+        `ln_instances`.
+    shape
+        The structure of the clause, where many sets of numbers are planned with: then the costs of sets are compiled
+        sums (`planning.search.sums`).
+    """
+
+    names: tuple[str, ...]
+    ln_instances: tuple[float, ...]
+    conditions: tuple[PlanCondition, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    sequences: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    joints: tuple[JointCondition, ...] = ()
+    last: int | None = None
+    kleene: frozenset[int] = frozenset()
+    ln_events: tuple[float, ...] = ()
+    shape: ClauseShape | None = field(default=None, compare=False, repr=False)
+    _derived: dict[Hashable, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = len(self.names)
+        if len(self.ln_events) not in (0, size):
+            raise ValueError(f"{len(self.ln_events)} numbers of events for {size} variables")
+        if not size or len(self.ln_instances) != size:
+            raise ValueError(f"{len(self.ln_instances)} numbers of instances for {size} variables")
+        if not all(math.isfinite(number) for number in self.ln_instances):
+            raise ValueError(f"logarithms of instances are finite, not {self.ln_instances}")
+        if any(positions[-1] >= size for positions, _ in self.factors):
+            raise ValueError(f"a condition mentions a position beyond {size - 1}")
+
+    def derived(self, key: Hashable, make: Callable[[], Derived]) -> Derived:
+        """The value of `make`, which is called once for each key: a cache of facts that follow from these numbers."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        found: Derived = self._derived[key]
+        return found
+
+    @property
+    def size(self) -> int:
+        """Number of variables."""
+        return len(self.names)
+
+    @cached_property
+    def numbers(self) -> ClauseNumbers:
+        """The same numbers in one row."""
+        agreeing = (one for agreement in self.agreements for row in agreement.ln_selectivities for one in row)
+        shares = (condition.ln_selectivity for condition in self.conditions)
+        flat = (*self.ln_instances, *(self.ln_events or self.ln_instances), *agreeing, *shares)
+        return ClauseNumbers(flat, self.joints, self.last_variable)
+
+    @cached_property
+    def factors(self) -> tuple[tuple[tuple[int, ...], float], ...]:
+        """Positions, and the logarithm of what a set counts that holds them all: of conditions and of joint ones."""
+        conditions = ((condition.positions, condition.ln_selectivity) for condition in self.conditions)
+        return (*conditions, *((joint.positions, joint.ln_ratio) for joint in self.joints))
+
+    @property
+    def last_variable(self) -> int:
+        """The variable whose event counts as the last of a match; if nothing is known, the pattern's last one."""
+        return self.size - 1 if self.last is None else self.last
+
+    @cached_property
+    def precedence(self) -> frozenset[tuple[int, int]]:
+        """All pairs (a, b) of which every event of a comes before every event of b."""
+        return frozenset(
+            (one, other)
+            for groups in self.sequences
+            for earlier, later in combinations(groups, 2)
+            for one in earlier
+            for other in later
+        )
+
+    @cached_property
+    def singles(self) -> ClauseStatistics:
+        """The numbers of the single variables: what Kleene variables have instances and conditions counts as 1."""
+        apart = self.kleene
+        if not apart:
+            return self
+        size = range(self.size)
+        return replace(
+            self,
+            ln_instances=tuple(0.0 if place in apart else self.ln_instances[place] for place in size),
+            conditions=tuple(c for c in self.conditions if apart.isdisjoint(c.positions)),
+            agreements=tuple(
+                Agreement(
+                    tuple(tuple(0.0 if {i, j} & apart else one.ln_selectivities[i][j] for j in size) for i in size)
+                )
+                for one in self.agreements
+            ),
+            sequences=tuple(
+                tuple(tuple(place for place in group if place not in apart) for group in groups)
+                for groups in self.sequences
+            ),
+            joints=tuple(joint for joint in self.joints if apart.isdisjoint(joint.positions)),
+            shape=None,
+        )
+
+    @cached_property
+    def candidates(self) -> ClauseStatistics:
+        """The numbers without the conditions that have to be tested: of what is in window and order, and equal."""
+        found = tuple(one for one in self.conditions if one.equality)
+        return replace(self, conditions=found, joints=(), shape=None)
+
+    @cached_property
+    def passing(self) -> ClauseStatistics:
+        """The numbers of the conditions that have to be tested, and nothing else: what share of candidates passes."""
+        return replace(
+            self,
+            ln_instances=(0.0,) * self.size,
+            conditions=tuple(one for one in self.conditions if not one.equality),
+            agreements=(),
+            sequences=(),
+            shape=None,
+        )
+
+    @cached_property
+    def in_range(self) -> ClauseStatistics:
+        """The `candidates` of the single variables: what an index finds."""
+        return self.singles.candidates
+
+    @cached_property
+    def tested(self) -> ClauseStatistics:
+        """What share of those is `passing`."""
+        return self.singles.passing

@@ -1,0 +1,444 @@
+"""What a snapshot is asked about a clause, and the numbers that planning makes of the answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import combinations
+from struct import Struct
+
+import numpy as np
+
+from cep_pipeline.errors import PlanError
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Conjunct
+from cep_pipeline.patterns.expressions import variables_of
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.numbers.clause_statistics import (
+    Agreement,
+    ClauseNumbers,
+    ClauseShape,
+    ClauseStatistics,
+    JointCondition,
+    PlanCondition,
+)
+from cep_pipeline.planning.numbers.connected_parts import connected_parts
+from cep_pipeline.planning.search.sums import Array
+from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
+from cep_pipeline.statistics.measured import LeafRate, Selectivity
+from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
+
+
+def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+    """Gather the numbers of a clause from a snapshot.
+
+    Raises
+    ------
+    PlanError
+        The snapshot does not know one of the leaves.
+
+    Notes
+    -----
+    Nothing seen is not nothing to come: a rate of 0 is planned with as half an event in the span of the data, and a
+    selectivity of 0 as half a pair of those tested, so that the rest of the plan is still decided by its numbers.
+    """
+    return ClauseQuestions(pattern, clause).statistics(snapshot)
+
+
+class ClauseQuestions:
+    """What a snapshot is asked about a clause.
+
+    To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
+    as checks of plans do, writes them once.
+
+    Parameters
+    ----------
+    often
+        Whether many snapshots are asked: then it is also written down which numbers are in the costs of which sets.
+    """
+
+    def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
+        self._pattern, self._clause, self._often = pattern, clause, often
+        self._latest: Asked | None = None
+        self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
+        self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
+        self._conditions = [
+            (
+                tuple(sorted(self._position[name] for name in conjunct.variables)),
+                _UNKNOWN.selectivity(pattern, clause, conjunct),
+                is_equality(conjunct),
+            )
+            for conjunct in sorted(positive_conjuncts(clause), key=format_conjunct)
+        ]
+        self._agreements = [
+            {
+                (i, j): _UNKNOWN.agreement(pattern, clause, attribute, one.name, other.name)
+                for (i, one), (j, other) in combinations(enumerate(clause.positive), 2)
+            }
+            for attribute in agreeing_attributes(pattern, clause)
+        ]
+        self._priors = [prior for _, prior, _ in self._conditions]
+        self._keys, self._asks = [*self._leaves.values()], [prior.condition for prior in self._priors]
+        self._window_us = pattern.window.time_us
+        self._sequences = series_groups(clause)
+        self._last = _last_in_order(clause)
+        self._kleene = frozenset(self._position[variable.name] for variable in clause.positive if variable.kleene)
+
+    @cached_property
+    def tested(self) -> tuple[tuple[frozenset[str], str, Selectivity], ...]:
+        """The conditions over positive variables in the order of the clause: variables, text, and key with prior."""
+        return tuple(
+            (frozenset(one.variables), format_conjunct(one), _UNKNOWN.selectivity(self._pattern, self._clause, one))
+            for one in positive_conjuncts(self._clause)
+        )
+
+    @cached_property
+    def shape(self) -> ClauseShape:
+        """What of the clause does not change with its numbers."""
+        conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
+        return ClauseShape(len(self._position), conditions, self._sequences, self._kleene, len(self._agreements))
+
+    def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
+        """As `clause_statistics`; those of the snapshot that was asked last are known."""
+        asked = self.asked(snapshot)
+        if asked.statistics is None:
+            conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
+            asked.statistics = ClauseStatistics(
+                names=tuple(self._position),
+                ln_instances=tuple(asked.ln_instances),
+                conditions=tuple(PlanCondition(places, share, equal) for (places, _, equal), share in conditions),
+                agreements=asked.agreements,
+                sequences=self._sequences,
+                joints=asked.joints,
+                last=asked.last,
+                kleene=self._kleene,
+                ln_events=tuple(asked.ln_events),
+                shape=self.shape if self._often else None,
+            )
+        return asked.statistics
+
+    def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
+        """The numbers of `statistics`, which are all that plans are searched and invariants verified by.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        return self.asked(snapshot).numbers
+
+    def asked(self, snapshot: StatisticsSnapshot) -> Asked:
+        """What the snapshot answers; PlanError where it does not know one of the leaves."""
+        if self._latest is None or self._latest.snapshot is not snapshot:
+            self._latest = self._ask(snapshot)
+        return self._latest
+
+    def _ask(self, snapshot: StatisticsSnapshot) -> Asked:
+        # In one piece: between decisions other work takes the caches, and then each function that is called costs more
+        # than the numbers do.
+        window_us, unseen, log = self._window_us, 0.5 / snapshot.span_s, math.log
+        rates, ln_events = [], []
+        answered = snapshot.by_leaf.get
+        for key in self._keys:
+            rate = answered(key)
+            if rate is None:
+                raise self._unknown(key, snapshot)
+            per_s = rate.per_s or unseen
+            rates.append(per_s)
+            if window_us is not None:
+                events = per_s * window_us / 1e6
+            else:
+                events = planned_events_in_window(self._pattern, snapshot, rate)
+            ln_events.append(log(events if events > SMALLEST else SMALLEST))
+        ln_selectivities = []
+        measured = snapshot.by_condition.get
+        for place, condition in enumerate(self._asks):
+            known = measured(condition) or self._priors[place]
+            share = known.value
+            if share <= 0:
+                share = 0.5 / (known.tested + 1)  # `joint.ln_planned`
+            ln_selectivities.append(log(share if share > SMALLEST else SMALLEST))
+        if self._latest is None:
+            # The texts that snapshots of one source have in common are those that were read just now.
+            self._keys = [snapshot.by_leaf[key].leaf for key in self._keys]
+            self._asks = [one if (found := measured(one)) is None else found.condition for one in self._asks]
+        ln_instances = ln_events
+        if self._kleene:
+            ln_instances = [
+                _ln_lists(max(self._events(name, snapshot), SMALLEST)) if place in self._kleene else ln_events[place]
+                for place, name in enumerate(self._leaves)
+            ]
+        agreements: tuple[Agreement, ...] = ()
+        agreeing: list[float] = []
+        if self._agreements:
+            agreements = tuple(_agreement(pairs, len(rates), snapshot) for pairs in self._agreements)
+            agreeing = [one for agreement in agreements for row in agreement.ln_selectivities for one in row]
+        last = self._last
+        if last is None:
+            last = _last_so_far(self._pattern, self._clause, snapshot)
+        joints = self._joints(snapshot) if snapshot.joints else ()
+        numbers = ClauseNumbers(
+            (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
+        )
+        return Asked(snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last)
+
+    def _unknown(self, key: str, snapshot: StatisticsSnapshot) -> PlanError:
+        """Why there is no answer about a leaf."""
+        try:
+            self.rate(next(name for name, known in self._leaves.items() if known == key), snapshot)
+        except PlanError as error:
+            return error
+        raise AssertionError(f"{key} is known")
+
+    def _events(self, name: str, snapshot: StatisticsSnapshot) -> float:
+        """Expected events of a leaf in one window."""
+        return planned_events_in_window(self._pattern, snapshot, self.rate(name, snapshot))
+
+    def _joints(self, snapshot: StatisticsSnapshot) -> tuple[JointCondition, ...]:
+        terms = self._terms.by(snapshot)
+        places = (tuple(sorted(map(self._position.__getitem__, terms.names_of(one)))) for one in terms.increments)
+        return tuple(map(JointCondition, places, terms.increments.values()))
+
+    @cached_property
+    def _terms(self) -> ClauseTerms:
+        return ClauseTerms(self._pattern, self._clause, _UNKNOWN)
+
+    def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
+        """By the keys of leaves and conditions, events a second and selectivities, as they are planned with.
+
+        Raises
+        ------
+        PlanError
+            The snapshot does not know one of the leaves.
+        """
+        rates = {key: planned_rate(snapshot, self.rate(name, snapshot)) for name, key in self._leaves.items()}
+        asked = [prior for _, prior, _ in self._conditions]
+        asked += [prior for pairs in self._agreements for prior in pairs.values()]
+        return rates | {prior.condition: math.exp(_ln_known(prior, snapshot)) for prior in asked}
+
+    @cached_property
+    def row(self) -> ClauseRow | None:
+        """Where snapshots have the numbers; None where more has to be made of them than logarithms."""
+        if self._agreements or self._window_us is None:
+            return None
+        return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
+
+    def fills(self, snapshot: StatisticsSnapshot) -> bool:
+        """Whether a snapshot says no more of the clause than its row of numbers."""
+        return not snapshot.joints and (self._last is not None or not snapshot.order_profiles)
+
+    @property
+    def window_us(self) -> float:
+        """Length of the window; of a window of events 0."""
+        return float(self._window_us or 0)
+
+    @property
+    def last(self) -> int:
+        """The variable that counts as the last one, as far as the clause tells."""
+        return len(self._keys) - 1 if self._last is None else self._last
+
+    @property
+    def asked_numbers(self) -> list[tuple[str, Selectivity | None]]:
+        """The keys of `numbers`, some of them twice; those of conditions with their priors."""
+        asked = [*self._priors, *(prior for pairs in self._agreements for prior in pairs.values())]
+        return [*((key, None) for key in self._leaves.values()), *((prior.condition, prior) for prior in asked)]
+
+    def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
+        """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
+        return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+
+
+class Asked:
+    """What a snapshot answers.
+
+    Attributes
+    ----------
+    snapshot, numbers
+        Which it is, and its numbers in one row.
+    rates
+        Events a second of each leaf, as planning takes them.
+    ln_instances, ln_events, ln_selectivities, agreements, joints, last
+        As in `ClauseStatistics`.
+    statistics
+        Those, where they have been asked for.
+    """
+
+    __slots__ = (
+        "agreements",
+        "joints",
+        "last",
+        "ln_events",
+        "ln_instances",
+        "ln_selectivities",
+        "numbers",
+        "rates",
+        "snapshot",
+        "statistics",
+    )
+
+    def __init__(
+        self,
+        snapshot: StatisticsSnapshot,
+        numbers: ClauseNumbers,
+        rates: list[float],
+        ln_instances: list[float],
+        ln_events: list[float],
+        ln_selectivities: list[float],
+        agreements: tuple[Agreement, ...],
+        joints: tuple[JointCondition, ...],
+        last: int | None,
+    ) -> None:
+        self.snapshot, self.numbers, self.rates = snapshot, numbers, rates
+        self.ln_instances, self.ln_events, self.ln_selectivities = ln_instances, ln_events, ln_selectivities
+        self.agreements, self.joints, self.last = agreements, joints, last
+        self.statistics: ClauseStatistics | None = None
+
+
+_UNKNOWN = StatisticsSnapshot()
+"""What it answers are the keys of conditions, with their priors."""
+
+
+def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
+    return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
+
+
+def is_equality(conjunct: Conjunct) -> bool:
+    """Whether a conjunct asks expressions of two variables to be equal, so that events can be sorted by them."""
+    match conjunct.atoms:
+        case (Comparison(Comparator.EQ, left, right),):
+            sides = variables_of(left), variables_of(right)
+            return len(sides[0]) == len(sides[1]) == 1 and sides[0] != sides[1]
+    return False
+
+
+def _last_in_order(clause: Clause) -> int | None:
+    """The variable after which nothing comes in the clause's order."""
+    names = [variable.name for variable in clause.positive]
+    for place, name in enumerate(names):
+        if all(other == name or (other, name) in clause.precedence for other in names):
+            return place
+    return None
+
+
+def _last_so_far(pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> int | None:
+    """The variable that is mostly the last one in the matches so far (JQPG section 6.1)."""
+    names = [variable.name for variable in clause.positive]
+    for profile in snapshot.order_profiles:
+        if profile.pattern == pattern.name and list(profile.variables) == names and profile.likely_last is not None:
+            return names.index(profile.likely_last)
+    return None
+
+
+def planned_events_in_window(pattern: Pattern, snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Expected number of a leaf's events in one window, W r; in a window of n events, n times the leaf's share."""
+    per_s = planned_rate(snapshot, rate)
+    if pattern.window.time_us is not None:
+        return per_s * pattern.window.time_us / 1e6
+    assert pattern.window.events is not None
+    return per_s / max(snapshot.events_per_s, per_s) * pattern.window.events
+
+
+def planned_rate(snapshot: StatisticsSnapshot, rate: LeafRate) -> float:
+    """Events a second that planning works with: where none was seen, half an event in the span of the data."""
+    return rate.per_s if rate.per_s > 0 else 0.5 / snapshot.span_s
+
+
+def planned_share(selectivity: Selectivity) -> float:
+    """The selectivity that planning works with, before it is bounded: of none, half a pair of those tested."""
+    return selectivity.value or 0.5 / (selectivity.tested + 1)
+
+
+def ln_planned_selectivity(selectivity: Selectivity) -> float:
+    """Logarithm of the selectivity that planning works with."""
+    return ln_planned(selectivity.value, selectivity.tested)
+
+
+def _ln_lists(events: float) -> float:
+    """ln(2^k - 1) for k expected events: the non-empty lists of JQPG section 5.2, where the paper counts 2^k."""
+    exponent = events * math.log(2)
+    return exponent + math.log(-math.expm1(-exponent))
+
+
+def _agreement(pairs: Mapping[tuple[int, int], Selectivity], size: int, snapshot: StatisticsSnapshot) -> Agreement:
+    matrix = [[0.0] * size for _ in range(size)]
+    for (i, j), prior in pairs.items():
+        matrix[i][j] = matrix[j][i] = _ln_known(prior, snapshot)
+    return Agreement(tuple(tuple(row) for row in matrix))
+
+
+def series_groups(clause: Clause) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The temporal order of the positive variables as the SEQ groups that nest to it.
+
+    The order of a nested SEQ / AND pattern is series-parallel, and so is that of any of its variables: a set whose
+    incomparable variables do not hang together is a SEQ of the components, one whose comparable variables do not is
+    an AND of them.
+    """
+    position = {variable.name: index for index, variable in enumerate(clause.positive)}
+    before = {(position[a], position[b]) for a, b in clause.precedence if a in position and b in position}
+    groups: list[tuple[tuple[int, ...], ...]] = []
+    pending = [tuple(range(len(position)))]
+    while pending:
+        members = pending.pop()
+        if len(members) < 2:
+            continue
+        related = {(a, b) for a, b in combinations(members, 2) if (a, b) in before or (b, a) in before}
+        parts = connected_parts(members, related)
+        if len(parts) == 1:
+            parts = connected_parts(members, set(combinations(members, 2)) - related)
+            if len(parts) == 1:
+                raise ValueError(f"the order of the variables {members} is not series-parallel")
+            groups.append(tuple(parts))
+        pending.extend(parts)
+    return tuple(groups)
+
+
+NO_PLACE = -1
+
+
+class ClauseRow:
+    """The numbers of leaves and conditions by their keys, in the places where snapshots have them.
+
+    Parameters
+    ----------
+    leaves, conditions
+        The keys.
+    priors
+        What counts of each condition that was not measured.
+
+    Attributes
+    ----------
+    room, places, priors
+        The row of the snapshot that was taken last, float64; of each key its place there, int64; and float64, what
+        counts where there is none.
+    """
+
+    def __init__(self, leaves: Sequence[str], conditions: Sequence[str], priors: Sequence[float]) -> None:
+        self._leaves, self._conditions = leaves, conditions
+        self.priors: Array = np.array([*(0.0 for _ in leaves), *priors])
+        self.places: Array = np.full(len(self.priors), NO_PLACE, np.int64)
+        self.room: Array = np.zeros(0)
+        self._keys: object = None
+        self._row: memoryview = self.room.data
+        self._struct = Struct("")
+
+    def take(self, snapshot: StatisticsSnapshot) -> bool:
+        """Take the numbers of a snapshot; whether they have other places than before. KeyError: it lacks a leaf."""
+        keys, numbers = snapshot.planned
+        moved = keys != self._keys
+        if moved:
+            self._find(snapshot)
+        self._struct.pack_into(self._row, 0, *numbers)
+        return moved
+
+    def _find(self, snapshot: StatisticsSnapshot) -> None:
+        """Look the places up."""
+        (leaves, conditions), numbers = snapshot.planned
+        place_of_leaf = {key: place for place, key in enumerate(leaves)}
+        place_of = {key: place for place, key in enumerate(conditions, len(leaves))}
+        self.places[: len(self._leaves)] = [place_of_leaf[key] for key in self._leaves]
+        self.places[len(self._leaves) :] = [place_of.get(key, NO_PLACE) for key in self._conditions]
+        self.room = np.zeros(len(numbers))
+        self._row, self._struct = self.room.data, Struct(f"{len(numbers)}d")
+        self._keys = leaves, conditions

@@ -1,0 +1,372 @@
+"""What a planner returns: an order or a tree of positions, and the comparisons that decided it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias, cast
+
+import numpy as np
+
+from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
+from cep_pipeline.planning.costs.plan_costs import ln_order_cost
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.trees import PositionTree
+
+Side: TypeAlias = "tuple[int, ...] | PositionTree"
+"""One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
+
+MEASURES = {
+    "instances": "expected instances in a window",
+    "step": "cost of the step",
+    "cost": "cost before the step",
+    "tree": "cost below the join",
+}
+"""What the two sides of a comparison can be: of the last variable; of the set of all; of the order without its last
+variable; of a tree without its leaves and its root. Where both sides bind the same set, what they have in common (the
+last step, the leaves and the root) is left out."""
+
+GRAIN = 1e-9
+"""Costs whose logarithms fall into one cell of this width are equal: planners take sums in different ways, and
+rounding shall decide neither a tie nor whether a comparison still holds."""
+
+
+def grains(logarithm: float) -> int:
+    """The cell of a cost by its natural logarithm; planners and invariants compare costs by their cells.
+
+    Examples
+    --------
+    >>> grains(0.1 + 0.2) == grains(0.3), grains(0.3) < grains(0.3 + 1e-8)
+    (True, True)
+    """
+    return round(logarithm / GRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class DecidingComparison:
+    """A block-building comparison that put a block in its place (acep-invariants patent, section 4).
+
+    In an order the block is "variable `chosen[-1]` at step `step`", in a tree it is a join. It stands because the
+    measure of `chosen` was not above that of `rejected`, another way to build the block.
+
+    Attributes
+    ----------
+    step
+        Place in the order from 0; of a join, its place among the tree's joins from the leaves up (`joins_of`).
+    measure
+        A key of `MEASURES`.
+    chosen, rejected
+        Beginnings of orders, as positions; for measure `tree` trees of positions over the same variables.
+    ln_chosen, ln_rejected
+        Natural logarithms of both sides when the plan was made.
+    wins_ties
+        Whether the chosen side is also taken where both sides are equal.
+    """
+
+    step: int
+    measure: str
+    chosen: Side
+    rejected: Side
+    ln_chosen: float
+    ln_rejected: float
+    wins_ties: bool = True
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise ValueError(f"{self.measure!r} is no measure; they are {', '.join(MEASURES)}")
+        if not (math.isfinite(self.ln_chosen) and math.isfinite(self.ln_rejected)):
+            raise ValueError("both sides of a comparison are finite logarithms")
+        if not self.holds(self.ln_chosen, self.ln_rejected):
+            raise ValueError("the chosen side of a comparison is not the larger one")
+
+    def holds(self, ln_chosen: float, ln_rejected: float) -> bool:
+        """Whether the planner would choose the same side where the two sides measure this much."""
+        chosen, rejected = grains(ln_chosen), grains(ln_rejected)
+        return chosen < rejected or (chosen == rejected and self.wins_ties)
+
+
+@dataclass(frozen=True, slots=True)
+class Ordering:
+    """An order of all positions, why it is this one, and what a person should know of how it was found."""
+
+    order: tuple[int, ...]
+    comparisons: tuple[DecidingComparison, ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.order))):
+            raise ValueError(f"{self.order} is no order of all positions")
+
+
+@dataclass(frozen=True, slots=True)
+class TreeOrdering:
+    """A tree over all positions, why it is this one, and what a person should know of how it was found."""
+
+    tree: PositionTree
+    comparisons: tuple[DecidingComparison, ...] = ()
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.order))):
+            raise ValueError(f"{self.tree} is no tree over all positions")
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The leaves from left to right."""
+        return positions_of(self.tree)
+
+
+Planner = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
+
+
+def positions_of(side: Side) -> tuple[int, ...]:
+    """The leaves of a tree of positions from left to right; an order as it is."""
+    return (side,) if isinstance(side, int) else tuple(position for part in side for position in positions_of(part))
+
+
+def named(tree: Side, names: Sequence[str]) -> str:
+    """A tree of positions as people read it.
+
+    Examples
+    --------
+    >>> named(((2, 0), 1), "abc")
+    '((c, a), b)'
+    """
+    return names[tree] if isinstance(tree, int) else f"({', '.join(named(part, names) for part in tree)})"
+
+
+def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
+    """The joins of a tree of positions, each after those below it.
+
+    Examples
+    --------
+    >>> list(joins_of(((0, 1), (2, 3))))
+    [(0, 1), (2, 3), ((0, 1), (2, 3))]
+    """
+    if isinstance(tree, int):
+        return
+    yield from joins_of(tree[0])
+    yield from joins_of(tree[1])
+    yield tree
+
+
+def left_deep(order: tuple[int, ...]) -> PositionTree:
+    """The tree that joins one variable of an order after the other.
+
+    Examples
+    --------
+    >>> left_deep((2, 0, 1))
+    ((2, 0), 1)
+    """
+    tree: PositionTree = order[0]
+    for position in order[1:]:
+        tree = (tree, position)
+    return tree
+
+
+def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None = 1) -> list[DecidingComparison]:
+    """Of each block the k comparisons that were closest to coming out otherwise (None: all), the closest ones first.
+
+    The blocks are in the order in which they were decided. All comparisons of a block have their chosen side in common.
+    """
+    blocks: dict[tuple[str, int], list[DecidingComparison]] = {}
+    for comparison in comparisons:
+        blocks.setdefault((comparison.measure, comparison.step), []).append(comparison)
+    return [one for block in blocks.values() for one in sorted(block, key=_margin)[:k]]
+
+
+def _margin(comparison: DecidingComparison) -> tuple[float, bool]:
+    return comparison.ln_rejected - comparison.ln_chosen, comparison.wins_ties
+
+
+def comparison_to_json(comparison: DecidingComparison) -> dict[str, Any]:
+    """A comparison as JSON values; orders and trees as nested lists."""
+    return {
+        "step": comparison.step,
+        "measure": comparison.measure,
+        "chosen": _lists(comparison.chosen),
+        "rejected": _lists(comparison.rejected),
+        "ln_chosen": comparison.ln_chosen,
+        "ln_rejected": comparison.ln_rejected,
+        "wins_ties": comparison.wins_ties,
+    }
+
+
+def comparison_from_json(content: Mapping[str, Any]) -> DecidingComparison:
+    """Read what `comparison_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
+    sides = {"chosen": _tuples(content["chosen"]), "rejected": _tuples(content["rejected"])}
+    return DecidingComparison(**{**content, **sides})
+
+
+def side_text(side: Side) -> str:
+    """One side of a comparison as JSON.
+
+    Examples
+    --------
+    >>> side_text((2, (0, 1)))
+    '[2, [0, 1]]'
+    """
+    return str(side) if isinstance(side, int) else f"[{', '.join(map(side_text, side))}]"
+
+
+def _lists(side: Side) -> Any:
+    return side if isinstance(side, int) else [_lists(part) for part in side]
+
+
+def _tuples(content: Any) -> Any:
+    return content if isinstance(content, int) else tuple(_tuples(part) for part in content)
+
+
+NOTHING = SetTerm(lambda statistics, positions: -math.inf, lambda statistics: np.full(1 << statistics.size, -np.inf))
+"""A term that costs nothing."""
+CLOSE = 100 * GRAIN
+"""Two sides that are closer than this are measured anew: equal parts may have added up to some grains."""
+MOST_COMPARISONS = 24
+"""Comparisons that are kept of each join of a tree, the tightest ones: all of them up to 24 splits."""
+
+
+def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: CostModel) -> float:
+    """Natural logarithm of one side of a comparison, by a key of `MEASURES`."""
+    if measure == "tree":
+        return ln_below(cost, statistics, cast(PositionTree, side))
+    order = cast(tuple[int, ...], side)
+    if measure == "instances":
+        return statistics.ln_instances[order[-1]]
+    return cost.ln_step(statistics, order) if measure == "step" else ln_before(cost, statistics, order)
+
+
+def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
+    """Whether the planner would still choose the same side, on these statistics."""
+    return comparison.holds(
+        ln_measure(comparison.measure, comparison.chosen, statistics, cost),
+        ln_measure(comparison.measure, comparison.rejected, statistics, cost),
+    )
+
+
+def ln_before(cost: CostModel, statistics: ClauseStatistics, beginning: Sequence[int]) -> float:
+    """ln of the cost of the beginning of an order without what completing its set costs in any order."""
+    own = replace(cost, node=NOTHING).ln_step(statistics, beginning)
+    return ln_sum((ln_order_cost(cost, statistics, beginning[:-1]), own))
+
+
+def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """ln of the cost of a tree without its leaves, and without what its root costs with any two sides."""
+    if isinstance(tree, int):
+        return -math.inf
+    costs = statistics.derived(("joins", cost), lambda: ComparedJoins(cost, replace(cost, node=NOTHING)))
+    return ln_sum(
+        (costs.own_of(statistics, tree), *costs.below(statistics, tree[0]), *costs.below(statistics, tree[1]))
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ComparedJoins:
+    """What a cost model charges for the joins of trees that are compared: most of their subtrees are the same.
+
+    Attributes
+    ----------
+    cost, without_node
+        The model, and what it charges beside what the node of a join costs.
+    known
+        Tree -> ln of what each of its joins costs.
+    own
+        Tree -> ln of what its last join costs beside what its node costs.
+    """
+
+    cost: CostModel
+    without_node: CostModel
+    known: dict[PositionTree, tuple[float, ...]] = field(default_factory=dict)
+    own: dict[PositionTree, float] = field(default_factory=dict)
+
+    def own_of(self, statistics: ClauseStatistics, tree: tuple[PositionTree, PositionTree]) -> float:
+        """ln of what the last join of a tree costs beside what its node costs with any two sides."""
+        found = self.own.get(tree)
+        if found is None:
+            found = self.own[tree] = self.without_node.ln_join(statistics, *tree)
+        return found
+
+    def below(self, statistics: ClauseStatistics, tree: PositionTree) -> tuple[float, ...]:
+        """ln of what each join of a tree costs."""
+        if isinstance(tree, int):
+            return ()
+        found = self.known.get(tree)
+        if found is None:
+            inner = self.below(statistics, tree[0]) + self.below(statistics, tree[1])
+            found = self.known[tree] = (*inner, self.cost.ln_join(statistics, *tree))
+        return found
+
+
+def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """ln of the cost of a tree without its leaves, which all trees share."""
+    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(tree))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to build a block: the order or tree up to it, ln of what it measures, and its rank among equal ones."""
+
+    side: Side
+    ln_measure: float
+    rank: tuple[int, ...]
+
+
+class TreesOfSets(Protocol):
+    """A search that knows, for each join of its tree, the other ways that it was chosen over."""
+
+    def ways(self, tree: PositionTree, *, linear: bool) -> list[Way]:
+        """Ways to build a join, the chosen one among them; `linear`: where only linear trees were looked at."""
+        ...
+
+
+def comparisons_of_block(
+    step: int,
+    measure: str,
+    chosen: Side,
+    ways: Iterable[Way],
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    most: int = MOST_COMPARISONS,
+) -> Iterator[DecidingComparison]:
+    """The comparisons that decided a block, the tightest ones first, `most` of them.
+
+    `chosen` is the side of one of the ways; where it is not, nothing that is known decided the block. Where a side is
+    listed twice, it measures the less of both.
+    """
+    by_side = {way.side: way for way in sorted(ways, key=lambda way: -way.ln_measure)}
+    own = by_side.pop(chosen, None)
+    if own is None:
+        return
+    for way in sorted(by_side.values(), key=lambda way: (way.ln_measure, way.rank))[:most]:
+        wins_ties = own.rank < way.rank
+        sides = own.ln_measure, way.ln_measure
+        if abs(sides[0] - sides[1]) < CLOSE:
+            # Ways are known by the cheapest plans of their parts; where those had equals, others of them were taken.
+            sides = ln_measure(measure, chosen, statistics, cost), ln_measure(measure, way.side, statistics, cost)
+        # What differs by less than a grain, or by nothing beside the cost of the plan, decided nothing.
+        if grains(sides[0]) < grains(sides[1]) + wins_ties:
+            yield DecidingComparison(step, measure, chosen, way.side, *sides, wins_ties)
+
+
+def tree_comparisons(
+    tree: PositionTree,
+    search: TreesOfSets,
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    most: int = MOST_COMPARISONS,
+) -> tuple[DecidingComparison, ...]:
+    """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
+    # Where the cost model tells linear trees apart, some joins were chosen among those only.
+    under_linear = set() if cost.held is None else sides_of_linear_joins(tree)
+    comparisons: list[DecidingComparison] = []
+    for step, join in enumerate(joins_of(tree)):
+        if len(positions_of(join)) > 2:
+            ways = search.ways(join, linear=join in under_linear)
+            comparisons += comparisons_of_block(step, "tree", join, ways, statistics, cost, most)
+    return tuple(comparisons)
+
+
+def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
+    """The joins that were chosen among linear trees only, as they are below a linear join."""
+    return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}

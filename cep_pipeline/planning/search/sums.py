@@ -1,0 +1,410 @@
+"""The costs of sets of a clause's variables as sums, taken by compiled code for all sets at once.
+
+ln PM(S) is a sum of logarithms: of the instances of the variables of S, of the selectivities of the conditions within
+S, and of the share in order. The charges of cost models for S are made of such sums. The structure of the clause and
+the model alone decide which numbers are in them (`CostTerms`), so a clause that is planned again and again writes that
+down once. Then the numbers of a snapshot give the costs of all sets within microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from struct import Struct
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.planning.costs.model import CostModel, SetSum
+from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import (
+    ClauseNumbers,
+    ClauseShape,
+    ClauseStatistics,
+    JointCondition,
+)
+from cep_pipeline.planning.search import set_sums_codes as codes
+from cep_pipeline.planning.trees import PositionTree
+
+Array = np.ndarray[Any, Any]
+
+MOST_VARIABLES = 8
+"""The costs of all sets are tabulated for clauses of up to this many variables: there are 2^n sets."""
+MOST_BITS = 62
+"""The largest clause whose sets fit into an int64."""
+_measure = NativeKernel(
+    "cep_pipeline.planning.search.set_sums_kernel",
+    "measure",
+    ("int64*",),
+    ("cep_pipeline.compiled.pointers", "cep_pipeline.planning.search.set_sums_codes"),
+)
+
+
+def load_kernel() -> None:
+    """Load the compiled code, or compile it where that has not been done on this machine: it takes seconds."""
+    _measure.compile()
+
+
+@dataclass(frozen=True, eq=False)
+class CostTerms:
+    """The terms of a cost model of a clause, as the kernel reads them.
+
+    Attributes
+    ----------
+    terms
+        The sums of the terms that the model has.
+    rows
+        For each of `CostModel.terms` its place among them; -1 for a term that the model does not have.
+    asked, ends
+        What the kernel adds up for each term, with `rows` behind it, and ln of the factor for the ends of sets.
+    constants
+        The part of each term that does not depend on numbers, float64 of shape (terms, 2^n); None for a large clause.
+    """
+
+    shape: ClauseShape
+    terms: tuple[SetSum, ...]
+    rows: tuple[int, ...]
+    asked: Array
+    ends: Array
+    constants: Array | None
+
+    @classmethod
+    def of(cls, shape: ClauseShape, cost: CostModel) -> CostTerms | None:
+        """The terms of a model for a clause, made once; None where the clause is too large for the kernel, or the cost
+        is no sum of its numbers."""
+        return shape.derived(("terms", cost), lambda: cls._made(shape, cost))
+
+    @classmethod
+    def _made(cls, shape: ClauseShape, cost: CostModel) -> CostTerms | None:
+        if shape.size > MOST_BITS or any(term is not None and term.sum is None for term in cost.terms):
+            return None
+        terms = [term.sum() for term in cost.terms if term is not None and term.sum is not None]
+        places = iter(range(len(terms)))
+        rows = tuple(-1 if term is None else next(places) for term in cost.terms)
+        if cost.waits:
+            last = terms[rows[codes.DELAY]]
+            terms[rows[codes.DELAY]] = replace(last, factor=last.factor * cost.alpha)
+        everything, kleene = (1 << shape.size) - 1, mask_of(shape.kleene)
+        asked = [
+            (
+                (0 if not term.instances else everything & ~kleene if term.singles else everything),
+                term.rarest,
+                codes.EQUALITY * term.equalities | codes.TESTED * term.tested | codes.JOINT * term.joints,
+                term.singles,
+                term.together and shape.agreements > 0,
+                term.ends is not None,
+            )
+            for term in terms
+        ]
+        sets = np.arange(1 << shape.size) if shape.size <= MOST_VARIABLES else None
+        return cls(
+            shape,
+            tuple(terms),
+            rows,
+            np.concatenate((np.array(asked, np.int64).reshape(-1), np.array(rows, np.int64))),
+            np.array([0.0 if term.ends is None else math.log(term.ends) for term in terms]),
+            None if sets is None else np.stack([_constants(shape, term, sets) for term in terms]),
+        )
+
+    def of_sets(self, sets: Array) -> Array:
+        """The constants of some sets, float64 of shape (terms, m)."""
+        if self.constants is not None:
+            return np.ascontiguousarray(self.constants[:, sets])
+        return np.stack([_constants(self.shape, term, sets) for term in self.terms])
+
+
+def _constants(shape: ClauseShape, term: SetSum, sets: Array) -> Array:
+    """The part of a term that does not depend on numbers, float64 of shape (m,)."""
+    counted = sets & ~mask_of(shape.kleene) if term.singles else sets
+    found = ln_order_shares(shape, counted) if term.together else np.zeros(len(sets))
+    if term.grown:
+        with np.errstate(divide="ignore"):
+            found += np.log(np.bitwise_count(counted).astype(np.float64))
+    whole = sets == (1 << shape.size) - 1
+    factor = term.factor if term.whole is None else np.where(whole, term.whole, term.factor)
+    return np.asarray(found + np.log(factor))
+
+
+def ln_order_shares(shape: ClauseShape, sets: Array) -> Array:
+    """ln of the share of the orderings of sets that the clause's temporal order allows (float64)."""
+    ln_factorial = np.array([math.lgamma(count + 1) for count in range(shape.size + 1)])
+    found = np.zeros(len(sets))
+    for groups in shape.sequences:
+        counts = [np.bitwise_count(sets & mask_of(group)).astype(np.int64) for group in groups]
+        found += sum(ln_factorial[count] for count in counts) - ln_factorial[sum(counts)]
+    return found
+
+
+def ln_orders(shape: ClauseShape) -> list[float] | None:
+    """`ln_order_shares` of all sets; None for a large clause."""
+    if shape.size > MOST_VARIABLES:
+        return None
+    found: list[float] = shape.derived(ln_orders, lambda: ln_order_shares(shape, np.arange(1 << shape.size)).tolist())
+    return found
+
+
+class Program:
+    """Sums over some sets of a clause, and instructions that combine them; it holds no numbers.
+
+    Parameters
+    ----------
+    terms
+        The terms of the clause's cost model.
+    sets
+        int64, shape (m,): the sets by their bits.
+    """
+
+    def __init__(self, terms: CostTerms, sets: Array) -> None:
+        shape = terms.shape
+        self.terms, self.sets = terms, sets
+        self.masks = np.array([mask_of(positions) for positions, _ in shape.conditions], np.int64)
+        self.kinds = np.array([codes.EQUALITY if equal else codes.TESTED for _, equal in shape.conditions], np.int64)
+        firsts, lasts = _edges(shape, sets) if any(term.ends for term in terms.terms) else (sets, sets)
+        self.words = np.zeros(codes.WORDS, np.int64)
+        for word, number in (
+            (codes.SETS, len(sets)),
+            (codes.TERMS, len(terms.terms)),
+            (codes.VARIABLES, shape.size),
+            (codes.FACTORS, len(shape.conditions)),
+            (codes.AGREEMENTS, shape.agreements),
+            (codes.KLEENE, mask_of(shape.kleene)),
+            (codes.USED, len(sets)),
+        ):
+            self.words[word] = number
+        self._arrays = (  # the kernel reads them by their addresses
+            (codes.SET_MASKS, sets),
+            (codes.CONSTANTS, terms.of_sets(sets)),
+            (codes.ASKED, terms.asked),
+            (codes.ENDS, terms.ends),
+            (codes.FIRSTS, firsts),
+            (codes.LASTS, lasts),
+            (codes.FACTOR_MASKS, self.masks),
+            (codes.FACTOR_KINDS, self.kinds),
+            (codes.USED_SETS, np.arange(len(sets))),
+        )
+        for word, array in self._arrays:
+            self.words[word] = array.ctypes.data
+
+
+class SetSums:
+    """The sums of a program for one set of numbers after another.
+
+    Attributes
+    ----------
+    sums
+        float64, shape (terms, sets), after a call.
+    address
+        Address of the kernel's argument words.
+    """
+
+    def __init__(self, program: Program) -> None:
+        shape = program.terms.shape
+        self.program = program
+        # One array: reading an address takes longer than most of the work done with it.
+        numbers = 2 * shape.size + shape.agreements * shape.size**2 + len(shape.conditions)
+        self._room = np.zeros(numbers + len(program.terms.terms) * len(program.sets))
+        self._numbers, sums = self._room[:numbers], self._room[numbers:]
+        self.sums = sums.reshape(len(program.terms.terms), -1)
+        self._words, address = program.words.copy(), self._room.ctypes.data
+        self._words[codes.NUMBERS], self._words[codes.SUMS] = address, address + 8 * numbers
+        # The selectivities of the conditions are the last ones of the numbers.
+        self._words[codes.FACTOR_VALUES] = address + 8 * (numbers - len(shape.conditions))
+        self.address = self._words.ctypes.data
+        self._function = _measure.function
+        self._joined: tuple[Array, ...] | None = None
+        self._row, self._last = self._numbers.data, -1
+        self._flat = Struct(f"{numbers}d")  # quicker than assigning a row of numbers to an array
+
+    def __call__(self, numbers: ClauseNumbers) -> None:
+        """Take the sums of these numbers."""
+        self.take(numbers)
+        self._function(self.address)
+
+    def take(self, numbers: ClauseNumbers) -> None:
+        """Load these numbers, for code that takes the sums itself."""
+        self._flat.pack_into(self._row, 0, *numbers.flat)
+        if numbers.joints or self._joined is not None:
+            self._join(numbers.joints)
+        if numbers.last != self._last:
+            self._words[codes.LAST] = self._last = numbers.last
+
+    def take_row(self, last: int) -> None:
+        """Load the last variable alone: other code writes the numbers, and there are no corrections for dependence."""
+        if self._joined is not None:
+            self._join(())
+        if last != self._last:
+            self._words[codes.LAST] = self._last = last
+
+    def by_term(self) -> list[Array | None]:
+        """The sums of each of `CostModel.terms`, float64 of shape (m,); None for a term that the model lacks."""
+        return [None if row < 0 else self.sums[row] for row in self.program.terms.rows]
+
+    def _join(self, joints: Sequence[JointCondition]) -> None:
+        """Let the corrections for dependent conditions count beside the conditions."""
+        masks, kinds = self.program.masks, self.program.kinds
+        values = self._numbers[len(self._numbers) - len(masks) :]
+        self._joined = (
+            np.concatenate((masks, np.array([mask_of(one.positions) for one in joints], np.int64))),
+            np.concatenate((kinds, np.full(len(joints), codes.JOINT, np.int64))),
+            np.concatenate((values, np.array([one.ln_ratio for one in joints], np.float64))),
+        )
+        words = (codes.FACTOR_MASKS, codes.FACTOR_KINDS, codes.FACTOR_VALUES)
+        self._words[codes.FACTORS] = len(self._joined[0])
+        for word, array in zip(words, self._joined, strict=True):
+            self._words[word] = array.ctypes.data
+
+
+def _edges(shape: ClauseShape, sets: Array) -> tuple[Array, Array]:
+    """For each set the variables before which none of it is ordered, and those after which none is."""
+    after, before = [0] * shape.size, [0] * shape.size
+    for groups in shape.sequences:
+        for earlier, later in combinations(groups, 2):
+            for one in earlier:
+                after[one] |= mask_of(later)
+            for other in later:
+                before[other] |= mask_of(earlier)
+    first, last = np.zeros_like(sets), np.zeros_like(sets)
+    for place in range(shape.size):
+        having = sets >> place & 1
+        first |= (having & (sets & before[place] == 0)) << place
+        last |= (having & (sets & after[place] == 0)) << place
+    return first, last
+
+
+Numbers: TypeAlias = "list[float] | dict[int, float]"
+"""Numbers of sets, by their bits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogTables:
+    """The charges of a cost model for the sets of a clause, by their logarithms, at the bits of each set.
+
+    The terms are those of `costs.model.SetCosts`. `delay` includes the weight of latency; `last` is the variable after
+    which latency counts.
+    """
+
+    node: Numbers
+    pair: Numbers | None
+    product: Numbers | None
+    held: Numbers | None = None
+    delay: Numbers | None = None
+    last: int = 0
+
+    def ln_own(self, left: int, right: int, *, linear: bool) -> float:
+        """ln of the cost of joining two sets as sides of a tree, without the node of their union."""
+        found = self._ln_tests(left, right)
+        if self.held is not None and not linear:
+            found = ln_add(ln_add(found, self.held[left]), self.held[right])
+        if self.delay is not None:
+            if left >> self.last & 1:
+                return ln_add(found, self.delay[right])
+            if right >> self.last & 1:
+                return ln_add(found, self.delay[left])
+        return found
+
+    def ln_join(self, left: int, right: int, *, linear: bool) -> float:
+        """ln of the cost of joining two sets as sides of a tree."""
+        return ln_add(self.node[left | right], self.ln_own(left, right, linear=linear))
+
+    def ln_own_step(self, bound: int, position: int) -> float:
+        """ln of the cost of binding a variable after those of a set, without the node of all of them."""
+        if not bound:
+            return -math.inf
+        found = self._ln_tests(bound, 1 << position)
+        if self.delay is not None and bound >> self.last & 1:
+            return ln_add(found, self.delay[1 << position])
+        return found
+
+    def ln_step(self, bound: int, position: int) -> float:
+        """ln of the cost of binding a variable after those of a set."""
+        return ln_add(self.node[bound | 1 << position], self.ln_own_step(bound, position))
+
+    def ln_nodes(self, tree: PositionTree) -> list[float]:
+        """ln of the cost of each leaf and each join of a tree."""
+        found: list[float] = []
+        self._gather(tree, found)
+        return found
+
+    def _ln_tests(self, left: int, right: int) -> float:
+        if self.pair is None:
+            return -math.inf
+        both = 0.0 if self.product is None else self.product[left] + self.product[right]
+        return self.pair[left | right] + both
+
+    def _gather(self, tree: PositionTree, into: list[float]) -> tuple[int, bool]:
+        """The set of a tree, and whether it is linear."""
+        if isinstance(tree, int):
+            into.append(self.node[1 << tree])
+            return 1 << tree, True
+        (left, left_linear), (right, right_linear) = self._gather(tree[0], into), self._gather(tree[1], into)
+        alone = isinstance(tree[0], int) or isinstance(tree[1], int)
+        linear = alone and left_linear and right_linear
+        into.append(self.ln_join(left, right, linear=linear))
+        return left | right, linear
+
+
+def ln_add(one: float, other: float) -> float:
+    """ln of the sum of two numbers by their logarithms.
+
+    Examples
+    --------
+    >>> round(ln_add(math.log(2), math.log(3)), 12) == round(math.log(5), 12), ln_add(-math.inf, 1.0)
+    (True, 1.0)
+    """
+    if one < other:
+        one, other = other, one
+    return one + math.log1p(math.exp(other - one)) if other > -math.inf else one
+
+
+def sums_of_all(shape: ClauseShape, cost: CostModel) -> SetSums | None:
+    """The sums of all sets of a clause, at the bits of each; None for a large clause, and for a cost that is no sum."""
+
+    def made() -> SetSums | None:
+        terms = None if shape.size > MOST_VARIABLES else CostTerms.of(shape, cost)
+        return None if terms is None else SetSums(Program(terms, np.arange(1 << shape.size)))
+
+    return shape.derived(("sums", cost), made)
+
+
+def set_arrays(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None] | None:
+    """The terms of a cost model for all sets of a clause, float64 of shape (2^n,) each, as `CostModel.terms` has them;
+    None where they are no sums, or the clause is large."""
+    sums = None if statistics.shape is None else sums_of_all(statistics.shape, cost)
+    if sums is None:
+        return None
+    sums(statistics.numbers)
+    return [None if array is None else array.copy() for array in sums.by_term()]
+
+
+def log_tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
+    """The costs of all sets of a clause; None where they are no sums, or the clause is large."""
+    if statistics.shape is None:
+        return None
+    return statistics.derived(("tables", cost), lambda: _tables(cost, statistics))
+
+
+def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
+    arrays = set_arrays(cost, statistics)
+    if arrays is None:
+        return None
+    node, pair, product, held, delay = (None if array is None else array.tolist() for array in arrays)
+    assert node is not None
+    return LogTables(node, pair, product, held, delay, statistics.last_variable)
+
+
+def log_tables_of_some(cost: CostModel, statistics: ClauseStatistics, sets: Iterable[int]) -> LogTables | None:
+    """The costs of some sets of a clause of any size, the empty one among them; None where they are no sums."""
+    terms = None if statistics.shape is None else CostTerms.of(statistics.shape, cost)
+    if terms is None:
+        return None
+    asked = sorted({0, *sets})
+    sums = SetSums(Program(terms, np.array(asked, np.int64)))
+    sums(statistics.numbers)
+    node, pair, product, held, delay = (
+        None if array is None else dict(zip(asked, array.tolist(), strict=True)) for array in sums.by_term()
+    )
+    assert node is not None
+    return LogTables(node, pair, product, held, delay, statistics.last_variable)
