@@ -9,9 +9,9 @@ from cep_pipeline.errors import BusyError, CepError, DataError, InputError, Patt
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.loop import detect_adaptively as detect_adaptively
+    from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
-    from cep_pipeline.detection.shared_buffer.expansion import expand as expand
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns
@@ -30,7 +30,7 @@ _LAZY = {
     "detect": "cep_pipeline.detection.detect",
     "detect_batches": "cep_pipeline.detection.detect",
     "detect_adaptively": "cep_pipeline.adaptation.loop",
-    "expand": "cep_pipeline.detection.shared_buffer.expansion",
+    "expand": "cep_pipeline.detection.compressed.expansion",
 }
 
 __all__ = [

@@ -120,7 +120,7 @@ def compare_plans(
         The mechanism does not run the pattern.
     """
     MECHANISMS[mechanism].check(pattern)
-    model = cost_named(cost or default_cost(pattern, on_kernel=mechanism == "fused"))
+    model = cost_named(cost or default_cost(pattern, on_kernel=MECHANISMS[mechanism].is_columnar))
     chosen = plan_for([pattern], snapshot, {pattern.name: mechanism}, planner, cost, alpha).patterns[0].planner
     planned = compare_planners(pattern, snapshot, None, model.name, alpha)
     refused = {one.planner: _refusal(mechanism, pattern, one) for one in planned}

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused.tiers import own_code
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection
 from cep_pipeline.errors import CepError, TooManyMatches

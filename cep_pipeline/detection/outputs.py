@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -32,7 +32,7 @@ def listed_because(pattern: Pattern) -> str | None:
     >>> listed_because(pattern)
     "sum() over the list 'a'"
     """
-    from cep_pipeline.detection.shared_buffer.groups import reason_to_list
+    from cep_pipeline.detection.compressed.groups import reason_to_list
 
     return reason_to_list(pattern)
 
@@ -101,7 +101,7 @@ class Detection:
         """The number of matches over Kleene variables, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.shared_buffer.counting import count_merged
+            from cep_pipeline.detection.compressed.counting import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
         return counted
@@ -194,7 +194,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     """
     if not detection.is_read_from_buffers:
         return detection.batches()
-    from cep_pipeline.detection.shared_buffer.expansion import expand
+    from cep_pipeline.detection.compressed.expansion import expand
 
     lazily: Iterable[pa.RecordBatch] = expand(detection.compressed())
     return lazily
@@ -251,7 +251,7 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         As `Detection.compressed`.
     """
-    from cep_pipeline.detection.shared_buffer.compressing import ListedBuffers, compress_merged
+    from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
 
     listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
     buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from cep_pipeline.detection.in_order import OrderedMatches, comes_in_order
-from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.room import named
 from cep_pipeline.errors import TooManyMatches

@@ -61,7 +61,7 @@ def plan_for(
         cost,
         in_pattern_order=in_pattern_order(chosen),
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
-        on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
+        on_kernel={name for name, mechanism in chosen.items() if MECHANISMS[mechanism].is_columnar},
         alpha=alpha,
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
@@ -83,7 +83,7 @@ def replanner_for(
     wanted = DEFAULT_PLANNER if planner is None else planner
     planner_named(wanted)
     name = planner_for(pattern, wanted, in_pattern_order=in_order, orders_only=not of.runs_trees)
-    return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=mechanism == "fused"), alpha)
+    return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=of.is_columnar), alpha)
 
 
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource, RowRange
 from cep_pipeline.expressions.comparison import between, compare, member
@@ -125,7 +124,7 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
         case Call(function, (argument,)):
             return FUNCTIONS[function](_evaluate(argument, source, rows))
         case Length() | Aggregate():
-            raise UnsupportedPattern("fused", f"a Kleene variable ('{expression.variable}')")
+            raise _of_a_list(expression.variable)
         case _:
             raise TypeError(f"{expression!r} is no expression of the language")
 
@@ -136,7 +135,11 @@ def _as_array(rows: Array | RowRange) -> Array:
 
 def _refuse_kleene(reference: Reference) -> None:
     if reference.element is not Element.ONLY:
-        raise UnsupportedPattern("fused", f"a Kleene variable ('{reference.variable}')")
+        raise _of_a_list(reference.variable)
+
+
+def _of_a_list(variable: str) -> TypeError:
+    return TypeError(f"a Kleene variable ('{variable}') is bound to a list, not to one event: see `expressions.lists`")
 
 
 def _constant(value: int | float | bool | str, kind: ValueType) -> Column:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan

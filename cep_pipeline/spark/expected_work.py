@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp, log
 
+from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import choose_mechanisms
-from cep_pipeline.detection.fused import compile_shapes, tiers
-from cep_pipeline.detection.fused.running import shapes_of_plan
+from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -31,7 +32,7 @@ def compiled_kernels(
     mechanisms = choose_mechanisms(patterns, mechanism)
     work: dict[Shape, float] = {}
     for pattern in patterns:
-        if mechanisms[pattern.name] != "fused":
+        if not MECHANISMS[mechanisms[pattern.name]].is_columnar:
             continue
         windows = span_us / (pattern.window.time_us or span_us or 1)
         for clause, own in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
@@ -40,7 +41,7 @@ def compiled_kernels(
                 continue
             for shape in shapes_of_plan(pattern, clause, own.order_or_tree):
                 work[shape] = work.get(shape, 0.0) + expected
-    return compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
+    return tiers.compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
 
 
 class WorkEstimate:

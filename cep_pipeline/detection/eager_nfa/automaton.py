@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep_pipeline.detection.eager_nfa.support import MECHANISM
 from cep_pipeline.detection.instances.condition_groups import Moment
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.normal_form import Clause
@@ -97,7 +96,7 @@ def compile_automaton(pattern: Pattern, clause: Clause) -> Automaton:
         if len(numbers) > MOST_STATES:
             feature = f"an automaton of more than {MOST_STATES:,} states"
             hint = "join fewer variables by AND, or use mechanism 'fused'"
-            raise UnsupportedPattern(MECHANISM, feature, pattern=pattern.name, hint=hint)
+            raise UnsupportedPattern("eager_nfa", feature, pattern=pattern.name, hint=hint)
         waiting = list(following)
     edges = []
     for state, number in numbers.items():

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from cep_pipeline.detection.kleene.skeleton import skeleton_of
-from cep_pipeline.detection.mechanism import Orders
+from cep_pipeline.detection.mechanisms import Orders
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.multi_pattern.canonical import ClauseForms

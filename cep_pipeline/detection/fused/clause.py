@@ -13,7 +13,7 @@ from cep_pipeline.detection.fused.layouts import LaidOut, levels_over
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.fused.support import refuse_unsupported
+from cep_pipeline.detection.mechanisms import beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.schema import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -45,7 +45,7 @@ def run_clause(
     Parameters
     ----------
     pattern, clause
-        A pattern that `unsupported_feature` lets pass, and one of its clauses.
+        A pattern under skip_till_any_match, and one of its clauses.
     order
         Names of the clause's positive variables in plan order.
     events
@@ -73,7 +73,7 @@ def run_clause(
     -----
     The plan changes the cost only. Each step of the iteration takes bounded time, so that it can be interrupted.
     """
-    refuse_unsupported(pattern)
+    refuse("fused", pattern, beyond_any_match(pattern))
     names = [variable.name for variable in clause.positive]
     if sorted(order) != sorted(names):
         raise PlanError(

@@ -21,7 +21,7 @@ from cep_pipeline.detection.fused.alike_nodes import AlikeNodes, Shared, alike_n
 from cep_pipeline.detection.fused.counts import LevelCount, Place
 from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import Orders
+from cep_pipeline.detection.mechanisms import Orders
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

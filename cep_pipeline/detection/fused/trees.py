@@ -22,7 +22,7 @@ from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunc
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import Rules
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import EVERYTHING
+from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Comparator, Conjunct

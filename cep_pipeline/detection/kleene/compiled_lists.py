@@ -26,7 +26,7 @@ from cep_pipeline.detection.fused.shape import Level, Search, Shape, Test, Teste
 from cep_pipeline.detection.kleene.bindings import Bindings
 from cep_pipeline.detection.kleene.extension import Conditions
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import EVERYTHING, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference

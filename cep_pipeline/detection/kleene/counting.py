@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Extension
-from cep_pipeline.detection.kleene.run import KleeneRun
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.nfab import codes
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.contiguous import follow_contiguous

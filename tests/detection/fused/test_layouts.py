@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import clause, run_clause
+from cep_pipeline.detection.fused import clause
+from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.detection.fused.layouts import LaidOut
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.patterns.pattern import Pattern

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import run_clause, shapes_of, tiers
+from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.programs import program_of
 from cep_pipeline.detection.fused.shape import Search, Shape
 from tests.detection.fused.running import pattern_of, prepare

@@ -136,7 +136,7 @@ def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
 def test_first_matches_of_very_many_come_at_once() -> None:
     """Lists are made in pieces: 2**200 of them would not fit anywhere."""
     from cep_pipeline.detection import MECHANISMS
-    from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+    from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
     from cep_pipeline.slices.prepared import PreparedEvents
 
     events = [{"timestamp": place, "kind": "A" if place == 0 else "B"} for place in range(201)]
@@ -149,7 +149,7 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
-    from cep_pipeline.detection.kleene.run import KleeneRun
+    from cep_pipeline.detection.kleene.clause import KleeneRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())

@@ -13,11 +13,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.compressed import lanes, rejection, runs
+from cep_pipeline.detection.compressed.counting import count_merged
 from cep_pipeline.detection.decimal_text import from_text
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.outputs import listed_because
-from cep_pipeline.detection.shared_buffer import lanes, rejection, runs
-from cep_pipeline.detection.shared_buffer.counting import count_merged
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate

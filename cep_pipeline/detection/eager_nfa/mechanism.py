@@ -1,4 +1,4 @@
-"""Run the eager NFA of one clause over one slice, and of a pattern clause after clause."""
+"""The record of the mechanism `eager_nfa`: its automaton, and its runs over one slice, clause after clause."""
 
 from __future__ import annotations
 
@@ -10,11 +10,18 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.eager_nfa import codes
 from cep_pipeline.detection.eager_nfa.automaton import Automaton, compile_automaton
-from cep_pipeline.detection.eager_nfa.support import MECHANISM, refuse_unsupported
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Counters, Orders, Owned, conjuncts_joining, refuse_other_orders
+from cep_pipeline.detection.mechanisms import (
+    Counters,
+    Mechanism,
+    Orders,
+    Owned,
+    beyond_any_match,
+    conjuncts_joining,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array
@@ -48,15 +55,15 @@ _read_events = NativeKernel(
 def find_eagerly(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
-    """The owned matches of a pattern; see `Mechanism.find`."""
-    refuse_unsupported(pattern)
+    """Find the owned matches of a pattern, clause after clause; a node is a state, by the variables it has bound."""
+    MECHANISM.check(pattern)
     lives = Lives(len(events))
 
     def start(clause: Clause, order: Sequence[str], finality: Finality) -> EagerRun:
-        refuse_other_orders(MECHANISM, pattern, clause, order)
+        refuse_other_orders(MECHANISM.name, pattern, clause, order)
         return EagerRun(pattern, clause, events, owned, finality, lives)
 
-    yield from find_by_clause(MECHANISM, pattern, orders, owned, counters, start)
+    yield from find_by_clause(MECHANISM.name, pattern, orders, owned, counters, start)
     counters.count_peak(lives.peak())
 
 
@@ -245,3 +252,17 @@ class EagerRun:
                     )
                 )
         counters.evaluations += self.program.evaluations + self.program.unary_evaluations
+
+
+def unsupported_feature(pattern: Pattern) -> str | None:
+    """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
+    return beyond_any_match(pattern) or ("TIES ANY" if pattern.ties is Ties.ANY else None)
+
+
+MECHANISM = Mechanism(
+    "eager_nfa",
+    find_eagerly,
+    unsupported_feature=unsupported_feature,
+    in_pattern_order=True,
+    in_order=True,
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cep_pipeline.detection.shared_buffer.components import Analysis, Condition, NeedsLists, is_of_elements, split
+from cep_pipeline.detection.compressed.components import Analysis, Condition, NeedsLists, is_of_elements, split
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties

@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.compressed import lanes
+from cep_pipeline.detection.compressed.buffers import Buffer, Listed, Paths, statement_of
+from cep_pipeline.detection.compressed.graph import Edges, GraphBuilder
+from cep_pipeline.detection.compressed.groups import groups_of
+from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.ordering import order_matches
-from cep_pipeline.detection.shared_buffer import lanes
-from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, statement_of
-from cep_pipeline.detection.shared_buffer.graph import Edges, GraphBuilder
-from cep_pipeline.detection.shared_buffer.groups import groups_of
-from cep_pipeline.detection.shared_buffer.runs import MergedRuns, exact_sum
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -37,7 +37,7 @@ EDGES_AT_ONCE = 1 << 20
 """Edges of buffers that are collected at once."""
 
 _collect_edges = NativeKernel(
-    "cep_pipeline.detection.shared_buffer.graph_kernels",
+    "cep_pipeline.detection.compressed.graph_kernels",
     "collect_edges",
     (
         *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.shared_buffer.buffers import Listed, Paths
+from cep_pipeline.detection.compressed.buffers import Listed, Paths
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import ranges
 
 _useful_edges = NativeKernel(
-    "cep_pipeline.detection.shared_buffer.graph_kernels",
+    "cep_pipeline.detection.compressed.graph_kernels",
     "useful_edges",
     (
         *("int64", "int64", "int64*", "int64*", "int64*", "int64*", "int64", "int64*"),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cep_pipeline.detection.mechanism import Counters
-from cep_pipeline.detection.shared_buffer.components import NeedsLists
-from cep_pipeline.detection.shared_buffer.groups import groups_of
-from cep_pipeline.detection.shared_buffer.lanes import Sequence
-from cep_pipeline.detection.shared_buffer.runs import MergedRuns
+from cep_pipeline.detection.compressed.components import NeedsLists
+from cep_pipeline.detection.compressed.groups import groups_of
+from cep_pipeline.detection.compressed.lanes import Sequence
+from cep_pipeline.detection.compressed.runs import MergedRuns
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition
-from cep_pipeline.detection.shared_buffer.groups import Group, Negation
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition
+from cep_pipeline.detection.compressed.groups import Group, Negation
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Ties
 

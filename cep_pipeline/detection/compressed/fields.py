@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition, choice_of, needs_first
-from cep_pipeline.detection.shared_buffer.groups import Group, Negation
-from cep_pipeline.detection.shared_buffer.states import Field, Known, States
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition, choice_of, needs_first
+from cep_pipeline.detection.compressed.groups import Group, Negation
+from cep_pipeline.detection.compressed.states import Field, Known, States
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.expressions.lists import resolved

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cep_pipeline.detection.shared_buffer.components import Choice, Component, Condition
-from cep_pipeline.detection.shared_buffer.fields import (
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition
+from cep_pipeline.detection.compressed.fields import (
     BROKEN,
     NOTHING,
     SOME,
@@ -22,9 +22,9 @@ from cep_pipeline.detection.shared_buffer.fields import (
     summary_field,
     to_bits,
 )
-from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence
-from cep_pipeline.detection.shared_buffer.rejection import Rejection
-from cep_pipeline.detection.shared_buffer.states import Known
+from cep_pipeline.detection.compressed.lanes import Lanes, Sequence
+from cep_pipeline.detection.compressed.rejection import Rejection
+from cep_pipeline.detection.compressed.states import Known
 from cep_pipeline.expressions.columns import Array, Column
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.patterns.conditions import Comparator
@@ -32,7 +32,7 @@ from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
 from cep_pipeline.patterns.pattern import Ties
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.shared_buffer.runs import Runs
+    from cep_pipeline.detection.compressed.runs import Runs
 
 
 class Binder:
@@ -107,7 +107,7 @@ class Binder:
         runs, row
             Runs that may bind the variable, and the event of each.
         """
-        from cep_pipeline.detection.shared_buffer.runs import Runs
+        from cep_pipeline.detection.compressed.runs import Runs
 
         states, ties = self.states, self.sequence.ties
         name = states.names[number]

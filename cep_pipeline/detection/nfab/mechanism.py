@@ -1,4 +1,4 @@
-"""The owned matches of a pattern by NFA^b, clause after clause, each with runs of its own."""
+"""The record of the mechanism `nfab`: clause after clause, each with runs of its own; an instance is a run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 
 from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clause
 from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
-from cep_pipeline.detection.mechanism import (
+from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     PRUNE,
     Counters,
+    Mechanism,
     Orders,
     Owned,
     RunCounts,
@@ -21,11 +22,10 @@ from cep_pipeline.detection.mechanism import (
     refuse_other_orders,
 )
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.automaton import is_chain
+from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.nfab.lives import Lives
 from cep_pipeline.detection.nfab.runs import ClauseRuns
-from cep_pipeline.detection.nfab.support import MECHANISM, refuse_unsupported
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -43,7 +43,7 @@ def find_matches(
     counters: Counters,
     options: frozenset[str] = frozenset(),
 ) -> Iterator[Block]:
-    """The owned matches of a pattern, clause after clause; see `Mechanism.find`.
+    """Find the owned matches of a pattern, clause after clause (`mechanisms.Find`).
 
     Parameters
     ----------
@@ -61,18 +61,18 @@ def find_matches(
     event once can do that; then the runs of a chain take their events from an input buffer, as those of the lazy chain
     automaton in the pattern's order do (DEBS'15 section 4), and the options change nothing.
     """
-    refuse_unsupported(pattern)
-    for clause, order in zip(pattern.clauses, orders_only(MECHANISM, pattern, orders), strict=True):
-        refuse_other_orders(MECHANISM, pattern, clause, order)
+    MECHANISM.check(pattern)
+    for clause, order in zip(pattern.clauses, orders_only(MECHANISM.name, pattern, orders), strict=True):
+        refuse_other_orders(MECHANISM.name, pattern, clause, order)
     if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
-        yield from find_lazily(MECHANISM, pattern, orders, events, owned, counters)
+        yield from find_lazily(MECHANISM.name, pattern, orders, events, owned, counters)
         return
     lives = Lives()
 
     def start(clause: Clause, _: object, finality: Finality) -> ClauseRun:
         return _run(pattern, clause, events, owned, finality, options, lives)
 
-    yield from find_by_clause(MECHANISM, pattern, orders, owned, counters, start)
+    yield from find_by_clause(MECHANISM.name, pattern, orders, owned, counters, start)
     counters.peaks.append(partial(lives.peak, len(events)))
 
 
@@ -167,3 +167,23 @@ def _ends(block: Block) -> tuple[Array, Array]:
         return block.rows.min(axis=0), block.rows.max(axis=0)
     starts = block.offsets[:-1]
     return np.minimum.reduceat(block.rows, starts), np.maximum.reduceat(block.rows, starts)
+
+
+def unsupported_feature(pattern: Pattern) -> str | None:
+    """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
+    if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
+        return None  # the parser refuses all that other strategies do not allow
+    if not all(map(is_chain, pattern.clauses)):
+        return "a clause that is no chain"
+    return None
+
+
+MECHANISM = Mechanism(
+    "nfab",
+    find_matches,
+    unsupported_feature=unsupported_feature,
+    describe=describe,
+    in_pattern_order=True,
+    options=("merge", "backtrack"),
+    prunes=True,
+)

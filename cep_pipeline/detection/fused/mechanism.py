@@ -1,4 +1,4 @@
-"""All matches of a pattern by the plans of its clauses, found or counted on the kernel."""
+"""The record of the mechanism `fused`: a pattern's matches, found or counted on the columnar kernel."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from cep_pipeline.detection.fused.clause import ClauseRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.shape import Shape
+from cep_pipeline.detection.fused.shared_work import share_work
 from cep_pipeline.detection.fused.trees import TreeRun, order_of
 from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
 from cep_pipeline.detection.kleene.negation import unrejected
-from cep_pipeline.detection.kleene.run import KleeneRun
 from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
@@ -113,7 +114,12 @@ def shapes_of_plan(pattern: Pattern, clause: Clause, plan: OrderOrTree) -> froze
 def find_matches(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
-    """The owned matches of a pattern, clause after clause (`Mechanism.find`)."""
+    """Find the owned matches of a pattern, clause after clause (`mechanisms.Find`).
+
+    A node of a plan is a level of the kernel's loops, which store no partial match; a bushy node joins two sides, one
+    of which is stored. Every conjunct of a level counts as evaluated on each of its candidates, since the kernel tests
+    them all in vectors. Kleene variables are bound after the single ones; a list is their candidate.
+    """
     planned = list(zip(pattern.clauses, orders, strict=True))
     for clause, plan in planned:
         finality = finality_of(pattern, clause)
@@ -129,7 +135,7 @@ def find_matches(
 
 
 def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
-    """The number of matches, where none has to be listed and no two clauses have bindings in common, or None."""
+    """Count the matches, if none has to be listed and no two clauses have bindings in common; otherwise None."""
     if not any(map(has_kleene, pattern.clauses)):
         return None  # blocks of fixed width are counted as fast
     if len({clause.positive for clause in pattern.clauses}) < len(pattern.clauses):
@@ -165,3 +171,13 @@ def _count_levels(pattern: str, clause: int, counts: Callable[[], Sequence[Level
             continue
         counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
     counters.count_peak(stored)
+
+
+MECHANISM = Mechanism(
+    "fused",
+    find_matches,
+    count=count_pattern,
+    share=share_work,
+    runs_trees=True,
+    is_columnar=True,
+)

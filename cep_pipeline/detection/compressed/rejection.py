@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cep_pipeline.detection.shared_buffer.components import Condition
-from cep_pipeline.detection.shared_buffer.fields import Fields
-from cep_pipeline.detection.shared_buffer.groups import Negation
-from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence, candidates_of
+from cep_pipeline.detection.compressed.components import Condition
+from cep_pipeline.detection.compressed.fields import Fields
+from cep_pipeline.detection.compressed.groups import Negation
+from cep_pipeline.detection.compressed.lanes import Lanes, Sequence, candidates_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
 

@@ -11,7 +11,7 @@ from heapq import merge
 from itertools import groupby
 from operator import itemgetter
 
-from cep_pipeline.detection.shared_buffer.buffers import Paths
+from cep_pipeline.detection.compressed.buffers import Paths
 from cep_pipeline.expressions.columns import Array
 
 Step = tuple[int, int, int]

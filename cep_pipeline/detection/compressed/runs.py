@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.shared_buffer.binding import Binder
-from cep_pipeline.detection.shared_buffer.fields import Fields, fields_of
-from cep_pipeline.detection.shared_buffer.graph import IGNORED, GraphBuilder
-from cep_pipeline.detection.shared_buffer.lanes import Lanes, Sequence
+from cep_pipeline.detection.compressed.binding import Binder
+from cep_pipeline.detection.compressed.fields import Fields, fields_of
+from cep_pipeline.detection.compressed.graph import IGNORED, GraphBuilder
+from cep_pipeline.detection.compressed.lanes import Lanes, Sequence
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import atom_holds
 from cep_pipeline.patterns.pattern import Ties

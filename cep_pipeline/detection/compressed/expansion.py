@@ -9,13 +9,13 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from cep_pipeline.detection.compressed.buffers import Buffer, Listed, Paths, pattern_of
+from cep_pipeline.detection.compressed.compressing import STATEMENTS, compressed_schema
+from cep_pipeline.detection.compressed.paths import OrderedPaths, all_paths
+from cep_pipeline.detection.compressed.stream_order import StreamOrderedPaths
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.list_ordering import OrderedLists, in_order
 from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
-from cep_pipeline.detection.shared_buffer.buffers import Buffer, Listed, Paths, pattern_of
-from cep_pipeline.detection.shared_buffer.compressing import STATEMENTS, compressed_schema
-from cep_pipeline.detection.shared_buffer.paths import OrderedPaths, all_paths
-from cep_pipeline.detection.shared_buffer.stream_order import StreamOrderedPaths
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
