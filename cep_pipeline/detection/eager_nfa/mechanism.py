@@ -1,4 +1,10 @@
-"""The record of the mechanism `eager_nfa`: its automaton, and its runs over one slice, clause after clause."""
+"""The record of the mechanism `eager_nfa`: its automaton, and its runs over one slice, clause after clause.
+
+The paper compiles a sequence into a chain. A clause has a partial order: its states are the sets of bound variables
+that the order allows, each set with all that comes before its members, because events are taken as they arrive. For a
+sequence they are the paper's chain. At a state that has bound a Kleene variable and nothing behind it, an edge back to
+the state takes further elements. Ignore edges are everywhere: an instance stays when an event makes a new one of it.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.eager_nfa import codes
-from cep_pipeline.detection.eager_nfa.automaton import Automaton, compile_automaton
+from cep_pipeline.detection.eager_nfa import words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
@@ -23,7 +28,7 @@ from cep_pipeline.detection.mechanisms import (
     refuse_other_orders,
 )
 from cep_pipeline.detection.room import ask_for
-from cep_pipeline.errors import DataError
+from cep_pipeline.errors import DataError, UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -32,6 +37,113 @@ from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
+
+MOST_STATES = 1 << 14
+"""Sets of bound variables that an automaton may have: an AND of 14 variables, a sequence of any length."""
+
+
+@dataclass(frozen=True)
+class EagerEdge:
+    """A take edge.
+
+    Attributes
+    ----------
+    source, target
+        Numbers of states, equal where the edge appends to a list.
+    variable
+        The variable that takes the event.
+    before, after
+        What an instance knows at the source and at the target.
+    directly_before
+        Bound variables that the event must come after, without those that another one of them comes after.
+    """
+
+    source: int
+    target: int
+    variable: str
+    before: Moment
+    after: Moment
+    directly_before: tuple[str, ...]
+
+    @property
+    def appends(self) -> bool:
+        """Whether the edge takes a further element of a list."""
+        return self.source == self.target
+
+
+@dataclass(frozen=True)
+class EagerAutomaton:
+    """The eager NFA of a clause.
+
+    Attributes
+    ----------
+    states
+        What is bound in each state; state 0 has bound nothing, the last one everything.
+    edges
+        All take edges.
+    """
+
+    clause: Clause
+    states: tuple[frozenset[str], ...]
+    edges: tuple[EagerEdge, ...]
+
+    def is_final(self, state: int) -> bool:
+        """Whether an instance in the state is a match, if its lists are left as they are."""
+        return state == len(self.states) - 1
+
+    def goes_on(self, state: int) -> bool:
+        """Whether an instance in the state can take a further event."""
+        return any(edge.source == state for edge in self.edges)
+
+
+def compile_automaton(pattern: Pattern, clause: Clause) -> EagerAutomaton:
+    """Compile a clause into its eager NFA.
+
+    Raises
+    ------
+    UnsupportedPattern
+        It has more than `MOST_STATES` states.
+    """
+    names = [variable.name for variable in clause.positive]
+    before = {name: frozenset(variable.name for variable in clause.predecessors(name)) for name in names}
+    numbers: dict[frozenset[str], int] = {frozenset(): 0}
+    waiting = [frozenset[str]()]
+    while waiting:  # by size, so that the complete set comes last
+        following: dict[frozenset[str], None] = {}
+        for state in waiting:
+            for name in names:
+                if name not in state and before[name] <= state:
+                    following[state | {name}] = None
+        for state in following:
+            numbers[state] = len(numbers)
+        if len(numbers) > MOST_STATES:
+            feature = f"an automaton of more than {MOST_STATES:,} states"
+            hint = "join fewer variables by AND, or use mechanism 'fused'"
+            raise UnsupportedPattern("eager_nfa", feature, pattern=pattern.name, hint=hint)
+        waiting = list(following)
+    edges = []
+    for state, number in numbers.items():
+        for name in names:
+            if name not in state and before[name] <= state:
+                target = state | {name}
+                latest = tuple(one for one in before[name] if not any(one in before[other] for other in before[name]))
+                edges.append(
+                    EagerEdge(number, numbers[target], name, _moment(clause, state), _moment(clause, target), latest)
+                )
+            elif name in state and _grows(clause, state, name):
+                moment = _moment(clause, state)
+                edges.append(EagerEdge(number, number, name, moment, moment, ()))
+    return EagerAutomaton(clause, tuple(numbers), tuple(edges))
+
+
+def _grows(clause: Clause, state: frozenset[str], name: str) -> bool:
+    """Whether the list of a bound variable takes further elements: nothing behind it is bound."""
+    return clause.by_name[name].kleene and not any(variable.name in state for variable in clause.successors(name))
+
+
+def _moment(clause: Clause, state: frozenset[str]) -> Moment:
+    return Moment(state, frozenset(name for name in state if not _grows(clause, state, name)))
+
 
 INSTANCES_A_CALL = 1 << 30
 """Instances looked at before a call returns, so that a run can be interrupted."""
@@ -48,7 +160,7 @@ _read_events = NativeKernel(
     "cep_pipeline.detection.eager_nfa.kernel",
     "read_events",
     ("int64*",),
-    (*KERNEL_SOURCES, "cep_pipeline.detection.eager_nfa.codes"),
+    (*KERNEL_SOURCES, "cep_pipeline.detection.eager_nfa.words"),
 )
 
 
@@ -76,19 +188,19 @@ class _States:
     instances: list[Array] = field(default_factory=list)
 
     @classmethod
-    def of(cls, automaton: Automaton, stride: int) -> _States:
-        table = np.zeros((len(automaton.states), codes.STATE_WORDS), np.int64)
-        table[:, codes.TOUCHED] = -1
-        table[:, codes.STATE_KEY] = NO_KEY
-        table[:, codes.LIMIT] = FIRST_CAPACITY
+    def of(cls, automaton: EagerAutomaton, stride: int) -> _States:
+        table = np.zeros((len(automaton.states), at.STATE_WORDS), np.int64)
+        table[:, at.TOUCHED] = -1
+        table[:, at.STATE_KEY] = NO_KEY
+        table[:, at.LIMIT] = FIRST_CAPACITY
         states = cls(stride, table, [np.zeros(0, np.int32) for _ in automaton.states])
         states._resize(0, 1)
-        table[0, codes.COUNT], table[0, codes.LIMIT] = 1, 2**62  # the instance that has bound nothing
+        table[0, at.COUNT], table[0, at.LIMIT] = 1, 2**62  # the instance that has bound nothing
         return states
 
     def grow(self, state: int) -> None:
         """Double the room of a state."""
-        capacity = max(FIRST_CAPACITY, 2 * int(self.table[state, codes.CAPACITY]))
+        capacity = max(FIRST_CAPACITY, 2 * int(self.table[state, at.CAPACITY]))
         if capacity * self.stride > MOST_WORDS:
             raise DataError(
                 f"more than {capacity // 2:,} partial matches are alive at a time: shorten the window, add conditions, "
@@ -99,11 +211,11 @@ class _States:
 
     def _resize(self, state: int, capacity: int) -> None:
         instances = np.zeros(capacity * self.stride, np.int32)
-        used = int(self.table[state, codes.COUNT]) * self.stride
+        used = int(self.table[state, at.COUNT]) * self.stride
         instances[:used] = self.instances[state][:used]
         self.instances[state] = instances
-        self.table[state, codes.ADDRESS] = instances.ctypes.data
-        self.table[state, codes.CAPACITY] = capacity
+        self.table[state, at.ADDRESS] = instances.ctypes.data
+        self.table[state, at.CAPACITY] = capacity
 
 
 class EagerRun:
@@ -140,7 +252,7 @@ class EagerRun:
         self.automaton = compile_automaton(pattern, clause)
         self.program = compile_program(pattern, clause, events)
         self._edges = sorted(self.automaton.edges, key=lambda edge: self.program.slots[edge.variable])
-        self._counts = np.zeros((len(self._edges), codes.COUNTS), np.int64)
+        self._counts = np.zeros((len(self._edges), at.COUNTS), np.int64)
         states = len(self.automaton.states)
         self._lives = Lives(len(events), states if states * len(events) <= MOST_LIVES else 1)
         self._states = _States.of(self.automaton, 1 + len(self.program.variables))
@@ -163,31 +275,31 @@ class EagerRun:
         relevant_at, fits_at, edges_at, starts_at, states_at, counts_at, pending_at, latests_at = (
             int(array.ctypes.data) for array in arrays
         )
-        head = np.zeros(codes.PROGRAM, np.int64)
-        head[codes.RELEVANT], head[codes.RELEVANT_COUNT] = relevant_at, len(relevant)
-        head[codes.FITS], head[codes.EDGES], head[codes.EDGE_STARTS] = fits_at, edges_at, starts_at
-        head[codes.STATES], head[codes.STRIDE] = states_at, self._states.stride
-        head[codes.COUNTED], head[codes.PENDING], head[codes.LATESTS] = counts_at, pending_at, latests_at
+        head = np.zeros(at.PROGRAM, np.int64)
+        head[at.RELEVANT], head[at.RELEVANT_COUNT] = relevant_at, len(relevant)
+        head[at.FITS], head[at.EDGES], head[at.EDGE_STARTS] = fits_at, edges_at, starts_at
+        head[at.STATES], head[at.STRIDE] = states_at, self._states.stride
+        head[at.COUNTED], head[at.PENDING], head[at.LATESTS] = counts_at, pending_at, latests_at
         changes = self._lives.changes
-        head[codes.KEY] = NO_KEY
-        head[codes.LIVES], head[codes.LIVES_BYTES] = changes.ctypes.data, changes.strides[0] * (len(changes) > 1)
-        head[codes.REPORTED_FROM] = first_row if self.finality is Finality.LAST_EVENT else 0
-        head[codes.HAS_LISTS] = any(variable.kleene for variable in clause.positive)
+        head[at.KEY] = NO_KEY
+        head[at.LIVES], head[at.LIVES_BYTES] = changes.ctypes.data, changes.strides[0] * (len(changes) > 1)
+        head[at.REPORTED_FROM] = first_row if self.finality is Finality.LAST_EVENT else 0
+        head[at.HAS_LISTS] = any(variable.kleene for variable in clause.positive)
         program_words, rules_words = program.kernel_words(), rules.kernel_words()
-        result = codes.GO_ON
-        while result != codes.FINISHED:
-            head[codes.BUDGET] = INSTANCES_A_CALL
+        result = at.GO_ON
+        while result != at.FINISHED:
+            head[at.BUDGET] = INSTANCES_A_CALL
             tail = [*program_words, *rules_words, *ring.kernel_words(), *found.kernel_words()]
             words = np.concatenate((head, np.array(tail, np.int64)))
             result = _read_events(words)
-            head[codes.PLACE], head[codes.KEY] = words[codes.PLACE], words[codes.KEY]
-            full = result == codes.FOUND_FULL and not len(found)
+            head[at.PLACE], head[at.KEY] = words[at.PLACE], words[at.KEY]
+            full = result == at.FOUND_FULL and not len(found)
             block = found.drain()
             if block is not None:
                 yield block
-            if result == codes.STATE_FULL:
-                self._states.grow(int(words[codes.FULL_STATE]))
-            elif result == codes.RING_FULL:
+            if result == at.STATE_FULL:
+                self._states.grow(int(words[at.FULL_STATE]))
+            elif result == at.RING_FULL:
                 ring.grow()
             elif full:
                 found.grow()
@@ -199,7 +311,7 @@ class EagerRun:
         edges, latests = [], [0]
         for edge in self._edges:
             kleene = self.clause.by_name[edge.variable].kleene
-            kind = codes.APPENDS if edge.appends else codes.BEGINS if kleene else codes.SINGLE
+            kind = at.APPENDS if edge.appends else at.BEGINS if kleene else at.SINGLE
             if edge.appends:
                 group = self.program.groups.element_group(edge.variable, edge.before)
             else:
@@ -231,7 +343,7 @@ class EagerRun:
         """Add what happened at each state."""
         self._all_lives.add(self._lives)
         names = [variable.name for variable in self.clause.positive]
-        totals = np.zeros((len(self.automaton.states), codes.COUNTS), np.int64)
+        totals = np.zeros((len(self.automaton.states), at.COUNTS), np.int64)
         for edge, counts in zip(self._edges, self._counts, strict=True):
             totals[edge.target] += counts
         for state, bound in enumerate(self.automaton.states):

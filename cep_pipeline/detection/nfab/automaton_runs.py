@@ -15,8 +15,8 @@ from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
 from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
-from cep_pipeline.detection.nfab.stream import Sequence, automaton_sequence
-from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
+from cep_pipeline.detection.nfab.stream import RunEvents, automaton_sequence
+from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -28,15 +28,12 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather
 
 _advance = NativeKernel(
-    "cep_pipeline.detection.nfab.advance",
+    "cep_pipeline.detection.nfab.automaton_kernel",
     "advance",
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        *(
-            f"cep_pipeline.detection.nfab.{name}"
-            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "versions", "way_back", "words")
-        ),
+        *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "words")),
     ),
 )
 
@@ -103,7 +100,7 @@ class AutomatonRuns:
         return instants_of(self.pattern, self.events)
 
     @cached_property
-    def sequence(self) -> Sequence:
+    def sequence(self) -> RunEvents:
         """The events that runs read."""
         return automaton_sequence(self.pattern, self.clause, self.events, self.program.fits)
 

@@ -24,8 +24,7 @@ from cep_pipeline.detection.mechanisms import (
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
-from cep_pipeline.detection.nfab.lives import Lives
-from cep_pipeline.detection.nfab.runs import ClauseRuns
+from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
@@ -67,7 +66,7 @@ def find_matches(
     if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
         yield from find_lazily(MECHANISM.name, pattern, orders, events, owned, counters)
         return
-    lives = Lives()
+    lives = RunLives()
 
     def start(clause: Clause, _: object, finality: Finality) -> ClauseRun:
         return _run(pattern, clause, events, owned, finality, options, lives)
@@ -83,7 +82,7 @@ def _run(
     owned: Owned,
     finality: Finality,
     options: frozenset[str],
-    lives: Lives,
+    lives: RunLives,
 ) -> ClauseRuns | OwnedRuns:
     deterministic = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH and not any(v.kleene for v in clause.positive)
     if deterministic and not (options - {PRUNE} and is_chain(clause)):
@@ -102,7 +101,7 @@ class OwnedRuns:
         owned: Owned,
         finality: Finality,
         options: frozenset[str],
-        lives: Lives,
+        lives: RunLives,
     ) -> None:
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.finality, self.lives = finality, lives

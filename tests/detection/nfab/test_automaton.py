@@ -6,7 +6,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection.nfab.automaton import Move, compile_automaton, describe
-from cep_pipeline.detection.nfab.computation_state import Kind, Value, value_vector
+from cep_pipeline.detection.nfab.value_vector import Kind, Value, value_vector
 from cep_pipeline.patterns import Pattern
 
 STOCKS = cep.StreamSchema.from_dict(
