@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.list_ordering import OrderedLists
-from cep_pipeline.detection.ordering import OrderedMatches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern

@@ -32,7 +32,7 @@ def listed_because(pattern: Pattern) -> str | None:
     >>> listed_because(pattern)
     "sum() over the list 'a'"
     """
-    from cep_pipeline.detection.compressed.groups import reason_to_list
+    from cep_pipeline.detection.compressed.components import reason_to_list
 
     return reason_to_list(pattern)
 
@@ -101,7 +101,7 @@ class Detection:
         """The number of matches over Kleene variables, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.compressed.counting import count_merged
+            from cep_pipeline.detection.compressed.compressing import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
         return counted

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cep_pipeline.detection.list_ordering import page_order
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
+from cep_pipeline.detection.ordering import page_order
 from cep_pipeline.detection.output_policy import KeptMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern

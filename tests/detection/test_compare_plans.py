@@ -8,8 +8,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.compare_plans import compare_plans
-from cep_pipeline.detection.measured_plans import Run, measure_runs
+from cep_pipeline.detection.compare_plans import Run, compare_plans, measure_runs
 from cep_pipeline.errors import CepError, InputError, PlanError
 from cep_pipeline.planning import PLANNERS, Join
 from cep_pipeline.planning.planners import TREE_PLANNERS
@@ -81,7 +80,7 @@ def test_different_matches_are_no_comparison(monkeypatch: pytest.MonkeyPatch) ->
     from dataclasses import replace
 
     broken = replace(MECHANISMS["fused"], find=lambda *_: iter(()))
-    monkeypatch.setattr("cep_pipeline.detection.measured_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
+    monkeypatch.setattr("cep_pipeline.detection.compare_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
     (pattern,) = parse(RISE)
     runs = {"tree": Run("evaluation_tree", ["abc"]), "kernel": Run("fused", ["abc"])}
     with pytest.raises(CepError, match="kernel on fused finds 0 matches"):

@@ -12,9 +12,8 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.in_order import OrderedMatches
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
-from cep_pipeline.detection.parts import many_in_parts, matches_in_parts
+from cep_pipeline.detection.parts import OrderedMatches, many_in_parts, matches_in_parts
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents

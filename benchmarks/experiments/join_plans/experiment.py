@@ -20,7 +20,7 @@ from benchmarks.experiments.join_plans.patterns import (
 )
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
+from cep_pipeline.detection.compare_plans import MeasuredRun, Run, measure_runs
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS

@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from benchmarks.experiments.join_plans.streams import WINDOW_S, JoinStream
-from cep_pipeline.detection.measured_plans import Run, measure_runs
+from cep_pipeline.detection.compare_plans import Run, measure_runs
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed import lanes
-from cep_pipeline.detection.compressed.buffers import Buffer, Listed, Paths, statement_of
-from cep_pipeline.detection.compressed.graph import Edges, GraphBuilder
-from cep_pipeline.detection.compressed.groups import groups_of
+from cep_pipeline.detection.compressed.buffers import Buffer, Edges, GraphBuilder, Listed, Paths, statement_of
+from cep_pipeline.detection.compressed.components import NeedsLists, groups_of
+from cep_pipeline.detection.compressed.lanes import LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import UTC_MICROSECONDS
@@ -89,7 +89,7 @@ def compress_merged(
     found = []
     for group in groups_of(pattern):
         graph = GraphBuilder()
-        sequence = lanes.Sequence(pattern, group, events)
+        sequence = lanes.LaneEvents(pattern, group, events)
         runs = MergedRuns(sequence, graph)
         runs.run()
         counters.count_peak(runs.peak)
@@ -104,7 +104,7 @@ def compress_merged(
     return writer.table()
 
 
-def _parts(pattern: Pattern, sequence: lanes.Sequence, graph: GraphBuilder) -> Iterator[_Part]:
+def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) -> Iterator[_Part]:
     """The matches of one group of clauses by the event that they end with."""
     position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
     places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
@@ -296,3 +296,23 @@ def _distinct(rows: Array) -> tuple[Array, Array]:
 def _renumbered(nodes: Array, known: Array, first: int) -> Array:
     """Nodes by their place among those of a part; no node is node 0."""
     return np.where(nodes < 0, 0, np.searchsorted(known, nodes) + first)
+
+
+def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> int | None:
+    """The number of matches of a pattern under skip_till_any_match, equal bindings of several clauses once.
+
+    Returns
+    -------
+    int or None
+        None where a condition asks for the lists themselves (`groups.reason_to_list` says which).
+    """
+    try:
+        groups = groups_of(pattern)
+    except NeedsLists:
+        return None
+    total = 0
+    for group in groups:
+        runs = MergedRuns(LaneEvents(pattern, group, events))
+        total += runs.run()
+        counters.count_peak(runs.peak)
+    return total

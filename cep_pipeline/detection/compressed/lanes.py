@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.detection.compressed.groups import Group
-from cep_pipeline.detection.compressed.states import States
+from cep_pipeline.detection.compressed.components import Group
+from cep_pipeline.detection.compressed.fields import States
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
@@ -66,7 +66,7 @@ class Lanes:
         )
 
 
-class Sequence:
+class LaneEvents:
     """The events that the runs of a group read, sorted by what the events of a match agree on, then in stream order.
 
     Attributes

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
-from cep_pipeline.detection.fused.searching import NOT_FOUND
+from cep_pipeline.detection.fused.generator import NOT_FOUND, OUTPUT_PADDING
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.tiers import RunningShape, running_shape
 from cep_pipeline.detection.fused.words import (

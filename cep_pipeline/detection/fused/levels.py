@@ -20,6 +20,7 @@ from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.planning.trees import Join, OrderOrTree
 from cep_pipeline.slices.clause_cache import recipe_of
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -399,3 +400,20 @@ class Levels:
         )
         output_rows = self.output_rows if shape.as_rows else None
         return run_shape(shape, arguments, block_rows, counters, prefix, output_rows)
+
+
+def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
+    """The order that a tree runs as: one variable after another is joined to the rest; None for a bushy tree.
+
+    Examples
+    --------
+    >>> order_of(Join("c", Join("a", "b"))), order_of(Join(Join("a", "b"), Join("c", "d")))
+    (('a', 'b', 'c'), None)
+    """
+    if isinstance(tree, str):
+        return (tree,)
+    if not isinstance(tree, Join):
+        return tuple(tree)
+    rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
+    found = order_of(rest)
+    return (*found, single) if isinstance(single, str) and found is not None else None

@@ -9,13 +9,13 @@ import numpy as np
 
 from cep_pipeline.detection.fused.clause import ClauseRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import share_work
-from cep_pipeline.detection.fused.trees import TreeRun, order_of
-from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.fused.trees import TreeRun
+from cep_pipeline.detection.kleene.bindings import Bindings, Rules, unrejected
 from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
-from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.shared_bindings import without_earlier

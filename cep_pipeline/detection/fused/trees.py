@@ -18,6 +18,7 @@ from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.kleene.bindings import Rules
@@ -36,23 +37,6 @@ from cep_pipeline.slices.views import View
 
 STREAMED, HELD = 0, 1
 """The sides of a node."""
-
-
-def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
-    """The order that a tree runs as: one variable after another is joined to the rest; None for a bushy tree.
-
-    Examples
-    --------
-    >>> order_of(Join("c", Join("a", "b"))), order_of(Join(Join("a", "b"), Join("c", "d")))
-    (('a', 'b', 'c'), None)
-    """
-    if isinstance(tree, str):
-        return (tree,)
-    if not isinstance(tree, Join):
-        return tuple(tree)
-    rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
-    found = order_of(rest)
-    return (*found, single) if isinstance(single, str) and found is not None else None
 
 
 @dataclass(frozen=True, eq=False)

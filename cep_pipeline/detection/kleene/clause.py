@@ -9,11 +9,11 @@ import numpy as np
 
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.trees import TreeRun, order_of, start_run
-from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.fused.levels import order_of
+from cep_pipeline.detection.fused.trees import TreeRun, start_run
+from cep_pipeline.detection.kleene.bindings import Bindings, Rules, unrejected
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import Extension
-from cep_pipeline.detection.kleene.negation import unrejected
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array

@@ -17,8 +17,8 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
 from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
-from cep_pipeline.detection.fused.counting import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key

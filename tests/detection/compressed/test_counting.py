@@ -13,8 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.compressed import lanes, rejection, runs
-from cep_pipeline.detection.compressed.counting import count_merged
+from cep_pipeline.detection.compressed import lanes, runs
+from cep_pipeline.detection.compressed.compressing import count_merged
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.outputs import listed_because
@@ -104,7 +104,7 @@ def test_conditions_over_lists(data: st.DataObject, stream_rows: list[Row]) -> N
     with (
         patch.object(runs, "RUNS_AT_ONCE", data.draw(st.sampled_from([1 << 21, 4]))),
         patch.object(lanes, "LANES_AT_ONCE", data.draw(st.sampled_from([1 << 14, 2]))),
-        patch.object(rejection, "PAIRS_AT_ONCE", data.draw(st.sampled_from([1 << 20, 1]))),
+        patch.object(runs, "PAIRS_AT_ONCE", data.draw(st.sampled_from([1 << 20, 1]))),
     ):
         found = merged(pattern, table)
     if found is not None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.compressed import compressing, expansion
-from cep_pipeline.detection.compressed.stream_order import StreamOrderedPaths
+from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
 from cep_pipeline.detection.matches import MANY_PATTERNS
 from cep_pipeline.detection.outputs import listed_because
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.kleene import extension, negation
+from cep_pipeline.detection.kleene import bindings, extension
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions import lists
 from cep_pipeline.slices.extent import look_back_us
@@ -97,7 +97,7 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     with (
         patch.object(extension, "CANDIDATES_AT_ONCE", at_once),
         patch.object(lists, "CHOICES_AT_ONCE", at_once),
-        patch.object(negation, "EVENTS_AT_ONCE", at_once),
+        patch.object(bindings, "EVENTS_AT_ONCE", at_once),
         patch.object(parts, "MATCHES_AT_ONCE", at_once),
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
