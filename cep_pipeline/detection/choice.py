@@ -1,4 +1,4 @@
-"""Which mechanism runs a pattern, and why, in words for `explain`."""
+"""The choice of the mechanism that runs a pattern, and the reason for it in words for `explain`."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ SLOW_S = 0.5
 
 
 @dataclass(frozen=True)
-class Run:
-    """How a pattern is run: a mechanism, and for each clause an order or a tree."""
+class PlanRun:
+    """A way to run a pattern: a mechanism, and for each clause an order or a tree."""
 
     mechanism: str
     orders: Orders
@@ -46,7 +46,7 @@ class Run:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What was measured of a run.
+    """The measurements of a run.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class MeasuredRun:
 
 
 def measure_runs(
-    pattern: Pattern, runs: Mapping[str, Run], events: pa.Table, repetitions: int = 3, limit: int | None = None
+    pattern: Pattern, runs: Mapping[str, PlanRun], events: pa.Table, repetitions: int = 3, limit: int | None = None
 ) -> dict[str, MeasuredRun]:
     """List all matches of a pattern in several ways, in turn; ways that are the same are measured once.
 
@@ -130,7 +130,7 @@ def measure_runs(
     return {name: measured[run.key] for name, run in runs.items()}
 
 
-def _run(pattern: Pattern, run: Run, events: pa.Table, limit: int | None) -> tuple[float, int, Counters]:
+def _run(pattern: Pattern, run: PlanRun, events: pa.Table, limit: int | None) -> tuple[float, int, Counters]:
     mechanism, counters = MECHANISMS[run.mechanism], Counters()
     begin = time.process_time()
     prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
@@ -147,7 +147,9 @@ def _run(pattern: Pattern, run: Run, events: pa.Table, limit: int | None) -> tup
     return time.process_time() - begin, matches, counters
 
 
-def _measured(run: Run, events: pa.Table, seconds: Sequence[float], matches: int, counters: Counters) -> MeasuredRun:
+def _measured(
+    run: PlanRun, events: pa.Table, seconds: Sequence[float], matches: int, counters: Counters
+) -> MeasuredRun:
     return MeasuredRun(
         run.mechanism,
         max(median(seconds), 1e-9),
@@ -159,7 +161,7 @@ def _measured(run: Run, events: pa.Table, seconds: Sequence[float], matches: int
     )
 
 
-def _refuse_different_matches(pattern: Pattern, runs: Mapping[str, Run], matches: Mapping[str, int]) -> None:
+def _refuse_different_matches(pattern: Pattern, runs: Mapping[str, PlanRun], matches: Mapping[str, int]) -> None:
     names = iter(matches)
     first = next(names, None)
     for name in names:
@@ -198,7 +200,7 @@ class ComparedPlan:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlanComparison:
     """The plans of one pattern.
 
     Attributes
@@ -247,7 +249,7 @@ def compare_plans(
     cost: str | None = None,
     alpha: float = 0.0,
     limit: int = MOST_MATCHES,
-) -> Comparison:
+) -> PlanComparison:
     """Plan a pattern by every planner, and run the plans over a sample.
 
     Parameters
@@ -275,7 +277,7 @@ def compare_plans(
     chosen = plan_for([pattern], snapshot, {pattern.name: mechanism}, planner, cost, alpha).patterns[0].planner
     planned = compare_planners(pattern, snapshot, None, model.name, alpha)
     refused = {one.planner: _refusal(mechanism, pattern, one) for one in planned}
-    runs = {one.planner: Run(mechanism, one.orders) for one in planned if not refused[one.planner]}
+    runs = {one.planner: PlanRun(mechanism, one.orders) for one in planned if not refused[one.planner]}
     try:
         measured: Mapping[str, MeasuredRun] = measure_runs(pattern, runs, sample, limit=limit)
     except TooManyMatches as many:
@@ -283,7 +285,7 @@ def compare_plans(
             f"pattern {pattern.name!r} has more than {limit:,} matches in a sample of {sample.num_rows:,} events, and "
             "plans are compared by listing them: give a smaller --sample"
         ) from many
-    return Comparison(
+    return PlanComparison(
         pattern.name,
         mechanism,
         model.name,

@@ -31,7 +31,7 @@ from cep_pipeline.slices.events_input import events_for
 from cep_pipeline.slices.prepared import PreparedEvents
 
 OUTPUTS = ("verbose", "compressed", "count")
-"""Forms of output (language page, section 5)."""
+"""Forms of output (docs/language.md, section 5)."""
 COUNT_SCHEMA = pa.schema([("pattern", pa.string()), ("count", pa.string())])
 """Columns of the count output; the count is decimal text, since it may exceed every integer type."""
 
@@ -110,7 +110,7 @@ def detect(
     Returns
     -------
     dict of str to pa.Table, or with it Metrics
-        Pattern name -> matches in the page's order (language page, section 5), in the order of the patterns, empty
+        Pattern name -> matches in the page's order (docs/language.md, section 5), in the order of the patterns, empty
         tables too.
 
     Raises
@@ -267,7 +267,7 @@ def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detec
 
 @dataclass(frozen=True)
 class SliceResult:
-    """What one slice gave: pattern name -> number of owned matches, and what was counted."""
+    """The result of one slice: pattern name -> number of owned matches, and the counts."""
 
     matches: dict[str, int]
     metrics: Metrics

@@ -6,6 +6,10 @@ The id is the first 32 hexadecimal digits of the SHA-256 of the UTF-8 text of a 
 
 The match text is the formatted statement without its OUTPUT, CONSUME and RETURN clauses. Parameters are the sets that
 the statement uses: names and values in ascending order, so that the order in which a caller lists them is no matter.
+
+Ids of many matches are hashed together: SHA-256 (FIPS 180-4) of many short texts, one in each of sixteen vector
+lanes. The compression function is straight-line LLVM IR over `<16 x i32>` values, which LLVM fits to whatever vectors
+the processor has; it is compiled once and kept as object code (`compiled/object_code.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ _write_bindings = NativeKernel(
 
 @dataclass(frozen=True)
 class MatchIdentity:
-    """What the ids of a pattern's matches have in common.
+    """The part that the ids of a pattern's matches have in common.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Matches as rows of the matches table (language page, section 5): ordered, identified, with their RETURN columns."""
+"""Matches as rows of the matches table (docs/language.md, section 5): ordered, identified, with RETURN columns."""
 
 from __future__ import annotations
 

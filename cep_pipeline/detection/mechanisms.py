@@ -1,8 +1,8 @@
 """The evaluation mechanisms: their registry, the record and functions of each, and the counters they fill.
 
-`MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Find`, `Count`, `FindMany` and
-`Share` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the orders or trees of a plan
-(`Orders`), find the matches that the slice owns (`Owned`), and count in `Counters`.
+`MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Finder`, `MatchCounter`,
+`ManyFinder` and `PlanSharer` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
+orders or trees of a plan (`Orders`), find the matches that the slice owns (`Owned`), and count in `Counters`.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class Counters:
         )
 
 
-class Find(Protocol):
+class Finder(Protocol):
     """Finds the matches of one pattern over one slice."""
 
     def __call__(
@@ -245,14 +245,14 @@ class Find(Protocol):
         """
 
 
-class Count(Protocol):
+class MatchCounter(Protocol):
     """Counts the matches of one pattern over all events without listing them."""
 
     def __call__(self, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters, /) -> int | None:
         """Count all matches; None where that needs the matches themselves."""
 
 
-class FindMany(Protocol):
+class ManyFinder(Protocol):
     """Finds the matches of several patterns of one stream in one run over one slice (MCEP)."""
 
     def __call__(
@@ -270,11 +270,11 @@ class FindMany(Protocol):
         -------
         iterable of (int, Block)
             A pattern's index in `patterns` and some of its matches, in no order of the patterns. A pattern has the
-            same matches as `Find` finds of it alone.
+            same matches as `Finder` finds of it alone.
         """
 
 
-class Share(Protocol):
+class PlanSharer(Protocol):
     """Prepares for patterns that will be run one by one over the same events."""
 
     def __call__(self, patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents, /) -> None:
@@ -311,8 +311,9 @@ class Mechanism:
     name
         The public name, as `mechanism="fused"` gives it.
     find, count, find_many, share
-        The functions; see `Find`, `Count`, `FindMany` and `Share`. Without a `count` of its own the blocks of `find`
-        are counted; without `find_many` patterns are run one by one; without `share` nothing is kept between them.
+        The functions; see `Finder`, `MatchCounter`, `ManyFinder` and `PlanSharer`. Without a `count` of its own the
+        blocks of `find` are counted; without `find_many` patterns are run one by one; without `share` nothing is kept
+        between them.
     unsupported_feature
         Returns the first feature of a pattern that the mechanism does not run, in words, or None. The default is that
         of a mechanism that runs the whole language under skip_till_any_match and no other strategy.
@@ -338,10 +339,10 @@ class Mechanism:
     """
 
     name: str
-    find: Find
-    count: Count = lambda *_: None
-    find_many: FindMany | None = None
-    share: Share | None = None
+    find: Finder
+    count: MatchCounter = lambda *_: None
+    find_many: ManyFinder | None = None
+    share: PlanSharer | None = None
     unsupported_feature: Callable[[Pattern], str | None] = beyond_any_match
     describe: Callable[[Pattern], str] | None = None
     always_shares: bool = False

@@ -2,6 +2,8 @@
 
 Rows of the events table are in stream order, so a match is ordered by integers. Relative to its last event, a match
 spans few rows: its whole order mostly fits one 64-bit integer, and sorting the integers sorts the matches.
+
+`OrderedMatches` are matches of single events; `OrderedLists` are matches of variable width, with Kleene variables.
 """
 
 from __future__ import annotations
@@ -298,7 +300,7 @@ class OrderedLists:
         return self.offsets, self.bound_rows, self.variables
 
     def spans_of(self, variable: str) -> tuple[Array, Array]:
-        """Where the list of a variable stands: its starts in `bound_rows`, int64, and its lengths, 0 if not bound."""
+        """The spans of a variable's lists: their starts in `bound_rows`, int64, and their lengths, 0 if not bound."""
         number = self.names.index(variable)
         owner = np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.offsets))
         lengths = np.bincount(owner[self.variables == number], minlength=len(self))

@@ -1,4 +1,4 @@
-"""OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (language page, section 5).
+"""OUTPUT NON_OVERLAP and CONSUME MATCHED: the last step of every mechanism (docs/language.md, section 5).
 
 Whether a match is kept depends on all matches kept before it in the page's order. So the matches of a pattern pass
 here in that order, batch after batch, and what later batches need to know is the state of a `KeptMatches`: the last
@@ -53,7 +53,7 @@ _keep_matches = NativeKernel(
 
 
 def has_output_policy(pattern: Pattern) -> bool:
-    """Whether OUTPUT or CONSUME may drop matches of the pattern."""
+    """Return whether OUTPUT or CONSUME may drop matches of the pattern."""
     return pattern.output is not Output.ALL or pattern.consume is not Consume.NONE
 
 
@@ -187,7 +187,7 @@ class KeptMatches:
         return kept
 
     def rules_out(self, candidates: Candidates) -> Array:
-        """Which candidates will not be kept, whatever is decided about others first: bool, shape (n,).
+        """Select the candidates that will not be kept, whatever is decided about others first: bool, shape (n,).
 
         They overlap the last kept match of their partition, or hold a consumed event.
         """

@@ -22,7 +22,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:
-    """What keeps the matches of a pattern from being counted and compressed without listing them; None: nothing does.
+    """The reason why a pattern's matches cannot be counted and compressed without listing them; None: there is none.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def listed_because(pattern: Pattern) -> str | None:
 
 
 def binds_lists(pattern: Pattern) -> bool:
-    """Whether a match binds more than one event to a variable."""
+    """Return whether a match binds more than one event to a variable."""
     return any(operand.kleene for operand in pattern.operands)
 
 
@@ -133,14 +133,14 @@ class Detection:
 
     @property
     def is_read_from_buffers(self) -> bool:
-        """Whether rows are read from buffers of lists that need not be made: there may be more than can be listed."""
+        """True if rows are read from buffers of lists that need not be made: there may be more than can be listed."""
         if self.limit is not None or has_output_policy(self.pattern):
             return False
         return binds_lists(self.pattern) and not listed_because(self.pattern)
 
     @property
     def counts_first(self) -> bool:
-        """Whether matches are counted before they are written, because of a limit, and can be."""
+        """True if matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
         return not binds_lists(self.pattern) or listed_because(self.pattern) is None

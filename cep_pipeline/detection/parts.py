@@ -2,8 +2,8 @@
 
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
 order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
-on the way (`in_order`). Of others it is known only when a part has been run how many matches it has; one with too many
-is given up and cut: a kernel gets that far in less time than it takes to write the matches.
+on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
+too many is given up and cut: a kernel gets that far in less time than it takes to write the matches.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _in_order(
     listed: _Listed,
 ) -> Iterator[list[list[Block]]]:
     """Parts of one run; once there are too many matches for one, each of one pattern."""
-    waiting = [OrderedMatches(pattern) for pattern in patterns]
+    waiting = [ArrivingMatches(pattern) for pattern in patterns]
     counted = Counters()
     held, whole = 0, True
 
@@ -272,7 +272,7 @@ class _Listed:
 
 
 def comes_in_order(pattern: Pattern) -> bool:
-    """Whether mechanisms that go event by event find the matches of a pattern in the order of their last events.
+    """Return whether mechanisms that go event by event find the matches of a pattern in the order of their last events.
 
     They go clause after clause, those that keep apart what has to agree key after key, and what waits is known late.
     """
@@ -280,7 +280,7 @@ def comes_in_order(pattern: Pattern) -> bool:
     return not others and not clause.agree_on and not waits_for_later_events(pattern)
 
 
-class OrderedMatches:
+class ArrivingMatches:
     """The matches of one pattern, as they come, of which those of the latest last event may not be all yet."""
 
     def __init__(self, pattern: Pattern) -> None:

@@ -71,7 +71,7 @@ def plan_for(
 def replanner_for(
     pattern: Pattern, mechanism: str, planner: str | None = None, cost: str | None = None, alpha: float = 0.0
 ) -> Replanner:
-    """What plans one pattern for its mechanism again and again, by the planner and cost model of `plan_for`.
+    """A replanner that plans one pattern for its mechanism, by the planner and cost model of `plan_for`.
 
     Raises
     ------
@@ -87,7 +87,9 @@ def replanner_for(
 
 
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:
-    """Whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and which."""
+    """Return whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and
+    which.
+    """
     for pattern in patterns:
         mechanism = MECHANISMS[chosen[pattern.name]]
         planned = plan.for_pattern(pattern.name).clauses

@@ -1,7 +1,8 @@
 """Vectorized evaluation of expressions and conjuncts over bindings of variables to rows of an events table.
 
 A binding is a mapping from variable to an array of row numbers; element i of all arrays together is one (partial)
-match. What a value means (three-valued logic, int64 overflow, division by zero) is the language page's section 3.4.
+match. What a value means (three-valued logic, int64 overflow, division by zero) is said in docs/language.md, section
+3.4.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DTYPE = {ValueType.INT64: np.int64, ValueType.FLOAT64: np.float64, ValueType.BO
 
 
 def conjunct_holds(conjunct: Conjunct, source: ColumnSource, rows: Rows) -> Array:
-    """Whether the conjunct is true, for each binding.
+    """Return whether the conjunct is true, for each binding.
 
     Parameters
     ----------
@@ -59,7 +60,9 @@ def conjunct_holds(conjunct: Conjunct, source: ColumnSource, rows: Rows) -> Arra
 
 
 def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
-    """Whether one comparison is true, for each binding, or one bool of shape (1,) where it mentions no variable."""
+    """Return whether one comparison is true, for each binding, or one bool of shape (1,) where it mentions no
+    variable.
+    """
     match atom:
         case Comparison(comparator, left, right):
             return compare(comparator, _evaluate(left, source, rows), _evaluate(right, source, rows))
@@ -71,7 +74,7 @@ def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
 
 
 def constants_hold(conjuncts: Iterable[Conjunct], source: ColumnSource) -> bool:
-    """Whether those of the conjuncts that mention no variable hold."""
+    """Return whether those of the conjuncts that mention no variable hold."""
     return all(
         any(bool(atom_holds(atom, source, {}).all()) for atom in conjunct.atoms)
         for conjunct in conjuncts

@@ -1,4 +1,4 @@
-"""Partitions of a slice, and the positions in them that count windows measure (language page, sections 3.3 and 3.5)."""
+"""Partitions of a slice, and the positions in them for count windows (docs/language.md, sections 3.3 and 3.5)."""
 
 from __future__ import annotations
 

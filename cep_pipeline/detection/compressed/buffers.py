@@ -67,7 +67,7 @@ class Paths:
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedMatches:
     """Matches one after another in the page's order.
 
     Attributes
@@ -84,7 +84,7 @@ class Listed:
 
 
 @dataclass(frozen=True, eq=False)
-class Buffer:
+class MatchesOfEvent:
     """A buffer's content.
 
     Attributes
@@ -99,7 +99,7 @@ class Buffer:
 
     statement: str
     events: pa.Table
-    matches: Paths | Listed
+    matches: Paths | ListedMatches
 
     def to_bytes(self) -> bytes:
         """The buffer's bytes."""
@@ -124,7 +124,7 @@ class Buffer:
         return _HEAD.pack(MAGIC, VERSION, kind, len(rest)) + compressed
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Buffer:
+    def from_bytes(cls, data: bytes) -> MatchesOfEvent:
         """Read a buffer.
 
         Raises
@@ -151,7 +151,7 @@ class Buffer:
             reader = _Reader(data, at + _SIZES.size)
             clocks = [np.cumsum(reader.array(np.int64, events)) for _ in range(2)]
             table = pa.table({"timestamp": clocks[0], "seq": clocks[1]})
-            matches: Paths | Listed
+            matches: Paths | ListedMatches
             if kind == GRAPH:
                 targets = np.cumsum(reader.array(np.int32, second), dtype=np.int32)
                 sources = reader.array(np.int32, second) + targets
@@ -159,7 +159,7 @@ class Buffer:
                 matches = Paths(third, sources, targets, of_edges, reader.array(np.int16, second))
             else:
                 offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(reader.array(np.int64, third))))
-                matches = Listed(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
+                matches = ListedMatches(offsets, reader.array(np.int32, second), reader.array(np.int16, second))
             if attribute_size:
                 for field, column in zip(*_columns(attributes), strict=True):
                     table = table.append_column(field, column)
@@ -208,7 +208,7 @@ def _columns(data: bytes) -> tuple[list[pa.Field], list[pa.ChunkedArray]]:
 
 
 def statement_of(pattern: Pattern) -> str:
-    """What a buffer knows of its pattern: enough to parse it again."""
+    """The part of a pattern that a buffer keeps: enough to parse it again."""
     from cep_pipeline.language.formatter import format_pattern
 
     return json.dumps(
@@ -298,7 +298,7 @@ class GraphBuilder:
         return self._nodes
 
     def mark(self) -> tuple[int, int, int]:
-        """What `rewind` goes back to."""
+        """The state that `rewind` goes back to."""
         return self._nodes, len(self._edges), len(self._ends)
 
     def rewind(self, mark: tuple[int, int, int] | None) -> None:

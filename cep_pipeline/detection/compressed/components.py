@@ -1,4 +1,4 @@
-"""What merged runs must remember: a clause's conjuncts taken apart by what they ask of lists.
+"""Conditions on lists, taken apart: merged runs remember only the answers that a later event may ask for.
 
 Two runs of a clause may be merged if all that can still be asked of them is equal. A conjunct holds if it is true for
 every choice of elements and indexes; its atoms are split into *components* that share no choice, of which one must hold
@@ -134,7 +134,7 @@ def split(conjunct: Conjunct) -> Iterator[Conjunct]:
 
 
 def is_of_elements(conjunct: Conjunct) -> bool:
-    """Whether a conjunct asks something of each event of a variable alone."""
+    """Return whether a conjunct asks something of each event of a variable alone."""
     return all(
         isinstance(node, Reference) and node.element in (Element.ONLY, Element.EACH) for node in _nodes(conjunct.atoms)
     )
@@ -165,7 +165,7 @@ def choice_of(node: Reference | Length | Aggregate) -> Choice | None:
 
 
 def needs_first(node: Reference | Length | Aggregate) -> bool:
-    """Whether a node means the first element of a list."""
+    """Return whether a node means the first element of a list."""
     if isinstance(node, Reference):
         return node.element is Element.FIRST
     return isinstance(node, Aggregate) and node.function == "first"
@@ -238,7 +238,7 @@ class Analysis:
             self.guessed.add(name)
 
     def surely_before(self, name: str, other: str) -> bool:
-        """Whether a variable is complete when an event is bound to another one."""
+        """Return whether a variable is complete when an event is bound to another one."""
         return self.pattern.ties is not Ties.ANY and (name, other) in self.clause.precedence
 
 
@@ -278,7 +278,7 @@ def _separated(atoms: tuple[Atom, ...]) -> tuple[Comparator | None, tuple[Side, 
 
 
 @dataclass(frozen=True)
-class Negation:
+class NegatedVariable:
     """A negated variable of one clause of a group.
 
     Attributes
@@ -334,7 +334,7 @@ class Group:
     conditions: tuple[Condition, ...]
     constants: tuple[Conjunct, ...]
     guessed: tuple[str, ...]
-    negations: tuple[Negation, ...]
+    negations: tuple[NegatedVariable, ...]
     clauses: int
 
 
@@ -379,7 +379,7 @@ def _group(pattern: Pattern, clauses: list[Clause]) -> Group:
             leaf[name] = (*leaf[name], conjunct)
         else:
             conditions.extend(analysis.condition(part) for part in split(conjunct))
-    negations: list[Negation] = []
+    negations: list[NegatedVariable] = []
     if all(clause.negated for clause in clauses):
         for place, clause in enumerate(clauses):
             negations.extend(_negation(pattern, analysis, clause, place, variable) for variable in clause.negated)
@@ -395,7 +395,7 @@ def _group(pattern: Pattern, clauses: list[Clause]) -> Group:
     )
 
 
-def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, variable: Variable) -> Negation:
+def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, variable: Variable) -> NegatedVariable:
     name = variable.name
     conjuncts = [conjunct for conjunct in clause.conjuncts if name in conjunct.variables]
     excluded = set()
@@ -406,7 +406,7 @@ def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, 
             if other.kleene:
                 raise NeedsLists(f"events of '{name}' that may be elements of '{other.name}'")
             excluded.add(other.name)
-    return Negation(
+    return NegatedVariable(
         variable=variable,
         clause=place,
         before=frozenset(v.name for v in clause.predecessors(name)),

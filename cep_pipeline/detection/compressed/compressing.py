@@ -1,4 +1,4 @@
-"""Compressed output: a buffer for all matches of a pattern that end with one event (language page, section 5)."""
+"""Compressed output: a buffer for all matches of a pattern that end with one event (docs/language.md, section 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.compressed import lanes
-from cep_pipeline.detection.compressed.buffers import Buffer, Edges, GraphBuilder, Listed, Paths, statement_of
+from cep_pipeline.detection.compressed.buffers import (
+    Edges,
+    GraphBuilder,
+    ListedMatches,
+    MatchesOfEvent,
+    Paths,
+    statement_of,
+)
 from cep_pipeline.detection.compressed.components import NeedsLists, groups_of
 from cep_pipeline.detection.compressed.lanes import LaneEvents
 from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
@@ -146,7 +153,7 @@ class ListedBuffers:
         for first, stop in zip(begins, np.append(begins[1:], len(last)), strict=True):
             part = slice(int(offsets[first]), int(offsets[stop]))
             distinct, event = np.unique(rows[part], return_inverse=True)
-            matches = Listed(
+            matches = ListedMatches(
                 offsets[first : stop + 1] - offsets[first], event.reshape(-1).astype(np.int32), places[variables[part]]
             )
             self._writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
@@ -186,7 +193,7 @@ class _Writer:
         self.counts: list[str] = []
         self.buffers: list[bytes] = []
 
-    def add(self, row: int, count: int, rows: Array, matches: Paths | Listed) -> None:
+    def add(self, row: int, count: int, rows: Array, matches: Paths | ListedMatches) -> None:
         """Add the matches that end with the event `row`; `rows` are the buffer's events."""
         columns = {"timestamp": pa.array(self.events.timestamps[rows]), "seq": pa.array(self.events.seqs[rows])}
         if self.attributes:
@@ -194,7 +201,7 @@ class _Writer:
             columns.update(zip(taken.column_names, taken.columns, strict=True))
         self.rows.append(row)
         self.counts.append(to_text(count))
-        self.buffers.append(Buffer(self.statement, pa.table(columns), matches).to_bytes())
+        self.buffers.append(MatchesOfEvent(self.statement, pa.table(columns), matches).to_bytes())
 
     def table(self) -> pa.Table:
         """The table, in the order of the end events."""

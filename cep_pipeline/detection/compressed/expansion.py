@@ -1,4 +1,14 @@
-"""`expand`: the verbose rows of a compressed table, in order, a batch at a time."""
+"""`expand`: the verbose rows of a compressed table, in order, a batch at a time.
+
+`all_paths` reads the paths of buffers at once in any order. `OrderedPaths` reads them one after another in the order of
+the table (docs/language.md, section 5): that of the flat list of seqs, variables in pattern order, which need not be
+the order of the stream. So matches are found in a tree of prefixes of that list: a prefix says which events are bound
+to which variables, and one pass over the buffer tells whether a path binds just those so far, and which events may come
+next. A prefix may be read in several ways, by other variables; those are told apart where the lists of seqs are equal.
+`StreamOrderedPaths` is for patterns whose order is that of the stream, mostly SEQ: every node of a buffer leads to a
+match, so that a walk from its beginning, which tries the next events in order, never turns back without having found
+one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.compressed.buffers import Buffer, Listed, Paths, pattern_of
+from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths, pattern_of
 from cep_pipeline.detection.compressed.compressing import STATEMENTS, compressed_schema
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
@@ -34,7 +44,7 @@ _useful_edges = NativeKernel(
 )
 
 
-def all_paths(graphs: Sequence[Paths]) -> tuple[Listed, Array]:
+def all_paths(graphs: Sequence[Paths]) -> tuple[ListedMatches, Array]:
     """The matches of some buffers, in no particular order.
 
     Returns
@@ -91,7 +101,7 @@ def all_paths(graphs: Sequence[Paths]) -> tuple[Listed, Array]:
     order = np.lexsort((events[elements], variables[elements], matches))
     elements = elements[order]
     sizes = np.bincount(matches, minlength=len(owners))
-    listed = Listed(
+    listed = ListedMatches(
         np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))),
         events[elements].astype(np.int32),
         variables[elements].astype(np.int16),
@@ -174,7 +184,7 @@ class OrderedPaths:
         return below
 
     def _passes(self, reading: _Reading, *, exactly: bool) -> bool:
-        """Whether a path binds what a reading says, and then perhaps more; marks the useful edges."""
+        """Return whether a path binds what a reading says, and then perhaps more; marks the useful edges."""
         self._fixed.fill(-1)
         self._fixed[list(reading.events)] = reading.variables
         current, latest = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
@@ -271,7 +281,7 @@ class StreamOrderedPaths:
             yield event, [(node, variables) for _, node, variables in alike]
 
     def _steps(self, node: int, variables: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-        """What a run at a node may bind next, in the order of the stream."""
+        """The events that a run at a node may bind next, in the order of the stream."""
         while node >= 0:
             for event, variable, target in self._binding[node]:
                 yield event, target, (*variables, variable)
@@ -332,7 +342,9 @@ def _patterns(table: pa.Table) -> list[Pattern]:
     """The patterns of a table: those that its metadata name, and those that its rows have."""
     statements: list[str] = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
     rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
-    statements += (Buffer.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values()))
+    statements += (
+        MatchesOfEvent.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values())
+    )
     patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
     if not patterns:
         raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
@@ -342,12 +354,12 @@ def _patterns(table: pa.Table) -> list[Pattern]:
 def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
     """Batches of growing size; rows with few matches are expanded together."""
     size = FIRST_ROWS
-    waiting: list[Buffer] = []
+    waiting: list[MatchesOfEvent] = []
     held = 0
     columns = (table.column("count").to_pylist(), table.column("buffer"))
     for text, scalar in zip(*columns, strict=True):
         count = from_text(text)
-        buffer = Buffer.from_bytes(scalar.as_py())
+        buffer = MatchesOfEvent.from_bytes(scalar.as_py())
         alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
         if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):
             yield from _expanded(waiting, typed=typed)
@@ -365,18 +377,18 @@ def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
         yield from _expanded(waiting, typed=typed)
 
 
-def _expanded(buffers: list[Buffer], *, typed: bool) -> Iterator[pa.RecordBatch]:
+def _expanded(buffers: list[MatchesOfEvent], *, typed: bool) -> Iterator[pa.RecordBatch]:
     """The matches of some buffers of one pattern, all found together and then ordered."""
     pattern = pattern_of(buffers[0].statement)
     events, rows = _events_of(pattern, buffers)
-    parts = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, Listed)]
+    parts = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, ListedMatches)]
     graphs = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, Paths)]
     if graphs:
         listed, owner = all_paths([graph for _, graph in graphs])
         first = np.cumsum([0, *(len(own) for own, _ in graphs)])[:-1]
         together = np.concatenate([own for own, _ in graphs])
         shift = np.repeat(first[owner], np.diff(listed.offsets))
-        parts.append((together, Listed(listed.offsets, listed.events + shift, listed.variables)))
+        parts.append((together, ListedMatches(listed.offsets, listed.events + shift, listed.variables)))
     sizes = np.concatenate([np.diff(listed.offsets) for _, listed in parts])
     found = OrderedLists(
         tuple(operand.variable for operand in pattern.operands),
@@ -387,7 +399,7 @@ def _expanded(buffers: list[Buffer], *, typed: bool) -> Iterator[pa.RecordBatch]
     yield from match_batches(pattern, in_order(found, events.seqs), events, typed=typed)
 
 
-def _one_by_one(buffer: Buffer, paths: Paths, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
+def _one_by_one(buffer: MatchesOfEvent, paths: Paths, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
     """The matches of one buffer, found in order."""
     pattern = pattern_of(buffer.statement)
     events, _ = _events_of(pattern, [buffer])
@@ -404,7 +416,7 @@ def _one_by_one(buffer: Buffer, paths: Paths, size: int, *, typed: bool) -> Iter
         size = min(4 * size, MOST_ROWS)
 
 
-def _events_of(pattern: Pattern, buffers: list[Buffer]) -> tuple[PreparedEvents, list[Array]]:
+def _events_of(pattern: Pattern, buffers: list[MatchesOfEvent]) -> tuple[PreparedEvents, list[Array]]:
     """The events of some buffers in stream order, each once, and the row of each buffer's events among them."""
     together = pa.concat_tables([buffer.events for buffer in buffers])
     _, index, place = np.unique(together.column("seq").to_numpy(), return_index=True, return_inverse=True)

@@ -1,4 +1,9 @@
-"""The fields of merged runs, and the values of expressions over them."""
+"""The states of merged runs, the numbers that a run remembers (its fields), and the values of expressions over them.
+
+A run reads the stream in order, so that its state is the set of variables that have an event, as in the eager NFA
+(DEBS'15 section 3). A field keeps what a later conjunct, or a negated variable, may still ask of a run; a field that
+nothing asks for any more is forgotten, and the runs that it told apart are merged.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from cep_pipeline.detection.compressed.components import (
     Component,
     Condition,
     Group,
-    Negation,
+    NegatedVariable,
     choice_of,
     needs_first,
 )
@@ -34,14 +39,14 @@ _TABLED = (1 << 12) - 1
 
 @dataclass(frozen=True)
 class Field:
-    """What a run remembers: an int64 with a value that means nothing."""
+    """A number that a run remembers: an int64, with one value that means nothing."""
 
     name: str
     empty: int
     needed: Known
 
 
-class States:
+class RunStates:
     """The states of the runs of a group.
 
     Parameters
@@ -66,7 +71,7 @@ class States:
         return sum(self.bit[name] for name in set(names))
 
     def where(self, known: Known, states: Array) -> Array:
-        """Where something is so: bool for each state of an array."""
+        """A bool for each state of an array: the states in which something is so."""
         if self.full > _TABLED:
             distinct, place = np.unique(states, return_inverse=True)
             return np.array([known(state) for state in distinct.tolist()], dtype=bool)[place.reshape(-1)]
@@ -86,14 +91,14 @@ class States:
         return state & (self.singles | self.mask(name for name in self.names if self.after[name] & state))
 
     def is_decided(self, condition: Condition, state: int) -> bool:
-        """Whether no later event can change a condition over positive variables."""
+        """Return whether no later event can change a condition over positive variables."""
         if any(component.negated for component in condition.components):
             return False
         bound = self.mask(condition.events) & ~(state | self.guessed) == 0
         return bound and self.mask(condition.lists) & ~self.closed(state) == 0
 
     def is_known(self, component: Component, choice: Choice, state: int) -> bool:
-        """Whether all that a component compares a choice with is known."""
+        """Return whether all that a component compares a choice with is known."""
         if component.negated is not None:
             return False
         if len(component.choices) > 1:
@@ -104,7 +109,7 @@ class States:
         return self.mask(component.wholes) & ~self.closed(state) == 0
 
     def is_always_known(self, component: Component, choice: Choice) -> bool:
-        """Whether that is so whenever an event is chosen."""
+        """Return whether that is so whenever an event is chosen."""
         if component.negated is not None:
             return False
         sure = 0 if self.ties is Ties.ANY else self.before[choice.variable]
@@ -113,8 +118,8 @@ class States:
         own = self.bit[choice.variable]
         return not (self.mask(component.events) & ~(sure | self.guessed | own) or self.mask(component.wholes) & ~sure)
 
-    def is_rejection_decided(self, negation: Negation, state: int) -> bool:
-        """Whether all is known of a match that a negated variable asks for."""
+    def is_rejection_decided(self, negation: NegatedVariable, state: int) -> bool:
+        """Return whether all is known of a match that a negated variable asks for."""
         if self.ties is Ties.ANY or not negation.before or not self.mask(negation.after) & state:
             return False
         if self.mask(negation.before) & ~self.closed(state):
@@ -125,8 +130,8 @@ class States:
             for condition in negation.conditions
         )
 
-    def asks(self, conditions: Iterable[Condition], negations: Iterable[Negation]) -> Known:
-        """Where some of the conditions or negated variables are not decided."""
+    def asks(self, conditions: Iterable[Condition], negations: Iterable[NegatedVariable]) -> Known:
+        """A bool for each state: the states in which some of the conditions or negated variables are not decided."""
         conditions, negations = tuple(conditions), tuple(negations)
 
         def needed(state: int) -> bool:
@@ -153,7 +158,7 @@ def mentions(component: Component) -> Iterator[Mention]:
                     yield node
 
 
-def fields_of(group: Group, states: States) -> tuple[Field, ...]:
+def fields_of(group: Group, states: RunStates) -> tuple[Field, ...]:
     """All fields that the runs of a group may need."""
     asked: dict[str, tuple[int, list[Known]]] = {}
 
@@ -176,7 +181,7 @@ def fields_of(group: Group, states: States) -> tuple[Field, ...]:
     return tuple(Field(name, empty, _any(needed)) for name, (empty, needed) in asked.items())
 
 
-def all_conditions(group: Group) -> Iterator[tuple[Condition, Negation | None]]:
+def all_conditions(group: Group) -> Iterator[tuple[Condition, NegatedVariable | None]]:
     """The conditions of a group with the negated variable that they mention."""
     for condition in group.conditions:
         yield condition, None
@@ -192,9 +197,9 @@ def _any(needed: list[Known]) -> Known:
 def _ask_for(
     component: Component,
     condition: Condition,
-    negation: Negation | None,
+    negation: NegatedVariable | None,
     undecided: Known,
-    states: States,
+    states: RunStates,
     kleene: set[str],
     ask: object,
 ) -> None:
@@ -230,17 +235,17 @@ def _ask_for(
         ask(f"failed {component.number}", 0, undecided)
 
 
-def has_extreme(component: Component, choice: Choice, states: States) -> bool:
-    """Whether elements of a choice may come before what they are compared with."""
+def has_extreme(component: Component, choice: Choice, states: RunStates) -> bool:
+    """Return whether elements of a choice may come before what they are compared with."""
     return component.sides is not None and not states.is_always_known(component, choice)
 
 
-def keeps_failure(condition: Condition, negation: Negation | None) -> bool:
-    """Whether a run lives on though a component has failed."""
+def keeps_failure(condition: Condition, negation: NegatedVariable | None) -> bool:
+    """Return whether a run lives on though a component has failed."""
     return negation is not None or len(condition.components) > 1
 
 
-def _growing(states: States, name: str) -> Known:
+def _growing(states: RunStates, name: str) -> Known:
     bit = states.bit[name]
     return lambda state: bool(state & bit) and not states.closed(state) & bit
 
@@ -254,7 +259,7 @@ def summary_field(node: Length | Aggregate) -> str:
 
 @dataclass
 class RunScope:
-    """What references mean for each of some runs.
+    """The meaning of references for each of some runs.
 
     Attributes
     ----------
@@ -310,7 +315,7 @@ class RunScope:
         self.named[name] = np.arange(self.size)
 
     def holds(self, component: Component) -> Array:
-        """Whether one of the component's atoms is true, for each run."""
+        """Return whether one of the component's atoms is true, for each run."""
         atoms = tuple(resolved(atom, self) for atom in component.atoms)
         return conjunct_holds(Conjunct(atoms), self, self.named)
 

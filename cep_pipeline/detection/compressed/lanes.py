@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cep_pipeline.detection.compressed.components import Group
-from cep_pipeline.detection.compressed.fields import States
+from cep_pipeline.detection.compressed.fields import RunStates
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
@@ -20,7 +20,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import Instants, StreamOrder, instants_of
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clock_of
 
@@ -87,8 +87,8 @@ class LaneEvents:
         self.clock = clock_of(events)
         self.ties = pattern.ties if (np.diff(self.clock) == 0).any() else Ties.ARRIVAL
         self.order = StreamOrder(self.clock, self.ties)
-        self.states = States(group, self.ties)
-        self.instants: Instants = instants_of(pattern, events)
+        self.states = RunStates(group, self.ties)
+        self.instants: WindowInstants = instants_of(pattern, events)
         agree_on = pattern.clauses[0].agree_on
         self.codes = (
             agreement_codes(events, agree_on)[0].astype(np.int64) if agree_on else np.zeros(self.size, np.int64)

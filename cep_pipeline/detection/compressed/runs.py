@@ -1,9 +1,15 @@
-"""Merged runs: all partial matches of a group of clauses, those together of which nothing different can be asked.
+"""Merged runs: all partial matches of a group of clauses; those that later events cannot tell apart are one run.
 
 The events of many lanes are read side by side, one event of each lane a step. A run may ignore an event, or bind it to
 one variable; runs that are equal afterwards become one (SIGMOD'08 section 5.2.2, over states that are sets of
 variables), whose count is the sum of theirs and whose edges lead to all of them. So neither time nor memory grows with
 the number of matches.
+
+`MergedRuns` reads the events. `Binder` computes the runs that bind an event: their new fields, and the conditions that
+can be decided then. `Rejection` applies rule 5 of negation (docs/language.md, section 3.5) when all that it needs is
+known: the events that could reject lie in a range of the negated variable's candidates, and a run remembers where that
+range begins (behind its last event of P(n)) and where it ends (ahead of its first event of S(n)) as places among the
+candidates, so that runs between the same two candidates are equal.
 
 References
 ----------
@@ -19,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
-from cep_pipeline.detection.compressed.components import Choice, Component, Condition, Negation
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable
 from cep_pipeline.detection.compressed.fields import (
     BROKEN,
     NOTHING,
@@ -57,7 +63,7 @@ class _TooManyRuns(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class Runs:
+class RunTable:
     """Runs, each of which stands for `count` partial matches.
 
     Attributes
@@ -84,9 +90,9 @@ class Runs:
     def __len__(self) -> int:
         return len(self.lane)
 
-    def take(self, places: Array) -> Runs:
+    def take(self, places: Array) -> RunTable:
         """Some of the runs."""
-        return Runs(
+        return RunTable(
             self.lane[places],
             self.state[places],
             self.clauses[places],
@@ -158,10 +164,10 @@ class MergedRuns:
             if limit is not None and len(runs) > limit:
                 raise _TooManyRuns
 
-    def _beginnings(self, lanes: Array) -> Runs:
+    def _beginnings(self, lanes: Array) -> RunTable:
         """A run without events in each lane."""
         zeros = np.zeros(len(lanes), np.int64)
-        return Runs(
+        return RunTable(
             lane=lanes,
             state=zeros,
             clauses=np.full(len(lanes), (1 << self.group.clauses) - 1, np.int64),
@@ -171,7 +177,7 @@ class MergedRuns:
             node=np.full(len(lanes), -1, np.int64),
         )
 
-    def _advanced(self, runs: Runs, lanes: Lanes, place: Array, row_of_lane: Array) -> Runs:
+    def _advanced(self, runs: RunTable, lanes: Lanes, place: Array, row_of_lane: Array) -> RunTable:
         """The runs when time has passed: what was bound at the same timestamp is so no more."""
         if self.sequence.ties is Ties.ARRIVAL or not len(runs):
             return runs
@@ -183,22 +189,22 @@ class MergedRuns:
             keep = ~later | self.states.where(self._is_in_order, runs.state)
             if not keep.all():
                 runs, later = runs.take(np.flatnonzero(keep)), later[keep]
-        return Runs(
+        return RunTable(
             runs.lane, runs.state, runs.clauses, np.where(later, 0, runs.fresh), runs.fields, runs.count, runs.node
         )
 
     def _is_in_order(self, state: int) -> bool:
-        """Whether everything that comes before a bound variable is bound."""
+        """Return whether everything that comes before a bound variable is bound."""
         states = self.states
         return not any(
             states.bit[name] & state and states.before[name] & ~state for name in states.names if states.before[name]
         )
 
-    def _step(self, sources: Runs, alive: int, row_of_lane: Array, lanes: Lanes) -> Runs:
+    def _step(self, sources: RunTable, alive: int, row_of_lane: Array, lanes: Lanes) -> RunTable:
         """The runs after one event of each lane; of the sources the first ones may ignore it."""
         binder = self.binder
         row = row_of_lane[sources.lane]
-        found: list[Runs] = []
+        found: list[RunTable] = []
         variables: list[Array] = []
         for number in range(len(self.states.names)):
             may = binder.may_bind(number, sources, row, lanes)
@@ -220,7 +226,7 @@ class MergedRuns:
         variable = np.concatenate([np.full(len(kept), IGNORED, np.int64), *variables])
         return self._merged(self._forgetful(_together([kept, *found])), variable, row_of_lane)
 
-    def _emit(self, number: int, bound: Runs, row_of_lane: Array, lanes: Lanes) -> None:
+    def _emit(self, number: int, bound: RunTable, row_of_lane: Array, lanes: Lanes) -> None:
         full = bound.state == self.states.full
         if not full.any():
             return
@@ -234,16 +240,16 @@ class MergedRuns:
         if self.graph is not None:
             self.graph.end(row[matches], complete.node[matches], number, count)
 
-    def _forgetful(self, runs: Runs) -> Runs:
+    def _forgetful(self, runs: RunTable) -> RunTable:
         """The runs without the fields that nothing asks for any more."""
         fields = {}
         for field in self.fields:
             needed = self.states.where(field.needed, runs.state)
             values = runs.fields[field.name]
             fields[field.name] = values if needed.all() else np.where(needed, values, field.empty)
-        return Runs(runs.lane, runs.state, runs.clauses, runs.fresh, fields, runs.count, runs.node)
+        return RunTable(runs.lane, runs.state, runs.clauses, runs.fresh, fields, runs.count, runs.node)
 
-    def _merged(self, runs: Runs, variable: Array, row_of_lane: Array) -> Runs:
+    def _merged(self, runs: RunTable, variable: Array, row_of_lane: Array) -> RunTable:
         """Equal runs as one; the variable of each says what it has just done."""
         columns = [runs.lane, runs.state, runs.clauses, runs.fresh, *runs.fields.values()]
         columns = [column for column in columns if len(column) and (column != column[0]).any()]
@@ -271,7 +277,7 @@ class MergedRuns:
             self.graph.edges(
                 runs.node[from_run], node[group[new]], variable[from_run], row_of_lane[runs.lane[from_run]]
             )
-        return Runs(merged.lane, merged.state, merged.clauses, merged.fresh, merged.fields, count, node)
+        return RunTable(merged.lane, merged.state, merged.clauses, merged.fresh, merged.fields, count, node)
 
 
 def exact_sum(counts: Array) -> int:
@@ -281,11 +287,11 @@ def exact_sum(counts: Array) -> int:
     return (int((counts >> 32).sum()) << 32) + int((counts & (2**32 - 1)).sum())
 
 
-def _together(parts: list[Runs]) -> Runs:
+def _together(parts: list[RunTable]) -> RunTable:
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
-    return Runs(
+    return RunTable(
         np.concatenate([part.lane for part in parts]),
         np.concatenate([part.state for part in parts]),
         np.concatenate([part.clauses for part in parts]),
@@ -361,8 +367,8 @@ class Binder:
 
     # -- who may --------------------------------------------------------------------------------------------------
 
-    def may_bind(self, number: int, runs: Runs, row: Array, lanes: Lanes) -> Array:
-        """Whether each run may bind its lane's event to a variable, by type, order, and what is guessed."""
+    def may_bind(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Return whether each run may bind its lane's event to a variable, by type, order, and what is guessed."""
         states, ties = self.states, self.sequence.ties
         name = states.names[number]
         may: Array = self.sequence.fits[number][row]
@@ -382,8 +388,8 @@ class Binder:
             may &= here if guessed == name else ~here
         return may
 
-    def may_ignore(self, runs: Runs, row: Array, lanes: Lanes) -> Array:
-        """Whether each run may ignore its lane's event: not the one that it guesses."""
+    def may_ignore(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Return whether each run may ignore its lane's event: not the one that it guesses."""
         may = np.ones(len(runs), dtype=bool)
         for rows in lanes.guesses.values():
             may &= rows[runs.lane] != row
@@ -391,7 +397,7 @@ class Binder:
 
     # -- binding --------------------------------------------------------------------------------------------------
 
-    def bound(self, number: int, runs: Runs, row: Array, lanes: Lanes) -> Runs:
+    def bound(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> RunTable:
         """The runs with the event bound, those that may still become a match.
 
         Parameters
@@ -399,7 +405,7 @@ class Binder:
         runs, row
             Runs that may bind the variable, and the event of each.
         """
-        from cep_pipeline.detection.compressed.runs import Runs
+        from cep_pipeline.detection.compressed.runs import RunTable
 
         states, ties = self.states, self.sequence.ties
         name = states.names[number]
@@ -412,7 +418,7 @@ class Binder:
         elif ties is Ties.ANY:
             fresh = np.where(first, fresh | bit, fresh)
         fields = self._remember(name, runs.fields, row, first)
-        new = Runs(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
+        new = RunTable(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
         alive = np.ones(len(runs), dtype=bool)
         for condition, negation, keeps in self.conditions:
             self._choose(condition, keeps, name, runs, new, row, lanes, alive)
@@ -432,11 +438,11 @@ class Binder:
                 clauses = clauses.copy()
                 clauses[places[rejected]] &= ~rejection.clause_bit
         alive &= clauses != 0
-        new = Runs(new.lane, new.state, clauses, new.fresh, new.fields, new.count, new.node)
+        new = RunTable(new.lane, new.state, clauses, new.fresh, new.fields, new.count, new.node)
         return new if alive.all() else new.take(np.flatnonzero(alive))
 
-    def matches(self, runs: Runs, row: Array, lanes: Lanes) -> Array:
-        """Which of the runs that have bound everything are matches with the event that they have just bound."""
+    def matches(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Select the runs that have bound everything and are matches with the event that they have just bound."""
         states = self.states
         matches = np.ones(len(runs), dtype=bool)
         for condition in self.group.conditions:
@@ -502,8 +508,8 @@ class Binder:
         condition: Condition,
         keeps: bool,
         name: str,
-        runs: Runs,
-        new: Runs,
+        runs: RunTable,
+        new: RunTable,
         row: Array,
         lanes: Lanes,
         alive: Array,
@@ -533,7 +539,7 @@ class Binder:
                         held = self._held(component, self._scope(part, new.lane[places], lanes, {}))
                         self._fail(component, keeps, places[~held], new, alive)
 
-    def _fail(self, component: Component, keeps: bool, places: Array, new: Runs, alive: Array) -> None:
+    def _fail(self, component: Component, keeps: bool, places: Array, new: RunTable, alive: Array) -> None:
         if not len(places):
             return
         if not keeps:
@@ -545,7 +551,7 @@ class Binder:
         new.fields[f"failed {component.number}"] = failed
 
     def _at_once(self, component: Component, choice: Choice, scope: RunScope) -> Array:
-        """Whether a component holds for the element that is being bound."""
+        """Return whether a component holds for the element that is being bound."""
         if len(component.choices) == 1:
             return scope.holds(component)
         assert component.sides is not None
@@ -559,7 +565,7 @@ class Binder:
             sides = (sides[1], sides[0])
         return ~some & ~broken | ~broken & compare(component.comparator, *sides)
 
-    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: Runs, places: Array) -> None:
+    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: RunTable, places: Array) -> None:
         """Keep the extreme of a side with one more element."""
         assert component.sides is not None
         own = component.sides[0] if component.sides[0].choice == choice else component.sides[1]
@@ -595,7 +601,7 @@ class Binder:
         return from_bits(scope.fields[f"extreme {key}"], self._like[key]), has == SOME, has == BROKEN
 
     def _held(self, component: Component, scope: RunScope) -> Array:
-        """Whether a component holds for all elements that came before what they are compared with."""
+        """Return whether a component holds for all elements that came before what they are compared with."""
         if component.sides is None:
             return np.ones(scope.size, dtype=bool)
         assert component.comparator is not None
@@ -615,7 +621,7 @@ class Binder:
         return vacuous | (~broken & compare(component.comparator, *columns))
 
     def _settle(self, condition: Condition, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> Array:
-        """Whether a condition holds for complete lists; `rows` has the event of the negated variable."""
+        """Return whether a condition holds for complete lists; `rows` has the event of the negated variable."""
         scope = self._scope(fields, lane, lanes, rows)
         holds = np.zeros(len(lane), dtype=bool)
         for component in condition.components:
@@ -666,9 +672,9 @@ Settle = Callable[[Condition, Fields, Array, Lanes, dict[str, Array]], Array]
 
 
 class Rejection:
-    """How events of one negated variable reject."""
+    """The way in which events of one negated variable reject."""
 
-    def __init__(self, negation: Negation, sequence: LaneEvents, settle: Settle) -> None:
+    def __init__(self, negation: NegatedVariable, sequence: LaneEvents, settle: Settle) -> None:
         self.negation, self.sequence, self.settle = negation, sequence, settle
         self.clause_bit = 1 << negation.clause
         rows = candidates_of(negation.variable, negation.leaf, sequence.events)
@@ -690,7 +696,7 @@ class Rejection:
         return np.searchsorted(self.keys, self.sequence.key(self.sequence.codes[of], rows))
 
     def rejected(self, fields: Fields, lane: Array, lanes: Lanes, last: Array) -> Array:
-        """Which runs an event rejects.
+        """Select the runs that an event rejects.
 
         Parameters
         ----------

@@ -67,7 +67,7 @@ class EagerEdge:
 
     @property
     def appends(self) -> bool:
-        """Whether the edge takes a further element of a list."""
+        """True if the edge takes a further element of a list."""
         return self.source == self.target
 
 
@@ -88,11 +88,11 @@ class EagerAutomaton:
     edges: tuple[EagerEdge, ...]
 
     def is_final(self, state: int) -> bool:
-        """Whether an instance in the state is a match, if its lists are left as they are."""
+        """Return whether an instance in the state is a match, if its lists are left as they are."""
         return state == len(self.states) - 1
 
     def goes_on(self, state: int) -> bool:
-        """Whether an instance in the state can take a further event."""
+        """Return whether an instance in the state can take a further event."""
         return any(edge.source == state for edge in self.edges)
 
 
@@ -137,7 +137,7 @@ def compile_automaton(pattern: Pattern, clause: Clause) -> EagerAutomaton:
 
 
 def _grows(clause: Clause, state: frozenset[str], name: str) -> bool:
-    """Whether the list of a bound variable takes further elements: nothing behind it is bound."""
+    """Return whether the list of a bound variable takes further elements: nothing behind it is bound."""
     return clause.by_name[name].kleene and not any(variable.name in state for variable in clause.successors(name))
 
 

@@ -2,8 +2,15 @@
 
 Each level compares a contiguous range of its columns, 16 doubles at a time, and compresses the places that pass into a
 selection; the last level compresses straight into the output block. No partial match is stored beyond one selection a
-level. When the block is full the function saves its loop positions and returns; called again, it walks down to where
-it was without repeating a test.
+level. When the block is full the function saves its loop positions and returns; called again, it walks down to where it
+was without repeating a test.
+
+`_Function` is this loop. `_Searching` finds one event of a range for each partial match: it decides negation, for which
+the first event that rejects is enough. `_Counting` counts the lists of a Kleene variable behind each partial match
+without making them: without conditions between elements the number of candidates says all; with conditions on adjacent
+elements the lists that end with an element are one, that of the element alone, and those that end with an element
+before it that it may follow, so that each element adds to 16 later ones at a time. `ComparingText` has what they share:
+the ranges and tests of a level.
 
 Notes
 -----
@@ -17,7 +24,7 @@ from abc import ABC, abstractmethod
 from functools import lru_cache
 
 from cep_pipeline.compiled.ir_text import WIDTH, FunctionText, offsets_table
-from cep_pipeline.detection.fused.shape import Constant, Operation, Search, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
 from cep_pipeline.detection.fused.words import (
     BETWEEN,
     BUDGET,
@@ -139,7 +146,7 @@ class ComparingText(FunctionText):
         return ends[0], ends[1]
 
     def splats(self, level: int) -> dict[Term, str]:
-        """What the tests of a level read of earlier levels only, computed once and spread over a vector."""
+        """Values of earlier levels that the tests of a level read, computed once and spread over a vector."""
         splats: dict[Term, str] = {}
         for conjunct in self.shape.levels[level].tests:
             for alternative in conjunct:
@@ -536,12 +543,12 @@ class _Searching(ComparingText):
         self.set(place, self.value(f"add i64 {here}, {WIDTH}"))
         self.branch(self.value(f"icmp ne i32 {mask}, 0"), "hit", "chunk")
         self.begin("hit")
-        if self.shape.search is Search.FIRST:
+        if self.shape.search is RangeResult.FIRST:
             bit = self.value(f"call i32 @llvm.cttz.i32(i32 {mask}, i1 true)")
         else:
             bit = self.value(f"sub i32 31, {self.value(f'call i32 @llvm.ctlz.i32(i32 {mask}, i1 true)')}")
         self.set(found, self.value(f"add i64 {here}, {self.value(f'zext i32 {bit} to i64')}"))
-        self.jump("write" if self.shape.search is Search.FIRST else "chunk")
+        self.jump("write" if self.shape.search is RangeResult.FIRST else "chunk")
         self.begin("write")
         narrow = self.value(f"trunc i64 {self.get(found)} to i32")
         self.emit(f"store i32 {narrow}, ptr {self.at(out, row, 'i32')}, align 4")
@@ -560,7 +567,7 @@ _LONGS = f"<{WIDTH} x i64>"
 
 def generate_counting(shape: Shape) -> str:
     """The IR of a shape that counts: how many candidates pass, or how many lists they make, or who follows whom."""
-    kinds: dict[Search, type[_Counting]] = {Search.SIZES: _Sizes, Search.FOLLOWERS: _Followers}
+    kinds: dict[RangeResult, type[_Counting]] = {RangeResult.SIZES: _Sizes, RangeResult.FOLLOWERS: _Followers}
     assert shape.search is not None
     return kinds.get(shape.search, _Lists)(shape).text()
 
@@ -637,7 +644,7 @@ class _Counting(ComparingText, ABC):
 
 
 class _Sizes(_Counting):
-    """How many candidates pass."""
+    """Counts the candidates that pass."""
 
     def count(self, start: str, end: str, leave: str) -> None:
         if not self.shape.levels[self.last].tests:
@@ -655,7 +662,7 @@ class _Sizes(_Counting):
 
 
 class _Lists(_Counting):
-    """How many lists the candidates make whose adjacent elements pass the tests of the shape's last level.
+    """Counts the lists of candidates whose adjacent elements pass the tests of the shape's last level.
 
     Level `prefix` is an element, the last level the element after it. Each element in turn hands the number of lists
     that end with it on to those that may follow it: chunks lie on one grid, since a vector that is stored is soon
@@ -664,7 +671,7 @@ class _Lists(_Counting):
 
     def count(self, start: str, end: str, leave: str) -> None:
         earlier = self.shape.prefix
-        from_first = self.shape.search is Search.LISTS_FROM_FIRST
+        from_first = self.shape.search is RangeResult.LISTS_FROM_FIRST
         unfit = self.splat("-1", "i64", WIDTH)
         alone = self.splat("0" if from_first else "1", "i64", WIDTH)
         splats = self.splats(earlier)
@@ -714,7 +721,7 @@ class _Lists(_Counting):
 
 
 class _Followers(_Counting):
-    """Which candidates may follow which: words of 64 bits from the offset of each row on that its second array gives.
+    """Writes which candidates may follow which: words of 64 bits, from the offset that its second array gives of a row.
 
     The first word are the candidates that can be elements, the others those that may follow each candidate. Nothing is
     written for a range of more than 64.

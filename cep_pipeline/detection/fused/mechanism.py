@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from cep_pipeline.detection.fused.clause import ClauseRun, run_clause, shapes_of
+from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import share_work
 from cep_pipeline.detection.fused.trees import TreeRun
-from cep_pipeline.detection.kleene.bindings import Bindings, Rules, unrejected
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, unrejected
 from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
 from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
@@ -38,7 +38,7 @@ class BushyRun:
         self.pattern, self.clause, self.events, self.owned, self.finality = pattern, clause, events, owned, finality
         self.order = tree.leaves
         positive = clause_over(clause, self.order)
-        self._rules = Rules(pattern, clause, events)
+        self._rules = BindingRules(pattern, clause, events)
         self._tree = TreeRun(pattern, positive, tree, events, reading(pattern, events, owned))
 
     @property
@@ -59,7 +59,7 @@ class BushyRun:
                 yield MatchBlock(self.clause, np.stack([np.asarray(found.bound[name]) for name in names]))
 
 
-Run = ClauseRun | BushyRun | KleeneRun
+Run = KernelRun | BushyRun | KleeneRun
 
 
 def start(
@@ -154,7 +154,7 @@ def count_pattern(pattern: Pattern, orders: Orders, events: PreparedEvents, coun
 
 
 def _add_counts(run: Run, counters: Counters) -> None:
-    if isinstance(run, ClauseRun):
+    if isinstance(run, KernelRun):
         counters.later.append(partial(_count_levels, run.pattern.name, run.clause.index, run.tally().counts))
     else:
         _count_levels(run.pattern.name, run.clause.index, lambda: run.counts, counters)

@@ -35,8 +35,8 @@ RunKey = tuple[str, int, tuple[str, ...]]
 
 
 @dataclass(eq=False)
-class Shared:
-    """What several nodes of the plans of a workload stand for.
+class SharedNode:
+    """A node that stands for equal nodes of several plans of a workload.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Shared:
 
 @dataclass(eq=False)
 class AlikeNodes:
-    """Which nodes of the plans of a workload are alike, whatever the slice.
+    """The equal nodes of the plans of a workload, whatever the slice.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class AlikeNodes:
         For each subtree its key, and the variables in the order of the key's slots.
     """
 
-    shared: dict[str, Shared] = field(default_factory=dict)
+    shared: dict[str, SharedNode] = field(default_factory=dict)
     keys: dict[RunKey, list[str]] = field(default_factory=dict)
     trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class AlikeNodes:
         return key if pattern.window.events is None else f"{key} in {pattern.window.events} events"
 
     def _use(self, key: str, pattern: Pattern) -> None:
-        self.shared.setdefault(key, Shared()).use(pattern.window)
+        self.shared.setdefault(key, SharedNode()).use(pattern.window)
 
 
 MOST_WORKLOADS = 4
@@ -153,8 +153,8 @@ ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(eq=False)
-class SharedWork:
-    """What the runs of a workload over one slice have in common; `share_work` makes it.
+class SharedPartialMatches:
+    """The partial matches that the runs of a workload share over one slice; `share_work` makes it.
 
     Attributes
     ----------
@@ -203,7 +203,7 @@ class SharedWork:
         return None
 
     def _found(
-        self, key: str, shared: Shared, planned: PlannedClause, length: int
+        self, key: str, shared: SharedNode, planned: PlannedClause, length: int
     ) -> tuple[Array, Array, Place | None] | None:
         """Places in the whole leaves, the counts of having found them, and where that was if it was another run's.
 
@@ -240,8 +240,8 @@ class SharedWork:
             self._store(key, found, (planned.pattern.name, planned.clause.index, order))
         return found, counts, None
 
-    def _expected_ns(self, shared: Shared, leaves: Sequence[View]) -> float:
-        """What one run takes for a beginning, as far as the number of events in a window tells."""
+    def _expected_ns(self, shared: SharedNode, leaves: Sequence[View]) -> float:
+        """The time that one run takes for a beginning, as far as the number of events in a window tells."""
         assert shared.window is not None
         if not all(map(len, leaves)):
             return 0.0
@@ -259,7 +259,7 @@ class SharedWork:
         return expected
 
     def _in_views(
-        self, found: Array, shared: Shared, planned: PlannedClause, leaves: list[View], views: list[View]
+        self, found: Array, shared: SharedNode, planned: PlannedClause, leaves: list[View], views: list[View]
     ) -> Array:
         """Places in whole leaves as places in a run's views, without what is not in them or not in its window."""
         levels = list(zip(leaves, views, found, strict=False))
@@ -349,7 +349,7 @@ class SharedWork:
         self.counted[key] = [(one.bound, one.counted_at or (*own, one.bound)) for one in counts]
 
     def counts_of_subtree(self, pattern: Pattern, clause: Clause, names: tuple[str, ...]) -> tuple[LevelCount, ...]:
-        """What a run counts of a subtree that another one has found."""
+        """The counts of a run for a subtree that another run has found."""
         key, slots = self.alike.trees[pattern.name, clause.index, names]
         variable = dict(zip(self.found_by[key][2], slots, strict=True))
         return tuple(
@@ -373,17 +373,17 @@ class SharedWork:
 
 def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
     """Let runs of these patterns over a slice share what their orders and trees have in common, from now on."""
-    events.attached[SharedWork] = SharedWork(events, alike_nodes(patterns, orders))
+    events.attached[SharedPartialMatches] = SharedPartialMatches(events, alike_nodes(patterns, orders))
 
 
-def shared_work_of(events: PreparedEvents) -> SharedWork | None:
+def shared_work_of(events: PreparedEvents) -> SharedPartialMatches | None:
     """The parts of plans that the patterns of a workload share over this slice; None where they share nothing."""
-    shared: SharedWork | None = events.attached.get(SharedWork)
+    shared: SharedPartialMatches | None = events.attached.get(SharedPartialMatches)
     return shared
 
 
-def _is_wider(planned: PlannedClause, shared: Shared) -> bool:
-    """Whether a run's window is larger than that of all nodes of a beginning.
+def _is_wider(planned: PlannedClause, shared: SharedNode) -> bool:
+    """Return whether a run's window is larger than that of all nodes of a beginning.
 
     So it may be where a subtree is found for all that share it: sides stand in any order in equal trees, but not in the
     orders that these run as, so that the pattern with the largest window need not have this beginning.

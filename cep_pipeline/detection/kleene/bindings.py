@@ -83,7 +83,7 @@ class Bindings:
         return ListBlock(clause, offsets, rows, variables)
 
 
-class Rules:
+class BindingRules:
     """The rules of one clause over two events: distinct events, order and ties, window, agreement.
 
     Attributes
@@ -111,7 +111,7 @@ class Rules:
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
     def share_events(self, one: Variable, other: Variable) -> bool:
-        """Whether an event may have the types of both variables."""
+        """Return whether an event may have the types of both variables."""
         return one.event_type == other.event_type or self.events.base_type in (one.event_type, other.event_type)
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
@@ -158,7 +158,8 @@ class Rules:
     def distinct_and_agreeing(
         self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
     ) -> Array:
-        """Whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with them.
+        """Return whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with
+        them.
 
         Parameters
         ----------
@@ -187,7 +188,7 @@ EVENTS_AT_ONCE = 1 << 18
 """Pairs of a match and an event that may reject it, held at once."""
 
 
-def unrejected(rules: Rules, bindings: Bindings) -> Bindings:
+def unrejected(rules: BindingRules, bindings: Bindings) -> Bindings:
     """The complete matches that no event of a negated variable rejects."""
     for variable in rules.clause.negated:
         rejected = _rejected(rules, bindings, variable)
@@ -196,7 +197,7 @@ def unrejected(rules: Rules, bindings: Bindings) -> Bindings:
     return bindings
 
 
-def _rejected(rules: Rules, bindings: Bindings, variable: Variable) -> Array:
+def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Array:
     rejected = np.zeros(len(bindings), dtype=bool)
     leaf = rules.events.leaf_rows(variable.event_type)
     begin, end = np.zeros(len(bindings), np.int64), np.full(len(bindings), len(rules.events), np.int64)

@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.fused.trees import TreeRun, start_run
-from cep_pipeline.detection.kleene.bindings import Bindings, Rules, unrejected
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, unrejected
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import Extension
 from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
@@ -72,7 +72,7 @@ class KleeneRun:
             self._plan_of_singles = pruned(plan, frozenset(self.singles)) or self.singles
         self._compiled: CompiledLists | None = None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
-        self.rules = Rules(pattern, clause, events)
+        self.rules = BindingRules(pattern, clause, events)
         self.finality = finality_of(pattern, clause) if finality is None else finality
         self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
         self.look_back_row = earliest_row(pattern, events, owned)
@@ -84,7 +84,7 @@ class KleeneRun:
 
     @property
     def counts(self) -> tuple[LevelCount, ...]:
-        """What was tried and passed for each variable in that order, once the run is over."""
+        """The candidates and passes of each variable in that order, complete once the run is over."""
         found: list[LevelCount] = []
         if self.singles:
             found += self._skeleton.counts if self._compiled is None else self._compiled.counts
@@ -128,7 +128,7 @@ class KleeneRun:
 
     @cached_property
     def extensions(self) -> list[Extension]:
-        """How each Kleene variable is bound, in order."""
+        """The extensions by the Kleene variables, in order."""
         bound = frozenset(self.singles)
         extensions = []
         for name in self.lists:
@@ -138,7 +138,7 @@ class KleeneRun:
         return extensions
 
     def compiled_lists(self) -> CompiledLists | None:
-        """What counts and lists the matches in compiled code, if clause, plan and conditions allow that."""
+        """The compiled code that counts and lists the matches, if clause, plan and conditions allow it."""
         order = order_of(self._plan_of_singles)
         if order is None or not lists_at_once(self.clause):
             return None
@@ -164,7 +164,7 @@ class KleeneRun:
             yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
 
     @cached_property
-    def _skeleton(self) -> ClauseRun | TreeRun:
+    def _skeleton(self) -> KernelRun | TreeRun:
         """The kernel's run over the single variables: their events may all lie before the slice."""
         owned = reading(self.pattern, self.events, self.owned)
         return start_run(self.pattern, skeleton_of(self.clause), self._plan_of_singles, self.events, owned)

@@ -25,7 +25,7 @@ Mention = Reference | Aggregate | Length
 
 
 class Move(Enum):
-    """What an edge does: begin and take consume an event into the buffer, ignore consumes it, proceed reads none."""
+    """The effect of an edge: begin and take put an event into the buffer, ignore passes over it, proceed reads none."""
 
     BEGIN = "begin"
     TAKE = "take"
@@ -89,7 +89,7 @@ FINAL = "F"
 
 
 def is_chain(clause: Clause) -> bool:
-    """Whether the clause's positive variables follow each other in pattern order."""
+    """Return whether the clause's positive variables follow each other in pattern order."""
     names = [variable.name for variable in clause.positive]
     return all(pair in clause.precedence for pair in pairwise(names))
 
@@ -106,7 +106,7 @@ def mentions(conjunct: Conjunct) -> tuple[Mention, ...]:
 
 
 def reads_whole_list(node: Mention) -> bool:
-    """Whether the node is bound only when its Kleene variable is left."""
+    """Return whether the node is bound only when its Kleene variable is left."""
     return (
         isinstance(node, Length)
         or (isinstance(node, Aggregate) and not node.prefix)
@@ -120,7 +120,7 @@ def last_variable(conjunct: Conjunct, clause: Clause) -> int:
 
 
 def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]:
-    """Where a conjunct is tested: the place of its last variable in the chain, and the edges (step 2 of the paper)."""
+    """The place of a conjunct's test: its last variable in the chain, and the edges (step 2 of the paper)."""
     place = last_variable(conjunct, clause)
     variable = clause.positive[place]
     if not variable.kleene:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
 from cep_pipeline.detection.nfab import run_words
@@ -71,7 +71,7 @@ def compile_conditions(
     """Compile the conjuncts of a clause over at least two positive variables, over the events of a view."""
     numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
     writer = _Writer(len(view))
-    columns = Columns()
+    columns = TestColumns()
     compiled: list[tuple[set[int], TestedConjunct]] = []
     residual: list[Conjunct] = []
     for conjunct in clause.conjuncts:
@@ -79,7 +79,7 @@ def compile_conditions(
             continue
         # A comparison of constants reads any variable: it must be one of the conjunct's, bound when that is tested.
         levels = {name: number for name, number in numbers.items() if name in conjunct.variables}
-        tested = compile_conjunct(conjunct, Scope(events, levels, (view,) * len(numbers), columns))
+        tested = compile_conjunct(conjunct, LevelScope(events, levels, (view,) * len(numbers), columns))
         if tested is None:
             residual.append(conjunct)
         else:
@@ -134,7 +134,7 @@ class _Writer:
         self._number: list[int] = []
         self._constants = 0
 
-    def take(self, columns: Columns) -> None:
+    def take(self, columns: TestColumns) -> None:
         """The columns, each once: two variables mostly read the same."""
         distinct: dict[int, int] = {}
         for array in columns.arrays:

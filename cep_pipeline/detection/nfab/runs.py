@@ -26,7 +26,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.order import Instants, StreamOrder, instants_of
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather
@@ -39,7 +39,7 @@ SPARSE = 8
 
 @dataclass
 class RunLives:
-    """When runs begin and end: by the row of the first event, and by the row (or the end of the window) that ends them.
+    """The lives of runs: the row of the first event, and the row (or the end of the window) that ends them.
 
     Attributes
     ----------
@@ -93,9 +93,9 @@ PAIRS_AT_ONCE = 1 << 18
 
 
 def surviving_matches(
-    pattern: Pattern, clause: Clause, rows: Array, events: PreparedEvents, instants: Instants
+    pattern: Pattern, clause: Clause, rows: Array, events: PreparedEvents, instants: WindowInstants
 ) -> tuple[Array, int]:
-    """Which matches no event rejects.
+    """Select the matches that no event rejects.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def surviving_matches(
 
 
 def _rejected(
-    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: Instants
+    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
 ) -> tuple[Array, int]:
     mentioned = [conjunct for conjunct in clause.conjuncts if negated.name in conjunct.variables]
     own = tuple(without_name(c, negated.name) for c in mentioned if len(c.variables) == 1)
@@ -153,7 +153,7 @@ def _rejected(
 
 
 def _row_range(
-    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: Instants
+    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
 ) -> tuple[Array, Array]:
     """The rows [low, high) that are after all events before the variable and before all events after it."""
     number = {variable.name: place for place, variable in enumerate(clause.positive)}
@@ -409,7 +409,7 @@ class ClauseRuns:
 
     @property
     def _binds_in_a_row(self) -> bool:
-        """Whether a run's events stand one behind the other, and the kernel can decide all conditions."""
+        """True if a run's events stand one behind the other, and the kernel can decide all conditions."""
         contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
         return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
 
@@ -480,7 +480,7 @@ class ClauseRuns:
         states[waiting] = np.where(takes, run_words.ACCEPTED, run_words.REJECTED)
 
     def _is_owned(self, found: Array) -> Array:
-        """Whether the slice owns each match: the one in which it becomes final."""
+        """Return whether the slice owns each match: the one in which it becomes final."""
         first, last = found.min(axis=0), found.max(axis=0)
         final = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
         return np.asarray(final & (last < self.end_row))
@@ -490,7 +490,7 @@ class ClauseRuns:
         return sequence_of(self.pattern, self.clause, self.events, self.chain)
 
     @cached_property
-    def _instants(self) -> Instants:
+    def _instants(self) -> WindowInstants:
         return instants_of(self.pattern, self.events)
 
     @cached_property

@@ -38,7 +38,7 @@ def codes_of(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class RunEvents:
-    """What the runs of one clause read.
+    """The events that the runs of one clause read.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ TIMESTAMP = "timestamp"
 
 
 class ValueSource(IntEnum):
-    """What a value of the vector is.
+    """The source of a value of the vector.
 
     Attributes
     ----------
@@ -108,7 +108,9 @@ def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
 
 
 def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
-    """Whether a run in the state of the conjunct's last variable will test it again: as its list grows, or is left."""
+    """Return whether a run in the state of the conjunct's last variable will test it again: as its list grows, or is
+    left.
+    """
     variable = clause.positive[last]
     if not variable.kleene:
         return False
@@ -117,7 +119,9 @@ def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
 
 
 def _reads_pairs(read: tuple[Mention, ...], variable: str) -> bool:
-    """Whether a conjunct compares elements of a growing list with elements, or with all of the list, chosen apart."""
+    """Return whether a conjunct compares elements of a growing list with elements, or with all of the list, chosen
+    apart.
+    """
     own = [node for node in read if node.variable == variable]
     whole = any(map(reads_whole_list, own))
     each = any(isinstance(node, Reference) and node.element is Element.EACH for node in own)
@@ -130,7 +134,7 @@ def _reads_pairs(read: tuple[Mention, ...], variable: str) -> bool:
 
 
 def _values(node: Mention, place_of: dict[str, int], clause: Clause, *, growing: bool) -> tuple[Value, ...]:
-    """What of a variable a conjunct reads; of the one whose list still grows, what is read beside the new element."""
+    """The values that a conjunct reads of a variable; of a list that still grows, those beside the new element."""
     place = place_of[node.variable]
     if isinstance(node, Length):
         return (Value(place, ValueSource.LENGTH),)
