@@ -12,7 +12,7 @@ import pyarrow as pa
 from benchmarks.report import Timing
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused.tiers import own_code
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.workload_plan import Sharing

@@ -17,7 +17,7 @@ from benchmarks.streams import Streams
 from benchmarks.workloads import SASE, TRAFFIC, WORKLOADS, Workload
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import CepError, UnsupportedPattern
 
 COLUMNAR = "fused"

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.scanning import ScannedDistance as ScannedDistance
     from cep_pipeline.adaptation.scanning import scan_distance as scan_distance
     from cep_pipeline.detection import MECHANISMS as MECHANISMS
+    from cep_pipeline.detection.compressed.expansion import expand as expand
     from cep_pipeline.detection.detect import detect as detect
     from cep_pipeline.detection.detect import detect_batches as detect_batches
-    from cep_pipeline.detection.mechanism import Metrics as Metrics
-    from cep_pipeline.detection.shared_buffer.expansion import expand as expand
+    from cep_pipeline.detection.mechanisms import Metrics as Metrics
     from cep_pipeline.events.schema import StreamSchema as StreamSchema
     from cep_pipeline.language.formatter import format_pattern as format_pattern
     from cep_pipeline.language.parser import parse_patterns as parse_patterns

@@ -28,7 +28,7 @@ from cep_pipeline.adaptation.plan_switch import (
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.detect import COUNT_SCHEMA, count_table
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches, has_output_policy
 from cep_pipeline.detection.outputs import Detection, binds_lists, listed_because
@@ -176,7 +176,7 @@ class ListedBuffersOutput:
         self._waiting.add(blocks)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        from cep_pipeline.detection.shared_buffer.compressing import compress_listed
+        from cep_pipeline.detection.compressed.compressing import compress_listed
 
         pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
@@ -372,7 +372,7 @@ class _KeptOfStream(KeptMatches):
 
 def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
     """The matches that end in a stretch as buffers, without listing them."""
-    from cep_pipeline.detection.shared_buffer.compressing import compress_merged
+    from cep_pipeline.detection.compressed.compressing import compress_merged
 
     pattern, reading = finding.pattern, finding.reading
     start, stop = reading.rows_of_ends(stretch.first, stretch.stop)
@@ -382,6 +382,6 @@ def _merged(finding: Finding, stretch: Stretch) -> pa.Table:
 
 
 def _compressed_schema(pattern: Pattern) -> pa.Schema:
-    from cep_pipeline.detection.shared_buffer.compressing import compressed_schema
+    from cep_pipeline.detection.compressed.compressing import compressed_schema
 
     return compressed_schema([pattern])

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.adaptation.event_stream import EventStream
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import many_in_parts
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.slices.blocks import Block, MatchBlock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.detection.mechanisms import Metrics
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from cep_pipeline.detection.compare_plans import ComparedPlan, Comparison
+    from cep_pipeline.detection.compare_plans import ComparedPlan, PlanComparison
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.statistics import StatisticsSnapshot
 
@@ -55,7 +55,7 @@ def show_comparisons(
         _print(output_console(), comparison)
 
 
-def _print(console: Console, comparison: Comparison) -> None:
+def _print(console: Console, comparison: PlanComparison) -> None:
     console.print(
         f"pattern {comparison.pattern} on {comparison.mechanism}: the first {counted(comparison.events, 'event')}, "
         f"costs by {comparison.cost_model} ({comparison.unit})",

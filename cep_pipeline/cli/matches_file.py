@@ -87,8 +87,8 @@ def _one_after_the_other(output: str, schema: pa.Schema, files: Mapping[str, Pat
 
 def _of_file(output: str, schemas: Mapping[str, pa.Schema]) -> pa.Schema:
     """The columns that the patterns' outputs have in one file."""
+    from cep_pipeline.detection.compressed.compressing import concat_compressed
     from cep_pipeline.detection.matches import MANY_PATTERNS
-    from cep_pipeline.detection.shared_buffer.compressing import concat_compressed
 
     first: pa.Schema = next(iter(schemas.values()))
     if output == "verbose":
@@ -113,8 +113,7 @@ def _larger(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 def _with_json_returns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a pattern in the columns that those of many patterns share."""
-    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS
-    from cep_pipeline.detection.return_columns import json_objects
+    from cep_pipeline.detection.matches import FIXED_FIELDS, MANY_PATTERNS, json_objects
 
     fixed = [field.name for field in FIXED_FIELDS]
     names = [name for name in batch.schema.names if name not in fixed]

@@ -139,8 +139,8 @@ def plan(
       cep plan --stream us_equity_trades --planner simulated_annealing --sharing subexpression --time-limit 5
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
+    from cep_pipeline.detection import MECHANISMS
     from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
-    from cep_pipeline.detection.nfab.automaton import describe
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
@@ -194,7 +194,8 @@ def plan(
                 f"{what}",
                 err=True,
             )
-        if chosen[pattern.name] == "nfab":
+        describe = MECHANISMS[chosen[pattern.name]].describe
+        if describe is not None:
             click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
         try:

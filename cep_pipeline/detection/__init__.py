@@ -1,148 +1,30 @@
-"""Detection: the evaluation mechanisms, and everything between their matches and the matches table."""
+"""Detection: from a plan and the events of a slice to the rows of the matches table.
 
-from __future__ import annotations
+The modules in the order in which a call of `cep.detect` meets them:
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+- `detect`: the public functions `detect` and `detect_batches`, and `detect_slice` for tasks;
+- `choice`: which mechanism runs a pattern, and why; `planned`: plans that suit the mechanisms chosen;
+- `mechanisms`: the registry of mechanisms, their record and functions, and the counters they fill;
+- `parts`: a stream in parts, so that memory is bounded; `room`: memory for what is held at a time;
+- `outputs`: one pattern over one slice in each form of output; `output_policy`: OUTPUT and CONSUME;
+- `ordering`: matches in the order of the table; `matches`: their rows; `match_ids`: their identities;
+  `return_columns`: what RETURN adds; `decimal_text`: counts of any size;
+- `measured_plans`, `compare_plans`: plans run over a sample, side by side.
 
-from cep_pipeline.detection import lazy_chain_nfa, lazy_tree_nfa
-from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
+The mechanisms:
 
-if TYPE_CHECKING:
-    from cep_pipeline.patterns.pattern import Pattern
-    from cep_pipeline.planning.multi_pattern import Sharing
-    from cep_pipeline.slices.blocks import Block
-    from cep_pipeline.slices.prepared import PreparedEvents
+- `fused`: generated loops over sorted columns, with `kleene` above them for lists;
+- `lazy_nfa`, `evaluation_tree`, `shared_network`: event at a time, in the order of a plan;
+- `eager_nfa`: event at a time, in the pattern's order;
+- `nfab`: runs with a match buffer, for all selection strategies;
+- `instances`: partial matches and their conditions, for all mechanisms that go event by event;
+- `compressed`: all matches as one graph, for the outputs `count` and `compressed`.
 
+A driver hands a compiled kernel one array of 64-bit numbers, its *words*: addresses of arrays, sizes, and codes. Each
+kernel's words are named once, in a module `words` (or `codes`) that kernel and driver import. A kernel's own module is
+imported only to compile it, which is why it is a file of its own.
+"""
 
-def _check_fused(pattern: Pattern) -> None:
-    from cep_pipeline.detection.fused.support import refuse_unsupported
+from cep_pipeline.detection.mechanisms import MECHANISMS
 
-    refuse_unsupported(pattern)
-
-
-def _find_fused(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[Block]:
-    """Clause after clause on the columnar kernel: a node is a level of its loops, which store no partial match.
-
-    A bushy node of a tree joins two sides, of which it stores one. Every conjunct of a level counts as evaluated on
-    each of its candidates: the kernel tests them all in vectors. Kleene variables are bound after the single ones; a
-    list is their candidate.
-    """
-    from cep_pipeline.detection.fused.running import find_matches
-
-    yield from find_matches(pattern, orders, events, owned, counters)
-
-
-def _count_fused(pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters) -> int | None:
-    from cep_pipeline.detection.fused.running import count_pattern
-
-    return count_pattern(pattern, orders, events, counters)
-
-
-def _share_fused(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
-    """One pattern after another, so that the matches of one are held at a time; what several begin with is stored."""
-    from cep_pipeline.detection.fused.shared_work import share_work
-
-    share_work(patterns, orders, events)
-
-
-def _check_nfab(pattern: Pattern) -> None:
-    from cep_pipeline.detection.nfab.support import refuse_unsupported
-
-    refuse_unsupported(pattern)
-
-
-def _find_nfab(
-    pattern: Pattern,
-    orders: Orders,
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    options: frozenset[str] = frozenset(),
-) -> Iterator[Block]:
-    """Clause after clause, each with runs of its own; an instance is a run."""
-    from cep_pipeline.detection.nfab.finding import find_matches
-
-    yield from find_matches(pattern, orders, events, owned, counters, options)
-
-
-def _check_evaluation_tree(pattern: Pattern) -> None:
-    from cep_pipeline.detection.evaluation_tree.find import refuse_unsupported
-
-    refuse_unsupported(pattern)
-
-
-def _find_evaluation_tree(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[Block]:
-    """Clause after clause, each with a tree of its own; an order is a left-deep tree."""
-    from cep_pipeline.detection.evaluation_tree.find import find_by_trees
-
-    yield from find_by_trees(pattern, orders, events, owned, counters)
-
-
-def _check_eager_nfa(pattern: Pattern) -> None:
-    from cep_pipeline.detection.eager_nfa.support import refuse_unsupported
-
-    refuse_unsupported(pattern)
-
-
-def _find_eager_nfa(
-    pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-) -> Iterator[Block]:
-    """Clause after clause; a node is a state of the automaton, by what it has bound."""
-    from cep_pipeline.detection.eager_nfa.run import find_eagerly
-
-    yield from find_eagerly(pattern, orders, events, owned, counters)
-
-
-def _check_shared(mechanism: str, pattern: Pattern) -> None:
-    from cep_pipeline.detection.shared_network.support import refuse_for
-
-    refuse_for(mechanism, pattern)
-
-
-def _find_shared(
-    mechanism: str,
-    sharing: Sharing,
-    patterns: Sequence[Pattern],
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-) -> Iterator[tuple[int, Block]]:
-    """All patterns on one network, in which equal nodes of their plans are one."""
-    from cep_pipeline.detection.shared_network.find import find_shared
-
-    yield from find_shared(mechanism, sharing, patterns, orders, events, owned, counters)
-
-
-def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
-    """A mechanism that runs many patterns together, and one pattern as the only one."""
-    find_many = partial(_find_shared, mechanism, sharing)
-
-    def find(
-        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
-    ) -> Iterator[Block]:
-        for _, block in find_many([pattern], [orders], events, owned, counters):
-            yield block
-
-    check: Callable[[Pattern], None] = partial(_check_shared, mechanism)
-    runs_trees = sharing == "subexpression"
-    return Mechanism(check, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
-
-
-MECHANISMS: Mapping[str, Mechanism] = {
-    "fused": Mechanism(_check_fused, _find_fused, _count_fused, share=_share_fused, runs_trees=True),
-    "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find, in_order=True),
-    "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find, in_order=True),
-    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True, in_order=True),
-    "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True, in_order=True),
-    "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack"), prunes=True),
-    "multi_pattern_nfa": _shared("multi_pattern_nfa", "prefix"),
-    "multitree": _shared("multitree", "subexpression"),
-}
-"""The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last."""
+__all__ = ["MECHANISMS"]

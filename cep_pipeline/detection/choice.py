@@ -1,4 +1,4 @@
-"""Which mechanism runs a pattern, and why, in words for `explain`."""
+"""The choice of the mechanism that runs a pattern, and the reason for it in words for `explain`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None)
         if pattern.name in chosen:
             raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
         chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
-        _refuse(pattern, chosen[pattern.name])
+        MECHANISMS[chosen[pattern.name]].check(pattern)
     return chosen
 
 
@@ -35,15 +35,11 @@ def _fastest(pattern: Pattern) -> str:
     """The first of `MECHANISMS`, which go from fast to slow, that runs the pattern (the first of all if none does)."""
     for name in MECHANISMS:
         try:
-            _refuse(pattern, name)
+            MECHANISMS[name].check(pattern)
         except UnsupportedPattern:
             continue
         return name
     return next(iter(MECHANISMS))
-
-
-def _refuse(pattern: Pattern, mechanism: str) -> None:
-    MECHANISMS[mechanism].check(pattern)
 
 
 def check_options(chosen: Mapping[str, str], options: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import check_options, choose_mechanisms
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import write_matches
-from cep_pipeline.detection.mechanism import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
+from cep_pipeline.detection.mechanisms import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,
@@ -273,7 +273,7 @@ def run_together(detections: Sequence[Detection], plan: Plan) -> list[list[Detec
 
 @dataclass(frozen=True)
 class SliceResult:
-    """What one slice gave: pattern name -> number of owned matches, and what was counted."""
+    """The result of one slice: pattern name -> number of owned matches, and the counts."""
 
     matches: dict[str, int]
     metrics: Metrics

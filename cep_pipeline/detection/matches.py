@@ -1,18 +1,21 @@
-"""Matches as rows of the matches table (docs/language.md, section 5): ordered, with ids and RETURN columns."""
+"""Matches as rows of the matches table (docs/language.md, section 5): ordered, identified, with RETURN columns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from cep_pipeline.detection.list_ordering import OrderedLists
 from cep_pipeline.detection.match_ids import MatchIdentity
-from cep_pipeline.detection.ordering import OrderedMatches, order_matches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches, order_matches
 from cep_pipeline.detection.output_policy import Candidates, KeptMatches
-from cep_pipeline.detection.return_columns import RETURN_TYPES, json_objects, return_arrays
-from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.evaluate import expression_values
+from cep_pipeline.expressions.lists import Bound, Lists, values_over_lists
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Reference, ValueType, variables_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -148,3 +151,133 @@ def _bindings(offsets: Array, seqs: Array, variables: Array, names: tuple[str, .
     spelled = pa.array(names, pa.string()).take(pa.array(variables))
     elements = pa.StructArray.from_arrays([spelled, pa.array(seqs)], fields=list(BINDINGS.value_type))
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements)
+
+
+RETURN_TYPES = {
+    ValueType.INT64: pa.int64(),
+    ValueType.FLOAT64: pa.float64(),
+    ValueType.BOOL: pa.bool_(),
+    ValueType.STRING: pa.string(),
+    ValueType.FLOAT64_LIST: pa.list_(pa.float64()),
+}
+"""Arrow type of a RETURN column by the type of its expression."""
+
+
+def return_arrays(pattern: Pattern, matches: OrderedMatches | OrderedLists, events: PreparedEvents) -> list[pa.Array]:
+    """One array for each RETURN item; null where a match's branch lacks a variable of the item."""
+    if isinstance(matches, OrderedLists):
+        kleene = frozenset(operand.variable for operand in pattern.operands if operand.kleene)
+        return [_array_over_lists(item.expression, matches, kleene, events) for item in pattern.returns]
+    return [_return_array(item.expression, matches, events) for item in pattern.returns]
+
+
+def _return_array(expression: Expression, matches: OrderedMatches, events: PreparedEvents) -> pa.Array:
+    bound: Array | None = None
+    rows: dict[str, Array] = {"": np.zeros(len(matches), np.int32)}  # for an item without any variable
+    for name in sorted(variables_of(expression)):
+        if name not in matches.names:  # no branch with this variable has a match here
+            return pa.nulls(len(matches), RETURN_TYPES[expression.type])
+        rows[name], present = matches.rows_of(name)
+        if present is not None:
+            bound = present if bound is None else bound & present
+    if isinstance(expression, Reference) and expression.type is ValueType.FLOAT64_LIST:
+        return _list_attribute(expression.attribute, rows[expression.variable], bound, events)
+    return _to_arrow(expression_values(expression, events, rows), bound)
+
+
+def _array_over_lists(
+    expression: Expression, matches: OrderedLists, kleene: frozenset[str], events: PreparedEvents
+) -> pa.Array:
+    """An item's values where variables bind lists; evaluated only for the matches that bind all its variables."""
+    names = sorted(variables_of(expression))
+    if any(name not in matches.names for name in names):
+        return pa.nulls(len(matches), RETURN_TYPES[expression.type])
+    spans = {name: matches.spans_of(name) for name in names}
+    present = np.ones(len(matches), dtype=bool)
+    for _, lengths in spans.values():
+        present &= lengths > 0
+    bound: dict[str, Array | Lists] = {}
+    for name, (starts, lengths) in spans.items():
+        lists = Lists(starts[present], lengths[present], matches.bound_rows)
+        bound[name] = lists if name in kleene else lists.firsts()
+    count = int(present.sum())
+    if expression.type is ValueType.FLOAT64_LIST:  # no expression makes lists but those that refer to one event
+        assert isinstance(expression, Reference | Aggregate)
+        array = _list_attribute(expression.attribute, _event_of(expression, bound), None, events)
+    else:
+        array = _to_arrow(values_over_lists(expression, events, bound, count), None)
+    if count == len(matches):
+        return array
+    places = np.cumsum(present) - 1
+    return array.take(pa.array(places, pa.int64(), mask=~present))
+
+
+def _event_of(node: Reference | Aggregate, bound: Bound) -> Array:
+    """The row of the one event that a reference, or the aggregate first or last, means in each match."""
+    value = bound[node.variable]
+    if not isinstance(value, Lists):
+        return value
+    last = node.element is Element.LAST if isinstance(node, Reference) else node.function == "last"
+    return value.lasts() if last else value.firsts()
+
+
+def _list_attribute(attribute: str, rows: Array, bound: Array | None, events: PreparedEvents) -> pa.Array:
+    """A list attribute of events, as it is."""
+    taken = pa.array(rows, mask=None if bound is None else ~bound)
+    lists = events.table.column(attribute).take(taken).combine_chunks()
+    return _one_chunk(lists).cast(RETURN_TYPES[ValueType.FLOAT64_LIST])
+
+
+def _one_chunk(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(array, pa.ChunkedArray):
+        return array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    return array
+
+
+def _to_arrow(column: Column, bound: Array | None) -> pa.Array:
+    missing = None if column.valid is None else ~column.valid
+    if bound is not None:
+        missing = ~bound if missing is None else missing | ~bound
+    if column.type is ValueType.STRING:
+        strings = pa.array(column.dictionary, pa.string())
+        return strings.take(pa.array(column.values, pa.int32(), mask=missing))
+    return pa.array(column.values, RETURN_TYPES[column.type], mask=missing)
+
+
+def json_objects(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
+    """Rows as JSON objects, without spaces, in column order.
+
+    NaN and the infinities, for which JSON has no number, become the strings "NaN", "Infinity" and "-Infinity".
+
+    Examples
+    --------
+    >>> rows = json_objects(["x", "s"], [pa.array([1.0, float("nan")]), pa.array(['say "hi"', None])])
+    >>> print(rows[0], rows[1])
+    {"x":1.0,"s":"say \\"hi\\""} {"x":"NaN","s":null}
+    """
+    parts: list[pa.Array | str] = []
+    for index, (name, column) in enumerate(zip(names, columns, strict=True)):
+        parts.append(f"{',' if index else '{'}{json.dumps(name, ensure_ascii=False)}:")
+        parts.append(_json_values(column).fill_null("null"))
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def _json_values(column: pa.Array) -> pa.Array:
+    """Each value as JSON text; null stays null."""
+    kind = column.type
+    if pa.types.is_integer(kind):
+        return column.cast(pa.string())
+    if pa.types.is_boolean(kind):
+        return pc.if_else(column, "true", "false")
+    # Few distinct values or few rows: spelled one by one, each distinct value once.
+    if pa.types.is_list(kind):
+        spelled = [None if row is None else f"[{','.join(map(_json_value, row))}]" for row in column.to_pylist()]
+        return pa.array(spelled, pa.string())
+    coded = column.dictionary_encode()
+    return pa.array(map(_json_value, coded.dictionary.to_pylist()), pa.string()).take(coded.indices)
+
+
+def _json_value(value: float | str | None) -> str:
+    if isinstance(value, float) and not np.isfinite(value):
+        return '"NaN"' if value != value else '"Infinity"' if value > 0 else '"-Infinity"'
+    return json.dumps(value, ensure_ascii=False)

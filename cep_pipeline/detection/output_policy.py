@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.list_ordering import OrderedLists
-from cep_pipeline.detection.ordering import OrderedMatches
+from cep_pipeline.detection.ordering import OrderedLists, OrderedMatches
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern
@@ -54,7 +53,7 @@ _keep_matches = NativeKernel(
 
 
 def has_output_policy(pattern: Pattern) -> bool:
-    """Whether OUTPUT or CONSUME may drop matches of the pattern."""
+    """Return whether OUTPUT or CONSUME may drop matches of the pattern."""
     return pattern.output is not Output.ALL or pattern.consume is not Consume.NONE
 
 
@@ -188,7 +187,7 @@ class KeptMatches:
         return kept
 
     def rules_out(self, candidates: Candidates) -> Array:
-        """Which candidates will not be kept, whatever is decided about others first: bool, shape (n,).
+        """Select the candidates that will not be kept, whatever is decided about others first: bool, shape (n,).
 
         They overlap the last kept match of their partition, or hold a consumed event.
         """

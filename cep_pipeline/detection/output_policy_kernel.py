@@ -1,4 +1,4 @@
-"""Which matches OUTPUT and CONSUME keep. Imported only where the kernel is compiled; `output_policy.py` calls it."""
+"""The matches that OUTPUT and CONSUME keep. Imported only to compile the kernel; `output_policy.py` calls it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from cep_pipeline.detection.matches import match_batches, matches_schema
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Mechanism, Orders
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.detection.parts import count_blocks, many_in_parts
@@ -22,7 +22,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 
 
 def listed_because(pattern: Pattern) -> str | None:
-    """What keeps the matches of a pattern from being counted and compressed without listing them; None: nothing does.
+    """The reason why a pattern's matches cannot be counted and compressed without listing them; None: there is none.
 
     Examples
     --------
@@ -32,13 +32,13 @@ def listed_because(pattern: Pattern) -> str | None:
     >>> listed_because(pattern)
     "sum() over the list 'a'"
     """
-    from cep_pipeline.detection.shared_buffer.groups import reason_to_list
+    from cep_pipeline.detection.compressed.components import reason_to_list
 
     return reason_to_list(pattern)
 
 
 def binds_lists(pattern: Pattern) -> bool:
-    """Whether a match binds more than one event to a variable."""
+    """Return whether a match binds more than one event to a variable."""
     return any(operand.kleene for operand in pattern.operands)
 
 
@@ -101,7 +101,7 @@ class Detection:
         """The number of matches over Kleene variables, if they need not be listed."""
         counted = self.mechanism.count(self.pattern, self.orders, self.events, self.counters)
         if counted is None and binds_lists(self.pattern):
-            from cep_pipeline.detection.shared_buffer.counting import count_merged
+            from cep_pipeline.detection.compressed.compressing import count_merged
 
             counted = count_merged(self.pattern, self.events, self.counters)
         return counted
@@ -133,14 +133,14 @@ class Detection:
 
     @property
     def is_read_from_buffers(self) -> bool:
-        """Whether rows are read from buffers of lists that need not be made: there may be more than can be listed."""
+        """True if rows are read from buffers of lists that need not be made: there may be more than can be listed."""
         if self.limit is not None or has_output_policy(self.pattern):
             return False
         return binds_lists(self.pattern) and not listed_because(self.pattern)
 
     @property
     def counts_first(self) -> bool:
-        """Whether matches are counted before they are written, because of a limit, and can be."""
+        """True if matches are counted before they are written, because of a limit, and can be."""
         if self.limit is None or has_output_policy(self.pattern):
             return False
         return not binds_lists(self.pattern) or listed_because(self.pattern) is None
@@ -194,7 +194,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
     """
     if not detection.is_read_from_buffers:
         return detection.batches()
-    from cep_pipeline.detection.shared_buffer.expansion import expand
+    from cep_pipeline.detection.compressed.expansion import expand
 
     lazily: Iterable[pa.RecordBatch] = expand(detection.compressed())
     return lazily
@@ -251,7 +251,7 @@ def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
     TooManyMatches
         As `Detection.compressed`.
     """
-    from cep_pipeline.detection.shared_buffer.compressing import ListedBuffers, compress_merged
+    from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
 
     listed = [detection for detection in detections if listed_because(detection.pattern) is not None]
     buffers = [ListedBuffers(detection.pattern, detection.events) for detection in listed]

@@ -2,8 +2,8 @@
 
 The order of matches is that of their last events, so a slice may be cut between any two events: the parts, each in
 order, follow each other in order. Mechanisms that go event by event are run once, and what they have found is let go of
-on the way (`in_order`). Of others it is known only when a part has been run how many matches it has; one with too many
-is given up and cut: a kernel gets that far in less time than it takes to write the matches.
+on the way (`ArrivingMatches`). Of others it is known only when a part has been run how many matches it has; one with
+too many is given up and cut: a kernel gets that far in less time than it takes to write the matches.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
-from cep_pipeline.detection.in_order import OrderedMatches, comes_in_order
-from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
+import numpy as np
+
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.detection.room import named
-from cep_pipeline.errors import TooManyMatches
+from cep_pipeline.errors import CepError, TooManyMatches
+from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.blocks import Block, MatchBlock
 from cep_pipeline.slices.extent import waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
@@ -161,7 +163,7 @@ def _in_order(
     listed: _Listed,
 ) -> Iterator[list[list[Block]]]:
     """Parts of one run; once there are too many matches for one, each of one pattern."""
-    waiting = [OrderedMatches(pattern) for pattern in patterns]
+    waiting = [ArrivingMatches(pattern) for pattern in patterns]
     counted = Counters()
     held, whole = 0, True
 
@@ -267,3 +269,86 @@ class _Listed:
                 if self._before[number] > most:
                     raise TooManyMatches(self._patterns[number].name, most)
         return blocks
+
+
+def comes_in_order(pattern: Pattern) -> bool:
+    """Return whether mechanisms that go event by event find the matches of a pattern in the order of their last events.
+
+    They go clause after clause, those that keep apart what has to agree key after key, and what waits is known late.
+    """
+    [clause, *others] = pattern.clauses
+    return not others and not clause.agree_on and not waits_for_later_events(pattern)
+
+
+class ArrivingMatches:
+    """The matches of one pattern, as they come, of which those of the latest last event may not be all yet."""
+
+    def __init__(self, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._blocks: list[Block] = []
+        self._lasts: list[Array] = []
+        self._latest = -1
+        self.held = 0
+
+    def add(self, block: Block) -> None:
+        """Take the next ones.
+
+        Raises
+        ------
+        CepError
+            They come before those that have come.
+        """
+        lasts = _last_rows(block)
+        if len(lasts) and (lasts[0] < self._latest or bool((np.diff(lasts) < 0).any())):
+            raise CepError(f"pattern {self._pattern.name!r}: matches do not come in the order of their last events")
+        if len(lasts):
+            self._blocks.append(block)
+            self._lasts.append(lasts)
+            self._latest = int(lasts[-1])
+            self.held += len(block)
+
+    def parts(self, limit: int, *, ended: bool) -> Iterator[list[Block]]:
+        """Let go of those that are complete, in parts of at most so many matches unless more end with one event.
+
+        Parameters
+        ----------
+        ended
+            Whether no more come: then all are complete.
+        """
+        if not self.held or (not ended and self._lasts[0][0] == self._latest):
+            return
+        lasts = np.concatenate(self._lasts)
+        complete = len(lasts) if ended else int(np.searchsorted(lasts, self._latest))
+        first = 0
+        while first < complete:
+            stop = complete
+            if complete - first > limit:
+                stop = int(np.searchsorted(lasts, lasts[first + limit]))
+                if stop == first:
+                    stop = int(np.searchsorted(lasts, lasts[first], side="right"))
+            yield self._take(stop - first)
+            first = stop
+
+    def _take(self, matches: int) -> list[Block]:
+        """The first so many."""
+        taken: list[Block] = []
+        self.held -= matches
+        while matches:
+            block, lasts = self._blocks[0], self._lasts[0]
+            if len(block) <= matches:
+                taken.append(block)
+                matches -= len(block)
+                del self._blocks[0], self._lasts[0]
+                continue
+            first = np.arange(len(block)) < matches
+            taken.append(block.take(first))
+            self._blocks[0], self._lasts[0] = block.take(~first), lasts[matches:]
+            matches = 0
+        return taken
+
+
+def _last_rows(block: Block) -> Array:
+    """The row of each match's last event."""
+    if isinstance(block, MatchBlock):
+        return np.asarray(block.rows.max(axis=0)) if len(block) else np.zeros(0, np.int32)
+    return np.asarray(np.maximum.reduceat(block.rows, block.offsets[:-1])) if len(block) else np.zeros(0, np.int32)

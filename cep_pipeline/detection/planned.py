@@ -62,7 +62,7 @@ def plan_for(
         cost,
         in_pattern_order=in_pattern_order(chosen),
         orders_only={name for name, mechanism in chosen.items() if not MECHANISMS[mechanism].runs_trees},
-        on_kernel={name for name, mechanism in chosen.items() if mechanism == "fused"},
+        on_kernel={name for name, mechanism in chosen.items() if MECHANISMS[mechanism].is_columnar},
         alpha=alpha,
         compare=len(patterns) <= MOST_COMPARED if compare is None else compare,
         **options,
@@ -72,7 +72,7 @@ def plan_for(
 def replanner_for(
     pattern: Pattern, mechanism: str, planner: str | None = None, cost: str | None = None, alpha: float = 0.0
 ) -> Replanner:
-    """What plans one pattern for its mechanism again and again, by the planner and cost model of `plan_for`.
+    """A replanner that plans one pattern for its mechanism, by the planner and cost model of `plan_for`.
 
     Raises
     ------
@@ -84,11 +84,13 @@ def replanner_for(
     wanted = DEFAULT_PLANNER if planner is None else planner
     planner_named(wanted)
     name = planner_for(pattern, wanted, in_pattern_order=in_order, orders_only=not of.runs_trees)
-    return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=mechanism == "fused"), alpha)
+    return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=of.is_columnar), alpha)
 
 
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:
-    """Whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and which."""
+    """Return whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and
+    which.
+    """
     for pattern in patterns:
         mechanism = MECHANISMS[chosen[pattern.name]]
         planned = plan.for_pattern(pattern.name).clauses

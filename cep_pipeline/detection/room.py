@@ -25,7 +25,7 @@ _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 
 class NoRoom(DataError):
-    """What has to be held at a time is more than there is memory for."""
+    """There is not enough memory for all that has to be held at a time."""
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def available_bytes() -> int | None:
 
 
 def _used_bytes() -> int:
-    """What a container has of memory, without files that are kept for the next reader and given up when asked for."""
+    """The bytes that a container uses, without cached files, which are given up on demand."""
     kinds = dict(line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
     kept = sum(int(kinds.get(kind, 0)) for kind in ("active_file", "inactive_file"))
     return int((GROUP / "memory.current").read_text()) - kept

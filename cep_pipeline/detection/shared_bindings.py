@@ -33,7 +33,7 @@ def without_earlier(run: Iterable[Block], others: Sequence[Iterable[Block]]) -> 
 
 
 def _bindings(block: Block) -> Iterator[bytes]:
-    """What tells one match of a block from another one of the same positive variables."""
+    """Bytes that tell the matches of a block from others of the same positive variables."""
     if isinstance(block, MatchBlock):
         yield from (match.tobytes() for match in np.ascontiguousarray(block.rows.T))
         return

@@ -29,7 +29,7 @@ _COMPARE: dict[Comparator, Callable[[Array, Array], Array]] = {
 
 
 def known(column: Column) -> Array | None:
-    """Where the value is neither null nor NaN; None: everywhere."""
+    """A mask of the values that are neither null nor NaN; None: all are."""
     if column.type is not ValueType.FLOAT64:
         return column.valid
     nan = np.isnan(column.values)
@@ -128,7 +128,7 @@ def member(operand: Column, values: tuple[Value, ...], *, negated: bool) -> Arra
 
 
 def members_of(kind: ValueType, values: tuple[Value, ...]) -> Array:
-    """Those of the numbers that a column of this type can hold exactly."""
+    """Select the numbers that a column of this type can hold exactly."""
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
     if kind is ValueType.INT64:
         whole = {int(v) for v in numbers if isinstance(v, int) or v.is_integer()}

@@ -69,7 +69,7 @@ def correlation(x: Column, x_rows: Array, y: Column, y_rows: Array) -> Column:
 
 
 def deviations_of_all(column: Column) -> tuple[Array, Array, Array, Array]:
-    """What `correlation` computes of each list alone, for all rows of a list column.
+    """Compute the part of `correlation` that concerns each list alone, for all rows of a list column.
 
     Returns
     -------

@@ -1,7 +1,8 @@
 """Vectorized evaluation of expressions and conjuncts over bindings of variables to rows of an events table.
 
 A binding is a mapping from variable to an array of row numbers; element i of all arrays together is one (partial)
-match. What a value means (three-valued logic, int64 overflow, division by zero) is in docs/language.md, section 3.4.
+match. What a value means (three-valued logic, int64 overflow, division by zero) is said in docs/language.md, section
+3.4.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.expressions.arithmetic import FUNCTIONS, INT64_MAX, INT64_MIN, arithmetic, negative
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource, RowRange
 from cep_pipeline.expressions.comparison import between, compare, member
@@ -36,7 +36,7 @@ _DTYPE = {ValueType.INT64: np.int64, ValueType.FLOAT64: np.float64, ValueType.BO
 
 
 def conjunct_holds(conjunct: Conjunct, source: ColumnSource, rows: Rows) -> Array:
-    """Whether the conjunct is true, for each binding.
+    """Return whether the conjunct is true, for each binding.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ def conjunct_holds(conjunct: Conjunct, source: ColumnSource, rows: Rows) -> Arra
 
 
 def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
-    """Whether one comparison is true, for each binding, or one bool of shape (1,) where it mentions no variable."""
+    """Return whether one comparison is true, for each binding, or one bool of shape (1,) where it mentions no
+    variable.
+    """
     match atom:
         case Comparison(comparator, left, right):
             return compare(comparator, _evaluate(left, source, rows), _evaluate(right, source, rows))
@@ -72,7 +74,7 @@ def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
 
 
 def constants_hold(conjuncts: Iterable[Conjunct], source: ColumnSource) -> bool:
-    """Whether those of the conjuncts that mention no variable hold."""
+    """Return whether those of the conjuncts that mention no variable hold."""
     return all(
         any(bool(atom_holds(atom, source, {}).all()) for atom in conjunct.atoms)
         for conjunct in conjuncts
@@ -125,7 +127,7 @@ def _evaluate(expression: Expression, source: ColumnSource, rows: Rows) -> Colum
         case Call(function, (argument,)):
             return FUNCTIONS[function](_evaluate(argument, source, rows))
         case Length() | Aggregate():
-            raise UnsupportedPattern("fused", f"a Kleene variable ('{expression.variable}')")
+            raise _of_a_list(expression.variable)
         case _:
             raise TypeError(f"{expression!r} is no expression of the language")
 
@@ -136,7 +138,11 @@ def _as_array(rows: Array | RowRange) -> Array:
 
 def _refuse_kleene(reference: Reference) -> None:
     if reference.element is not Element.ONLY:
-        raise UnsupportedPattern("fused", f"a Kleene variable ('{reference.variable}')")
+        raise _of_a_list(reference.variable)
+
+
+def _of_a_list(variable: str) -> TypeError:
+    return TypeError(f"a Kleene variable ('{variable}') is bound to a list, not to one event: see `expressions.lists`")
 
 
 def _constant(value: int | float | bool | str, kind: ValueType) -> Column:

@@ -93,7 +93,7 @@ def take(bound: Bound, bindings: Array) -> dict[str, Array | Lists]:
 
 @dataclass(frozen=True)
 class Uses:
-    """How a conjunct uses its Kleene variables.
+    """The uses that a conjunct makes of its Kleene variables.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class Uses:
 
 
 def holds_over_lists(conjunct: Conjunct, events: ColumnSource, bound: Bound, count: int) -> Array:
-    """Whether a conjunct is true for every choice of elements and indexes, for each binding.
+    """Return whether a conjunct is true for every choice of elements and indexes, for each binding.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _lists(bound: Bound, name: str) -> Lists:
 
 @dataclass
 class _Scope:
-    """What the references of one expression mean: a source of columns with those that are derived from lists.
+    """The columns that the references of one expression read: a source, and columns derived from lists.
 
     `binding` is the binding of each choice; `elements` and `indexes` the place in the lists' rows that is chosen.
     """
@@ -272,7 +272,7 @@ class _Scope:
 
 
 class ListScope(Protocol):
-    """What references mean: a scope learns each name that a resolved expression will use."""
+    """The meaning of references: a scope learns each name that a resolved expression will use."""
 
     def row(self, name: str, variable: str, element: Element) -> None:
         """Let `name` mean an event."""

@@ -18,7 +18,7 @@ from cep_pipeline.slices.extent import columns_needed
 from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
 
 if TYPE_CHECKING:
-    from cep_pipeline.detection.mechanism import Metrics
+    from cep_pipeline.detection.mechanisms import Metrics
     from cep_pipeline.pipeline.configuration import PatternSet
     from cep_pipeline.warehouse.records import EventsSnapshot
     from cep_pipeline.warehouse.stream_reader import StreamReader

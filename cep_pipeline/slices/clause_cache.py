@@ -1,4 +1,4 @@
-"""What runs of a clause need of it whatever the slice: worked out once for all slices that a process runs it over.
+"""Facts about a clause that do not depend on the slice, computed once for all slices that a process runs it over.
 
 It is found by the clause as an object: a task has one for all its slices, and to compare clauses would take longer than
 to work most of it out again.
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 @dataclass(eq=False)
-class Recipe:
-    """What was worked out of one clause, by what it is."""
+class ClauseCache:
+    """Cache of slice-independent facts about one clause, by key."""
 
     clause: Clause
     _known: dict[Hashable, Any] = field(default_factory=dict)
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What is known under a key, worked out on first use; it must depend on the clause and the key alone."""
+        """Return the fact kept under a key, computed on first use; it must depend on the clause and the key alone."""
         try:
             return cast(T, self._known[key])
         except KeyError:
@@ -35,16 +35,16 @@ class Recipe:
             return found
 
 
-_recipes: OrderedDict[int, Recipe] = OrderedDict()
+_recipes: OrderedDict[int, ClauseCache] = OrderedDict()
 
 
-def recipe_of(clause: Clause) -> Recipe:
+def clause_cache_of(clause: Clause) -> ClauseCache:
     """The recipe of this very clause."""
     known = _recipes.get(id(clause))
     if known is not None:  # it holds the clause, so that no other one can have its id
         _recipes.move_to_end(id(clause))
         return known
-    made = _recipes[id(clause)] = Recipe(clause)
+    made = _recipes[id(clause)] = ClauseCache(clause)
     while len(_recipes) > MOST_CLAUSES:
         _recipes.popitem(last=False)
     return made

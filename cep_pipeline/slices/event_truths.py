@@ -15,7 +15,7 @@ EVENTS_AT_ONCE = 1 << 15
 
 
 def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
-    """Whether an atom over one single variable holds, for each event of the slice in that variable's place.
+    """Return whether an atom over one single variable holds, for each event of the slice in that variable's place.
 
     Returns
     -------

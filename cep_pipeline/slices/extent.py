@@ -1,4 +1,4 @@
-"""What part of a stream a set of patterns needs: which columns, and how far before a slice its events reach."""
+"""The part of a stream that a set of patterns needs: its columns, and the time before a slice that must be read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LookBack:
-    """How far before the start of a slice its task reads.
+    """The distance before the start of a slice from which its task reads.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class LookBack:
 
 
 def look_back(patterns: Iterable[Pattern]) -> LookBack:
-    """How long before the start of a slice its task must read, and how many events.
+    """Compute how long before the start of a slice its task must read, and how many events.
 
     The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
     it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
@@ -88,17 +88,21 @@ def look_back_us(patterns: Iterable[Pattern]) -> int:
 
 
 def counts_in_partitions(pattern: Pattern) -> bool:
-    """Whether the pattern's window counts the events of a partition, which may lie far apart in the stream."""
+    """Return whether the pattern's window counts the events of a partition, which may lie far apart in the stream."""
     return pattern.window.events is not None and bool(pattern.partition_by)
 
 
 def can_pend(pattern: Pattern) -> bool:
-    """Whether matches may still wait when a day is over: for the end of a window that reaches into the next one."""
+    """Return whether matches may still wait when a day is over: for the end of a window that reaches into the next
+    one.
+    """
     return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:
-    """Whether matches become final only after their last event: by a negated variable with nothing after it, say."""
+    """Return whether matches become final only after their last event: by a negated variable with nothing after it,
+    say.
+    """
     return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
 
 

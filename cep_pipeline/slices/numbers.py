@@ -26,7 +26,7 @@ def largest(column: Column) -> int:
 
 
 def is_exact(column: Column) -> bool:
-    """Whether float64 holds every value of the column."""
+    """Return whether float64 holds every value of the column."""
     if column.type is ValueType.INT64:
         return largest(column) <= EXACT_IN_FLOAT
     return column.type in (ValueType.FLOAT64, ValueType.BOOL)

@@ -22,7 +22,7 @@ WIDEST = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class StreamOrder:
-    """What "a before b" means for rows of a slice, by the pattern's TIES (docs/language.md, section 3.2).
+    """The meaning of "a before b" for rows of a slice, by the pattern's TIES (docs/language.md, section 3.2).
 
     Attributes
     ----------
@@ -88,8 +88,8 @@ class StreamOrder:
 
 
 @dataclass(frozen=True, eq=False)
-class Instants:
-    """What the window of a pattern is measured in.
+class WindowInstants:
+    """The instants in which the window of a pattern is measured.
 
     Attributes
     ----------
@@ -130,14 +130,14 @@ class Instants:
         return np.asarray(self.rows[np.minimum(places + self.width, end - 1)], np.int64) + 1
 
 
-def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
+def instants_of(pattern: Pattern, events: PreparedEvents) -> WindowInstants:
     """The instants of all events of a slice."""
     if pattern.window.time_us is not None:
-        return Instants(clock_of(events), min(pattern.window.time_us, WIDEST))
+        return WindowInstants(clock_of(events), min(pattern.window.time_us, WIDEST))
     assert pattern.window.events is not None
     width = min(pattern.window.events - 1, WIDEST)
     if not pattern.partition_by:
-        return Instants(events.derive(("positions",), lambda: np.arange(len(events), dtype=np.int64)), width)
+        return WindowInstants(events.derive(("positions",), lambda: np.arange(len(events), dtype=np.int64)), width)
     view = agreeing_view(pattern, pattern.partition_by, everything(events), events)
 
     def make() -> tuple[Array, Array]:
@@ -151,4 +151,4 @@ def instants_of(pattern: Pattern, events: PreparedEvents) -> Instants:
         return place, position
 
     place, position = events.derive(("partition positions", pattern.partition_by), make)
-    return Instants(position, width, view.rows, view.starts, place)
+    return WindowInstants(position, width, view.rows, view.starts, place)

@@ -1,4 +1,4 @@
-"""Which matches a slice owns: those that become final in it (architecture.md, "Who owns a match").
+"""The matches that a slice owns: those that become final in it (docs/architecture.md).
 
 The one place for all mechanisms: they find matches by the rows of their first and last events, and ask here.
 """
@@ -37,7 +37,7 @@ class Finality(IntEnum):
 
 
 def finality_of(pattern: Pattern, clause: Clause) -> Finality:
-    """When the matches of a clause are final.
+    """Determine when the matches of a clause are final.
 
     Notes
     -----
@@ -62,7 +62,7 @@ def owned_matches(
     first: Array,
     last: Array,
 ) -> Array:
-    """Which of these matches become final in a slice.
+    """Select the matches that become final in a slice.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def earliest_row(pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary
 def reading(
     pattern: Pattern, events: PreparedEvents, owned: tuple[Boundary | None, Boundary | None]
 ) -> tuple[Boundary | None, Boundary | None]:
-    """Where the events of the matches that a slice owns lie: from its look-back on, up to its end."""
+    """The range of the stream that holds the events of a slice's matches: from its look-back up to its end."""
     first = earliest_row(pattern, events, owned)
     if first == 0:
         return None, owned[1]

@@ -91,7 +91,7 @@ class PreparedEvents:
 
     @cached_property
     def span_us(self) -> int:
-        """How far apart the first and the last event are; 0 where there are none."""
+        """The time between the first and the last event; 0 if there are none."""
         stamps = self.timestamps
         return int(stamps[-1]) - int(stamps[0]) if len(stamps) else 0
 
@@ -133,7 +133,7 @@ class PreparedEvents:
         return self._leaves[event_type]
 
     def rows_before(self, boundary: Boundary) -> int:
-        """How many events come before a point of the stream's order."""
+        """Count the events before a point of the stream's order."""
         found = self._rows_before.get(boundary)
         if found is None:
             timestamp, seq = boundary
@@ -143,7 +143,7 @@ class PreparedEvents:
         return found
 
     def rows_before_time(self, timestamp_us: int) -> int:
-        """How many events have an earlier timestamp."""
+        """Count the events with an earlier timestamp."""
         found = self._rows_before.get(timestamp_us)
         if found is None:
             found = int(np.searchsorted(self.timestamps, max(timestamp_us, -(2**63))))
@@ -169,7 +169,8 @@ class PreparedEvents:
         return value
 
     def handle(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
-        """What is quick to find derived arrays by, such as their addresses, kept under `key`; `make` makes it.
+        """An object by which derived arrays are found quickly, such as their addresses, kept under `key`; `make` makes
+        it.
 
         It takes no memory to speak of but holds derived arrays, so that it is let go of when one of them is.
         """

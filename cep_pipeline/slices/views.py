@@ -21,7 +21,7 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.rewriting import Node, rewritten
-from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.clause_cache import clause_cache_of
 from cep_pipeline.slices.event_truths import holds_for_all
 from cep_pipeline.slices.merging import count_before
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -80,8 +80,8 @@ class View:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Leaf:
-    """What the events of a level have in common: their type, and conditions on each alone.
+class EventLeaf:
+    """The events that a level may bind: their type, and conditions on each alone.
 
     Equal leaves are one object, as long as it is remembered, so that it is quick to look up by.
 
@@ -98,24 +98,24 @@ class Leaf:
 MOST_LEAVES = 1 << 13
 """Leaves that are remembered; those not asked for longest go first."""
 
-_leaves: OrderedDict[Hashable, Leaf] = OrderedDict()
+_leaves: OrderedDict[Hashable, EventLeaf] = OrderedDict()
 
 
-def _the_leaf(event_type: str, filters: tuple[Conjunct, ...]) -> Leaf:
+def _the_leaf(event_type: str, filters: tuple[Conjunct, ...]) -> EventLeaf:
     key = event_type, frozenset(filters)
     known = _leaves.get(key)
     if known is not None:
         _leaves.move_to_end(key)
         return known
-    made = _leaves[key] = Leaf(event_type, filters)
+    made = _leaves[key] = EventLeaf(event_type, filters)
     while len(_leaves) > MOST_LEAVES:
         _leaves.popitem(last=False)
     return made
 
 
-def leaf_of(clause: Clause, variable: str) -> Leaf:
+def leaf_of(clause: Clause, variable: str) -> EventLeaf:
     """The leaf of one of a clause's variables."""
-    return recipe_of(clause).once(
+    return clause_cache_of(clause).once(
         ("leaf", variable), lambda: _the_leaf(clause.by_name[variable].event_type, filters_of(clause, variable))
     )
 
@@ -133,12 +133,12 @@ def leaf_view(
     return view_of_leaf(events, _the_leaf(event_type, filters), first_row, end_row)
 
 
-def view_of_leaf(events: PreparedEvents, leaf: Leaf, first_row: int, end_row: int) -> View:
+def view_of_leaf(events: PreparedEvents, leaf: EventLeaf, first_row: int, end_row: int) -> View:
     """The events of a leaf with rows in [first_row, end_row)."""
     return events.handle((leaf, first_row, end_row), _make_view, events, leaf, first_row, end_row)
 
 
-def _make_view(events: PreparedEvents, leaf: Leaf, first_row: int, end_row: int) -> View:
+def _make_view(events: PreparedEvents, leaf: EventLeaf, first_row: int, end_row: int) -> View:
     event_type, filters = leaf.event_type, leaf.filters
 
     def rows_of_leaf() -> Array:
@@ -165,7 +165,7 @@ def _make_view(events: PreparedEvents, leaf: Leaf, first_row: int, end_row: int)
 
 def filters_of(clause: Clause, variable: str) -> tuple[Conjunct, ...]:
     """The conjuncts over one variable alone, as `leaf_view` takes them."""
-    return recipe_of(clause).once(
+    return clause_cache_of(clause).once(
         ("filters", variable),
         lambda: tuple(without_name(c, variable) for c in clause.conjuncts if c.variables == {variable}),
     )

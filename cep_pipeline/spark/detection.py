@@ -20,12 +20,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
+from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.fused import compile_shapes, tiers
-from cep_pipeline.detection.fused.running import shapes_of_plan
+from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
@@ -60,7 +61,7 @@ def compiled_kernels(
     mechanisms = choose_mechanisms(patterns, mechanism)
     work: dict[Shape, float] = {}
     for pattern in patterns:
-        if mechanisms[pattern.name] != "fused":
+        if not MECHANISMS[mechanisms[pattern.name]].is_columnar:
             continue
         windows = span_us / (pattern.window.time_us or span_us or 1)
         for clause, own in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
@@ -69,7 +70,7 @@ def compiled_kernels(
                 continue
             for shape in shapes_of_plan(pattern, clause, own.order_or_tree):
                 work[shape] = work.get(shape, 0.0) + expected
-    return compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
+    return tiers.compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
 
 
 class WorkEstimate:

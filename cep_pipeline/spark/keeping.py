@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from cep_pipeline.detection.list_ordering import page_order
 from cep_pipeline.detection.matches import CANDIDATES, MANY_PATTERNS, UTC_MICROSECONDS, candidates_of
+from cep_pipeline.detection.ordering import page_order
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern

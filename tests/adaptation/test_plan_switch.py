@@ -17,7 +17,7 @@ from cep_pipeline.adaptation.loop_outputs import Finding, find_together, output_
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
-from cep_pipeline.detection.mechanism import Counters, Orders
+from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.patterns import Pattern
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order

@@ -21,7 +21,7 @@ from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.matches import matches_schema
-from cep_pipeline.detection.mechanism import Counters, Orders
+from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.patterns import Pattern
 from tests.answers import comparable, from_tables
 from tests.detection.shared_network.workloads import patterns_of, workloads

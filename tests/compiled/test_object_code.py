@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import compile_shapes, run_clause, shapes_of
+from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.generator import generate
+from cep_pipeline.detection.fused.tiers import compile_shapes
 from tests.detection.fused.running import pattern_of, prepare
 from tests.streams import events_table
 

@@ -8,8 +8,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.compare_plans import compare_plans
-from cep_pipeline.detection.measured_plans import Run, measure_runs
+from cep_pipeline.detection.compare_plans import PlanRun, compare_plans, measure_runs
 from cep_pipeline.errors import CepError, InputError, PlanError
 from cep_pipeline.planning import PLANNERS, Join
 from cep_pipeline.planning.planners import TREE_PLANNERS
@@ -65,10 +64,10 @@ def test_runs_that_are_the_same_are_measured_once_and_consumption_is_part_of_the
     events = market(600)
     one, other = ("c", "b", "a"), ("a", "b", "c")
     runs = {
-        "x": Run("lazy_chain_nfa", [one]),
-        "y": Run("lazy_chain_nfa", [list(one)]),
-        "z": Run("evaluation_tree", [Join("c", Join("b", "a"))]),
-        "pattern's": Run("fused", [other]),
+        "x": PlanRun("lazy_chain_nfa", [one]),
+        "y": PlanRun("lazy_chain_nfa", [list(one)]),
+        "z": PlanRun("evaluation_tree", [Join("c", Join("b", "a"))]),
+        "pattern's": PlanRun("fused", [other]),
     }
     measured = measure_runs(pattern, runs, events, 1)
     assert measured["x"] is measured["y"] and measured["x"] is not measured["z"]
@@ -81,9 +80,9 @@ def test_different_matches_are_no_comparison(monkeypatch: pytest.MonkeyPatch) ->
     from dataclasses import replace
 
     broken = replace(MECHANISMS["fused"], find=lambda *_: iter(()))
-    monkeypatch.setattr("cep_pipeline.detection.measured_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
+    monkeypatch.setattr("cep_pipeline.detection.compare_plans.MECHANISMS", {**MECHANISMS, "fused": broken})
     (pattern,) = parse(RISE)
-    runs = {"tree": Run("evaluation_tree", ["abc"]), "kernel": Run("fused", ["abc"])}
+    runs = {"tree": PlanRun("evaluation_tree", ["abc"]), "kernel": PlanRun("fused", ["abc"])}
     with pytest.raises(CepError, match="kernel on fused finds 0 matches"):
         measure_runs(pattern, runs, market(600))
 
@@ -91,4 +90,4 @@ def test_different_matches_are_no_comparison(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_plan_that_a_mechanism_does_not_run_is_refused() -> None:
     (pattern,) = parse(RISE)
     with pytest.raises(PlanError):
-        measure_runs(pattern, {"tree": Run("lazy_chain_nfa", [Join("a", Join("b", "c"))])}, market(50))
+        measure_runs(pattern, {"tree": PlanRun("lazy_chain_nfa", [Join("a", Join("b", "c"))])}, market(50))

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.list_ordering import OrderedLists
-from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.detection.ordering import OrderedLists, order_matches
 from cep_pipeline.slices.blocks import Block, ListBlock
 from tests.detection.matching import block_of, clause_of
 from tests.thoroughness import examples

@@ -12,9 +12,8 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.in_order import OrderedMatches
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters
-from cep_pipeline.detection.parts import many_in_parts, matches_in_parts
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.detection.parts import ArrivingMatches, many_in_parts, matches_in_parts
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -123,7 +122,7 @@ def test_patterns_that_are_run_together_have_their_parts_in_order(mechanism: str
 
 def test_matches_that_come_out_of_order_are_no_answer() -> None:
     (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WITHIN 90 us")
-    matches = OrderedMatches(pattern)
+    matches = ArrivingMatches(pattern)
     matches.add(MatchBlock(pattern.clauses[0], np.array([[0, 1], [3, 4]], np.int32)))
     with pytest.raises(CepError, match="order of their last events"):
         matches.add(MatchBlock(pattern.clauses[0], np.array([[0], [2]], np.int32)))

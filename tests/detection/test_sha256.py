@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.sha256 import BLOCK_BYTES, INITIAL, LANES, hash_rows, hash_whole_blocks
+from cep_pipeline.detection.match_ids import BLOCK_BYTES, INITIAL, LANES, hash_rows, hash_whole_blocks
 from tests.thoroughness import examples
 
 

@@ -12,7 +12,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.slices.blocks import Block
@@ -47,9 +47,8 @@ def find_many(
 @pytest.fixture(autouse=True)
 def _together(monkeypatch: pytest.MonkeyPatch) -> None:
     RUNS.clear()
-    lazy = MECHANISMS["lazy_chain_nfa"]
-    together = Mechanism(lazy.check, lazy.find, find_many=find_many, always_shares=True)
-    monkeypatch.setitem(MECHANISMS, "together", together)  # type: ignore[arg-type]
+    together = Mechanism("together", MECHANISMS["lazy_chain_nfa"].find, find_many=find_many, always_shares=True)
+    monkeypatch.setitem(MECHANISMS.places, "together", together)
 
 
 def patterns_of(text: str = TEXT) -> list[Pattern]:
@@ -113,7 +112,7 @@ def test_batches_of_a_network_come_from_one_run(mechanism: str, monkeypatch: pyt
         assert of.find_many is not None
         yield from of.find_many(patterns, *others)
 
-    monkeypatch.setitem(MECHANISMS, mechanism, replace(of, find_many=counted))  # type: ignore[arg-type]
+    monkeypatch.setitem(MECHANISMS.places, mechanism, replace(of, find_many=counted))
     found: dict[str, list[str]] = {pattern.name: [] for pattern in patterns}
     for name, batch in cep.detect_batches(patterns, events, mechanism=mechanism):
         found[name] += batch.column("match_id").to_pylist()

@@ -18,7 +18,7 @@ import cep_pipeline as cep
 from cep_pipeline.adaptation import DECISION_FUNCTIONS, DISTANCES
 from cep_pipeline.cli import COMMANDS, cli
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import Metrics, NodeCounts
+from cep_pipeline.detection.mechanisms import Metrics, NodeCounts
 from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
 from cep_pipeline.planning import COSTS, PLANNERS
 from cep_pipeline.planning.algorithms.dp_bushy import MAX_SECONDS

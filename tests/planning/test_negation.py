@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.evaluation_tree.assembly import Assembly
-from cep_pipeline.detection.fused.clause import ClauseRun
+from cep_pipeline.detection.fused.clause import KernelRun
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import Ordering
@@ -65,7 +65,7 @@ def test_orders_ask_where_the_fused_kernel_does(pattern: Pattern, order: tuple[i
     names = [clause.positive[position].name for position in order]
     reached = [tuple(names[: max(length, 2)]) for length in range(1, 4)]
     prepared = PreparedEvents(EVENTS, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
-    run = ClauseRun(pattern, clause, tuple(names), prepared, (None, None), 100)
+    run = KernelRun(pattern, clause, tuple(names), prepared, (None, None), 100)
     assert run.levels is not None
     levels = {negation.name: negation.level for level in run.levels.negations for negation in level}
     for placed in expected.negations(reached):

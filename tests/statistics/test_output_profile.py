@@ -70,7 +70,7 @@ def test_a_profile_is_of_the_matches_that_are_reported(text: str) -> None:
 def test_blocks_and_rows_say_the_same() -> None:
     [pattern] = parse("NAME all PATTERN AND(A a, B+ b[], C c) WITHIN 600 ms")
     from cep_pipeline.detection import MECHANISMS
-    from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+    from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
     from cep_pipeline.slices.prepared import PreparedEvents
 
     events = market(120)

@@ -20,7 +20,7 @@ from cep_pipeline.adaptation.plan_quality import ln_cost_on
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
 from cep_pipeline.adaptation.plans_anew import AloneAnew
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import Counters
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan

@@ -20,7 +20,7 @@ from benchmarks.experiments.join_plans.patterns import (
 )
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, JoinStream, stock_stream, traffic_join_stream
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
+from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_runs
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
@@ -147,8 +147,10 @@ def measure_planners(drawn: Drawn, stream: JoinStream, repetitions: int) -> dict
     """
     planned = compare_planners(drawn.pattern, drawn.snapshot, cost="throughput")
     (on_kernel,) = compare_planners(drawn.pattern, drawn.snapshot, [FUSED_PLANNER], FUSED_COST)
-    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
-    measured = measure_runs(drawn.pattern, {**runs, FUSED: Run(FUSED, on_kernel.orders)}, stream.events, repetitions)
+    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
+    measured = measure_runs(
+        drawn.pattern, {**runs, FUSED: PlanRun(FUSED, on_kernel.orders)}, stream.events, repetitions
+    )
     figures: dict[str, Figure] = {"pattern": drawn.text, "draws": drawn.draws}
     for one in (*planned, on_kernel):
         name = FUSED if one is on_kernel else one.planner
@@ -167,7 +169,7 @@ def plan_only(drawn: Drawn) -> dict[str, Figure]:
 def measure_alpha(drawn: Drawn, stream: JoinStream, alpha: float, repetitions: int) -> dict[str, Figure]:
     """The planners that follow a cost, with latency weighed by alpha."""
     planned = compare_planners(drawn.pattern, drawn.snapshot, WEIGHED, "throughput", alpha)
-    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
+    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
     measured = measure_runs(drawn.pattern, runs, stream.events, repetitions)
     last = drawn.pattern.clauses[0].positive[-1].name
     last_events = stream.events_of(drawn.pattern.clauses[0].positive[-1].event_type)
@@ -188,12 +190,12 @@ def measure_strategy(drawn: Drawn, stream: JoinStream, strategy: str, repetition
     snapshot = estimate_statistics([pattern], stream.events)
     cost = "consume_matched" if strategy == CONSUMED else "throughput"
     planned = compare_planners(pattern, snapshot, cost=cost)
-    runs = {one.planner: Run(mechanism_of(one), one.orders) for one in planned}
+    runs = {one.planner: PlanRun(mechanism_of(one), one.orders) for one in planned}
     own = {ANY: "skip_till_any_match", CONSUMED: "skip_till_next_match", CONTIGUOUS: "strict_contiguity"}[strategy]
     by_nfab = with_strategy(drawn, stream, own)
     in_order = [tuple(variable.name for variable in clause.positive) for clause in by_nfab.clauses]
     measured = measure_runs(pattern, runs, stream.events, repetitions)
-    beside = measure_runs(by_nfab, {NFAB: Run(NFAB, in_order)}, stream.events, repetitions)[NFAB]
+    beside = measure_runs(by_nfab, {NFAB: PlanRun(NFAB, in_order)}, stream.events, repetitions)[NFAB]
     found = measured[planned[0].planner].matches
     if strategy != CONSUMED and beside.matches != found:  # runs of their own, and events in one match, differ
         raise CepError(

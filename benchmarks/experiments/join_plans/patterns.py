@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from benchmarks.experiments.join_plans.streams import WINDOW_S, JoinStream
-from cep_pipeline.detection.measured_plans import Run, measure_runs
+from cep_pipeline.detection.compare_plans import PlanRun, measure_runs
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
@@ -126,7 +126,7 @@ def has_fewer_matches(pattern: Pattern, snapshot: StatisticsSnapshot, stream: Jo
     """Whether a pattern has at most so many matches: what the estimates do not see where conditions correlate."""
     (planned,) = compare_planners(pattern, snapshot, ["dp_left_deep"], "kernel")
     try:
-        measure_runs(pattern, {"count": Run("fused", planned.orders)}, stream.events, 0, limit=int(most))
+        measure_runs(pattern, {"count": PlanRun("fused", planned.orders)}, stream.events, 0, limit=int(most))
     except TooManyMatches:
         return False
     return True

@@ -18,7 +18,7 @@ from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.page import Page
 from benchmarks.measure import list_matches
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import Counters, Orders
+from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents

@@ -21,7 +21,7 @@ from benchmarks.experiments.multi_pattern.runs import (
 from benchmarks.experiments.multi_pattern.streams import STOCKS, TRAFFIC, WorkloadStream, permuted
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload_for, pool_of
 from cep_pipeline.adaptation.decisions import ConstantThreshold
-from cep_pipeline.detection.mechanism import Counters, Owned
+from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import plan_workload
 from cep_pipeline.planning.plans import Plan

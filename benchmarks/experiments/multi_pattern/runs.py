@@ -16,7 +16,7 @@ from benchmarks.experiments.multi_pattern.streams import WorkloadStream
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
 from cep_pipeline.detection.detect import detect
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.shared_network.run import NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern

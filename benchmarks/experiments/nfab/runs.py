@@ -16,7 +16,7 @@ from benchmarks.experiments.cells import Figure, Row
 from benchmarks.experiments.nfab.queries import ALL, NON_OVERLAP, Query, pattern_of
 from benchmarks.sase_stream import generate_sase_stream
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import EVERYTHING, PRUNE, Counters
+from cep_pipeline.detection.mechanisms import EVERYTHING, PRUNE, Counters
 from cep_pipeline.detection.nfab import words
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.outputs import Detection

@@ -13,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
-from cep_pipeline.detection.eager_nfa.codes import (
+from cep_pipeline.detection.eager_nfa.words import (
     ADDRESS,
     APPENDS,
     BEGINS,
@@ -73,7 +73,7 @@ def read_events(words: Any) -> int:
     Returns
     -------
     int
-        What to do, by `codes.py`.
+        What the driver has to do; see `words.py`.
     """
     code, rules = code_at(words, PROGRAM), rules_at(words, PROGRAM + 11)
     cells, found = cells_at(words, PROGRAM + 26), found_at(words, PROGRAM + 35)
@@ -235,7 +235,7 @@ def _enter(states: Any, state: int, key: int) -> None:
 
 @njit(error_model="numpy")
 def _is_match(code: Code, rules: Rules, cells: Cells, group: int, slots: Any, base: int, first: int, last: int) -> bool:
-    """Whether an instance that has bound everything is a match if its lists are left as they are."""
+    """Test whether an instance that has bound everything is a match if its lists are left as they are."""
     if not group_holds(code, cells, group, slots, base):
         return False
     return rules.negations == 0 or not rejected(rules, code, cells, slots, base, first, last)
@@ -243,7 +243,7 @@ def _is_match(code: Code, rules: Rules, cells: Cells, group: int, slots: Any, ba
 
 @njit(error_model="numpy")
 def _comes_after(words: Any, rules: Rules, cells: Cells, edges: Any, at: int, slots: Any, base: int, row: int) -> bool:
-    """Whether an event is after those of the variables that come directly before."""
+    """Test whether an event is after those of the variables that come directly before."""
     latests = int64_at(words[LATESTS])
     for number in range(edges[at + LATEST], edges[at + LATEST_END]):
         if last_row(rules, cells, slots, base, latests[number]) >= rules.reach[row]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from cep_pipeline.detection.evaluation_tree.run import Held, TreeRun
 from cep_pipeline.detection.instances.clause_runs import find_by_clause
-from cep_pipeline.detection.mechanism import Counters, Orders, Owned
-from cep_pipeline.detection.refusal import other_strategy, refuse
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
@@ -16,24 +15,11 @@ from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 
-MECHANISM = "evaluation_tree"
-
-
-def refuse_unsupported(pattern: Pattern) -> None:
-    """Raise for a pattern that the mechanism does not run.
-
-    Raises
-    ------
-    UnsupportedPattern
-        Its strategy is not skip_till_any_match.
-    """
-    refuse(MECHANISM, pattern, other_strategy(pattern))
-
 
 def find_by_trees(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
-    """The owned matches of a pattern, clause after clause; see `Mechanism.find`.
+    """The owned matches of a pattern, clause after clause; see `mechanisms.Find`.
 
     Raises
     ------
@@ -42,7 +28,7 @@ def find_by_trees(
     PlanError
         A tree or an order does not have each positive variable of its clause once.
     """
-    refuse_unsupported(pattern)
+    EVALUATION_TREE.check(pattern)
     held = Held(len(events))
 
     def start(clause: Clause, order: OrderOrTree, finality: Finality) -> TreeRun:
@@ -62,3 +48,6 @@ def _tree_of(pattern: Pattern, clause: Clause, order: OrderOrTree) -> Tree:
             f"binds {', '.join(names)}: plan the pattern again"
         )
     return tree
+
+
+EVALUATION_TREE = Mechanism("evaluation_tree", find_by_trees, runs_trees=True, in_order=True)

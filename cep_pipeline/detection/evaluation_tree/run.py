@@ -20,7 +20,7 @@ from cep_pipeline.detection.instances import (
     compile_program,
 )
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.mechanisms import Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.errors import DataError
 from cep_pipeline.expressions.columns import Array

@@ -157,7 +157,7 @@ def _tested_again(column: Any, comparator: int, value: float, count: int, select
 
 @njit(error_model="numpy")
 def _conjunct_holds(words_at: int, program: Any, at: int, index: Any, stack: Any) -> bool:
-    """Whether one of the alternatives holds whose words begin at `at`."""
+    """Return whether one of the alternatives holds whose words begin at `at`."""
     alternatives = program[at]
     at += 1
     for _ in range(alternatives):
@@ -177,7 +177,7 @@ def _conjunct_holds(words_at: int, program: Any, at: int, index: Any, stack: Any
 
 @njit(error_model="numpy")
 def _after_conjunct(program: Any, at: int) -> int:
-    """Where the words after those of a conjunct begin."""
+    """The place behind the words of a conjunct."""
     alternatives = program[at]
     at += 1
     for _ in range(alternatives):

@@ -21,8 +21,8 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, times_of
 
 
-class Clock(Enum):
-    """What a bound compares: rows of the slice, timestamps in microseconds, or positions in the stream or partition."""
+class BoundUnit(Enum):
+    """The unit in which a bound compares: rows of the slice, microseconds, or positions in the stream or partition."""
 
     ROW = "row"
     TIME = "time"
@@ -43,7 +43,7 @@ class Reach:
         Attributes whose values tell the partitions that a count window counts positions in.
     """
 
-    clock: Clock
+    clock: BoundUnit
     size: int
     partition_by: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class Bound:
 
     earlier: int
     low: bool
-    clock: Clock
+    clock: BoundUnit
     delta: int
     partition_by: tuple[str, ...] = ()
 
@@ -91,17 +91,17 @@ def _side(
     clause: Clause, order: Sequence[str], level: int, ties: Ties, reach: Reach, earlier: Sequence[int], *, low: bool
 ) -> Iterator[Bound]:
     def before(first: int, second: int) -> bool:
-        """Whether `first` is ordered before `second`, in reversed time for upper bounds."""
+        """Return whether `first` is ordered before `second`, in reversed time for upper bounds."""
         pair = (first, second) if low else (second, first)
         return (order[pair[0]], order[pair[1]]) in clause.precedence
 
     # Under TIES ANY events of one time may be ordered against their positions.
-    loose = ties is Ties.ANY and reach.clock is Clock.POSITION
+    loose = ties is Ties.ANY and reach.clock is BoundUnit.POSITION
     ordered = [other for other in earlier if before(other, level)]
     if ordered:
         # The nearest ones suffice; and whatever is after one of them lies in the window on this side.
         nearest = [other for other in ordered if not any(before(other, nearer) for nearer in ordered)]
-        clock = Clock.ROW if ties is Ties.ARRIVAL else Clock.TIME
+        clock = BoundUnit.ROW if ties is Ties.ARRIVAL else BoundUnit.TIME
         # Candidates after: beyond the event itself, and for ANY from its timestamp on; candidates before, alike.
         strict = ties is not Ties.ANY
         delta = int(strict) if low else int(not strict)
@@ -116,7 +116,7 @@ def _side(
 
 
 def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, candidates: View) -> Array:
-    """Where the bound lies in the candidates' view, for each event of the earlier level.
+    """The place of the bound in the candidates' view, for each event of the earlier level.
 
     Parameters
     ----------
@@ -135,11 +135,11 @@ def range_ends(events: PreparedEvents, bound: Bound, view: View, keyed: View, ca
 
     def clock(of: View) -> Array:
         match bound.clock:
-            case Clock.ROW:
+            case BoundUnit.ROW:
                 return of.rows
-            case Clock.TIME:
+            case BoundUnit.TIME:
                 return times_of(events, of)
-            case Clock.POSITION:
+            case BoundUnit.POSITION:
                 return positions_of(events, of, bound.partition_by)
 
     def merge() -> Array:

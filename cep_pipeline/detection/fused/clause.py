@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.detection.fused.counts import LevelCount, Tally
-from cep_pipeline.detection.fused.layouts import LaidOut, levels_over
+from cep_pipeline.detection.fused.layouts import LaidOutLevels, levels_over
 from cep_pipeline.detection.fused.levels import Levels, PlannedClause
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.fused.support import refuse_unsupported
+from cep_pipeline.detection.mechanisms import beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -21,7 +21,7 @@ from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.clause_cache import clause_cache_of
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.views import View, leaf_of, leaf_view, view_of_leaf
@@ -39,13 +39,13 @@ def run_clause(
     *,
     block_rows: int = BLOCK_ROWS,
     finality: Finality | None = None,
-) -> ClauseRun:
+) -> KernelRun:
     """All matches of a clause that become final in a slice.
 
     Parameters
     ----------
     pattern, clause
-        A pattern that `unsupported_feature` lets pass, and one of its clauses.
+        A pattern under skip_till_any_match, and one of its clauses.
     order
         Names of the clause's positive variables in plan order.
     events
@@ -73,7 +73,7 @@ def run_clause(
     -----
     The plan changes the cost only. Each step of the iteration takes bounded time, so that it can be interrupted.
     """
-    refuse_unsupported(pattern)
+    refuse("fused", pattern, beyond_any_match(pattern))
     names = [variable.name for variable in clause.positive]
     if sorted(order) != sorted(names):
         raise PlanError(
@@ -84,7 +84,7 @@ def run_clause(
         raise ValueError(f"a block has at least one row, not {block_rows}")
     if finality is None:
         finality = finality_of(pattern, clause)
-    return ClauseRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
+    return KernelRun(pattern, clause, tuple(order), events, owned, block_rows, finality)
 
 
 def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozenset[Shape]:
@@ -110,7 +110,7 @@ def shapes_of(pattern: Pattern, clause: Clause, order: Sequence[str]) -> frozens
     return frozenset(shapes)
 
 
-class ClauseRun:
+class KernelRun:
     """One run of a clause over a slice; see `run_clause`."""
 
     def __init__(
@@ -129,12 +129,12 @@ class ClauseRun:
         self.block_rows = block_rows
         self.finality = finality
         self._as_places = as_places
-        self._recipe = recipe_of(clause)
+        self._recipe = clause_cache_of(clause)
         self.owned = owned
         self.first_row, self.end_row = self._owned_rows()
         self._counters = np.zeros((len(order), 2), np.int64)
         self._leaves: list[View] | None = None
-        self._levels: Levels | LaidOut | None = None
+        self._levels: Levels | LaidOutLevels | None = None
         self._prepared = False
 
     @property
@@ -143,7 +143,7 @@ class ClauseRun:
         return self.tally().counts()
 
     def tally(self) -> Tally:
-        """What has been counted so far, without the views and columns that it was counted on."""
+        """The counts so far, without the views and columns that they were counted on."""
         levels = self._levels
         alone: list[tuple[int, Callable[[], int]] | None] = []
         of_names = self._recipe.once(("alone", self.order), self._conjuncts_alone)
@@ -200,7 +200,7 @@ class ClauseRun:
     def levels(self) -> Levels | None:
         """The prepared levels of a run that gives places; None where a variable has no event."""
         self.prepare()
-        assert not isinstance(self._levels, LaidOut)
+        assert not isinstance(self._levels, LaidOutLevels)
         return self._levels
 
     def places(self) -> Iterator[Array]:
@@ -226,7 +226,7 @@ class ClauseRun:
                 yield MatchBlock(self.clause, final)
 
     def _begin_counts(self, leaves: list[View]) -> None:
-        """What happened at the levels that are bound before the kernel runs."""
+        """The counts of the levels that are bound before the kernel runs."""
         self._counters[0] = len(leaves[0])
         if self._levels is not None and self._levels.beginning is not None:
             beginning = self._levels.beginning

@@ -28,7 +28,7 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
-from cep_pipeline.slices.clause_cache import Recipe
+from cep_pipeline.slices.clause_cache import ClauseCache
 from cep_pipeline.slices.numbers import as_floats, comparable, is_exact, largest
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather, padded
@@ -36,8 +36,8 @@ from cep_pipeline.slices.views import ANY_EVENT, View, without_name
 
 
 @dataclass(frozen=True)
-class Again:
-    """How a column is made again over another slice.
+class RemadeColumn:
+    """A column that can be made again over another slice.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Again:
 
 
 @dataclass
-class Columns:
+class TestColumns:
     """The float64 columns and constants that the tests of one plan read, by the numbers that the shape gives them.
 
     Attributes
@@ -67,10 +67,10 @@ class Columns:
 
     arrays: list[Array] = field(default_factory=list)
     constants: list[float] = field(default_factory=list)
-    again: list[Again | None] = field(default_factory=list)
+    again: list[RemadeColumn | None] = field(default_factory=list)
     _slots: dict[Hashable, Slot] = field(default_factory=dict)
 
-    def slot(self, level: int, key: Hashable, values: Array, again: Again | None = None) -> Slot:
+    def slot(self, level: int, key: Hashable, values: Array, again: RemadeColumn | None = None) -> Slot:
         """The slot of a column of this level's view; equal keys of one level share it."""
         place = (level, key)
         if place not in self._slots:
@@ -85,8 +85,8 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Scope:
-    """Where names stand for views: the plan levels of one clause.
+class LevelScope:
+    """The views that names stand for: the plan levels of one clause.
 
     Attributes
     ----------
@@ -101,8 +101,8 @@ class Scope:
     events: PreparedEvents
     levels: Mapping[str, int]
     views: tuple[View, ...]
-    columns: Columns
-    recipe: Recipe | None = None
+    columns: TestColumns
+    recipe: ClauseCache | None = None
 
     def own(self, expression: Expression, variable: str) -> Expression:
         """An expression over one variable as one over `ANY_EVENT`."""
@@ -149,11 +149,11 @@ def _exact_values(events: PreparedEvents, view: View, *, own: Expression) -> Arr
 
 
 def _key_of(own: Expression) -> Hashable:
-    """What tells an expression over one event from others; the name of an attribute is quick to hash."""
+    """A key of an expression over one event; the name of an attribute is quick to hash."""
     return own.attribute if isinstance(own, Reference) and own.element is Element.ONLY else own
 
 
-def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
+def compile_conjunct(conjunct: Conjunct, scope: LevelScope) -> TestedConjunct | None:
     """The tests of a conjunct over at least two variables; None where it must be evaluated on partial matches.
 
     An alternative that holds always makes the result an empty conjunct, of which `holds_always` is true.
@@ -167,7 +167,7 @@ def compile_conjunct(conjunct: Conjunct, scope: Scope) -> TestedConjunct | None:
     return tuple(alternatives)
 
 
-def _compile_atom(atom: Atom, scope: Scope) -> tuple[Alternative, ...] | None:
+def _compile_atom(atom: Atom, scope: LevelScope) -> tuple[Alternative, ...] | None:
     variables = frozenset(name for expression in expressions_of(atom) for name in scope.owners(expression))
     if len(variables) <= 1:
         # One event decides it (or none: then any event will do).
@@ -188,7 +188,7 @@ def _compile_atom(atom: Atom, scope: Scope) -> tuple[Alternative, ...] | None:
             return ((below,), (above,)) if negated else ((below, above),)
 
 
-def _truth(atom: Atom, variable: str, scope: Scope) -> Test:
+def _truth(atom: Atom, variable: str, scope: LevelScope) -> Test:
     """A test of a column that is 1 where the atom is true, and NaN elsewhere."""
     view = scope.view(variable)
     own = without_name(atom, variable)
@@ -203,7 +203,7 @@ def _truth(atom: Atom, variable: str, scope: Scope) -> Test:
     return Test(Comparator.EQ, slot, slot)
 
 
-def _compile_comparison(comparator: Comparator, left: Expression, right: Expression, scope: Scope) -> Test | None:
+def _compile_comparison(comparator: Comparator, left: Expression, right: Expression, scope: LevelScope) -> Test | None:
     sides = (left, right)
     owners = [scope.owners(side) for side in sides]
     if all(len(owner) == 1 for owner in owners) and owners[0] != owners[1]:
@@ -217,7 +217,7 @@ def _compile_comparison(comparator: Comparator, left: Expression, right: Express
     return Test(comparator, terms[0].term, terms[1].term)
 
 
-def _compare_with_one(comparator: Comparator, left: Expression, right: Expression, scope: Scope) -> Test | None:
+def _compare_with_one(comparator: Comparator, left: Expression, right: Expression, scope: LevelScope) -> Test | None:
     """A part of a BETWEEN of strings over several events that mentions one event only."""
     variables = variables_of(left) | variables_of(right)
     if len(variables) > 1:
@@ -225,7 +225,9 @@ def _compare_with_one(comparator: Comparator, left: Expression, right: Expressio
     return _truth(Comparison(comparator, left, right), next(iter(variables), next(iter(scope.levels))), scope)
 
 
-def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, str], scope: Scope) -> tuple[Slot, Slot]:
+def _compare_columns(
+    sides: tuple[Expression, Expression], owners: tuple[str, str], scope: LevelScope
+) -> tuple[Slot, Slot]:
     own = [scope.own(side, owner) for side, owner in zip(sides, owners, strict=True)]
     columns = [scope.evaluated(side, owner) for side, owner in zip(own, owners, strict=True)]
     views = [scope.view(owner) for owner in owners]
@@ -242,10 +244,10 @@ def _compare_columns(sides: tuple[Expression, Expression], owners: tuple[str, st
     )
 
 
-def _exact_slot(own: Expression, variable: str, column: Column, scope: Scope) -> Slot:
+def _exact_slot(own: Expression, variable: str, column: Column, scope: LevelScope) -> Slot:
     view, level = scope.view(variable), scope.levels[variable]
     what = _key_of(own)
-    again = Again(level, ("floats", what), partial(_exact_values, own=own))
+    again = RemadeColumn(level, ("floats", what), partial(_exact_values, own=own))
     values = _as_floats(scope.events, view, own, column)
     return scope.columns.slot(level, ("floats", view.identity, what), values, again)
 
@@ -259,7 +261,7 @@ class _Number:
     magnitude: int = 0
 
 
-def _compile_number(expression: Expression, scope: Scope) -> _Number | None:
+def _compile_number(expression: Expression, scope: LevelScope) -> _Number | None:
     """A numeric expression as arithmetic on columns; None where float64 would not compute just what the language says.
 
     int64 results are exact in float64 while no intermediate one exceeds 2^53, and then overflow is out of reach, too.

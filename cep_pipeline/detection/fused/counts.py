@@ -1,4 +1,4 @@
-"""What happened at one node of a plan on the kernel."""
+"""The counts of one node of a plan on the kernel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place: TypeAlias = tuple[str, int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LevelCount:
-    """What one plan level, or the join of two sides of a tree, did.
+    """The counts of one plan level, or of the join of two sides of a tree.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class LevelCount:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tally:
-    """What the levels of a run have counted, from which their counts are made when they are asked for.
+    """The numbers that the levels of a run have written, from which their counts are made on request.
 
     Attributes
     ----------

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.compiled.ir_text import WIDTH
-from cep_pipeline.detection.fused.generator import OUTPUT_PADDING
-from cep_pipeline.detection.fused.searching import NOT_FOUND
+from cep_pipeline.detection.fused.generator import NOT_FOUND, OUTPUT_PADDING
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.tiers import RunningShape, running_shape
 from cep_pipeline.detection.fused.words import (
@@ -111,7 +110,7 @@ def run_words(
     prefix: Array | None = None,
     output_rows: Sequence[int] | None = None,
 ) -> Iterator[Array]:
-    """As `run_shape`, on argument words whose arrays, constants and first owned row are there.
+    """Run a shape like `run_shape`, on argument words that have their arrays, constants and first owned row.
 
     Parameters
     ----------
@@ -191,7 +190,7 @@ def count_lists(shape: Shape, arguments: Arguments, prefix: Array) -> Array:
 
 
 def followers(shape: Shape, arguments: Arguments, prefix: Array, offsets: Array, size: int) -> Array:
-    """Which candidates may follow which in a list, for each row of the prefix that has 1 to 64 of them.
+    """Find which candidates may follow which in a list, for each row of the prefix that has 1 to 64 of them.
 
     Parameters
     ----------
@@ -260,7 +259,7 @@ class _Pool:
 
 
 class _Memory(threading.local):
-    """What the runs of one thread write their blocks to, and work in."""
+    """The memory of one thread, for the blocks that its runs write and for work."""
 
     def __init__(self) -> None:
         self.blocks, self.scratch = _Pool(), _Pool()

@@ -18,16 +18,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep_pipeline.detection.fused.bounds import Bound, range_ends
-from cep_pipeline.detection.fused.conditions import Again
+from cep_pipeline.detection.fused.conditions import RemadeColumn
 from cep_pipeline.detection.fused.kernel import run_words
 from cep_pipeline.detection.fused.levels import Beginning, FindBeginning, Levels, PlannedClause
-from cep_pipeline.detection.fused.programs import Program, program_of
+from cep_pipeline.detection.fused.programs import ShapeProgram, program_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot
 from cep_pipeline.detection.fused.tiers import running_shape
 from cep_pipeline.detection.fused.words import FIRST_OWNED, argument_places
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.slices.clause_cache import clause_cache_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View
 
@@ -46,8 +46,8 @@ class Range:
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """Where the arrays of a plain run stand among its argument words.
+class WordLayout:
+    """The places of the arrays of a plain run among its argument words.
 
     Attributes
     ----------
@@ -64,15 +64,15 @@ class Layout:
     """
 
     shape: Shape
-    program: Program
+    program: ShapeProgram
     places: dict[str, int]
     ranges: tuple[Range, ...]
-    columns: tuple[Again, ...]
+    columns: tuple[RemadeColumn, ...]
     output_rows: tuple[int, ...] | None
     tested: tuple[tuple[Conjunct, ...], ...]
     decided: tuple[bool, ...]
 
-    def over(self, planned: PlannedClause, views: list[View], beginning: Beginning | None) -> LaidOut | None:
+    def over(self, planned: PlannedClause, views: list[View], beginning: Beginning | None) -> LaidOutLevels | None:
         """The run over a slice; None where a column cannot be had there."""
         events = planned.events
         places = self.places
@@ -96,7 +96,7 @@ class Layout:
             if not point(word, events.handle((again.key, view), _placed_column, events, again, view)):
                 return None
         words[FIRST_OWNED] = planned.first_owned or 0
-        return LaidOut(self, planned, views, beginning, words, kept)
+        return LaidOutLevels(self, planned, views, beginning, words, kept)
 
 
 def _placed(array: Array | None) -> Placed:
@@ -111,16 +111,16 @@ def _placed_ends(events: PreparedEvents, bound: Bound, earlier: View, later: Vie
     return _placed(range_ends(events, bound, earlier, earlier, later))
 
 
-def _placed_column(events: PreparedEvents, again: Again, view: View) -> Placed:
+def _placed_column(events: PreparedEvents, again: RemadeColumn, view: View) -> Placed:
     return _placed(again.values(events, view))
 
 
-class LaidOut:
+class LaidOutLevels:
     """The levels of a plain run over one slice, as `Levels` has them."""
 
     def __init__(
         self,
-        layout: Layout,
+        layout: WordLayout,
         planned: PlannedClause,
         views: list[View],
         beginning: Beginning | None,
@@ -132,16 +132,16 @@ class LaidOut:
 
     @property
     def tested(self) -> Sequence[Sequence[Conjunct]]:
-        """As of `Levels`."""
+        """The conjuncts tested at a level, like `Levels.tested`."""
         return self._layout.tested
 
     @property
     def decided(self) -> Sequence[bool]:
-        """As of `Levels`."""
+        """The conjuncts decided at a level, like `Levels.decided`."""
         return self._layout.decided
 
     def run(self, block_rows: int, counters: Array) -> Iterator[Array]:
-        """As of `Levels`."""
+        """Run the levels, like `Levels.run`."""
         layout = self._layout
         prefix = None if self.beginning is None else self.beginning.places
         if prefix is not None and not prefix.shape[1]:
@@ -155,13 +155,13 @@ class LaidOut:
 
 @dataclass(eq=False)
 class _Known:
-    """What is known of the runs of a clause in one order: the layouts by the number of levels that are bound before."""
+    """The layouts of the runs of a clause in one order, by the number of levels that are bound before."""
 
     plain: bool = True
-    layouts: dict[int, Layout] = field(default_factory=dict)
+    layouts: dict[int, WordLayout] = field(default_factory=dict)
 
 
-def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBeginning | None) -> Levels | LaidOut:
+def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBeginning | None) -> Levels | LaidOutLevels:
     """The levels of a run without negated variables that gives rows, laid out as those of its clause before it.
 
     Parameters
@@ -174,7 +174,7 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
     if planned.reach.size != size:
         return Levels(planned, leaves, {}, beginning=beginning)
     key = ("layouts", planned.order, planned.pattern.ties, window.time_us, window.events, planned.first_owned is None)
-    known = recipe_of(planned.clause).once(key, _Known)
+    known = clause_cache_of(planned.clause).once(key, _Known)
     if not known.plain:
         return Levels(planned, leaves, {}, beginning=beginning)
     if known.layouts:
@@ -193,7 +193,7 @@ def levels_over(planned: PlannedClause, leaves: list[View], beginning: FindBegin
     return levels
 
 
-def _layout_of(levels: Levels) -> Layout | None:
+def _layout_of(levels: Levels) -> WordLayout | None:
     """The layout of a run's words; None where it is not plain."""
     shapes = levels.shapes()  # which may read one more column
     columns = [again for again in levels.columns.again if again is not None]
@@ -223,7 +223,7 @@ def _layout_of(levels: Levels) -> Layout | None:
         for word, (level, earlier) in enumerate(earlier_ones, start=places[group]):
             bound = bounds[level, earlier, low]
             ranges.append(Range(word, level, bound, (bound.clock.value, bound.partition_by, bound.delta)))
-    return Layout(
+    return WordLayout(
         shape,
         program_of(shape),
         places,
@@ -236,7 +236,9 @@ def _layout_of(levels: Levels) -> Layout | None:
 
 
 def _of_columns(level: Level) -> bool:
-    """Whether a level tests nothing but columns: whether arithmetic on several is exact depends on their values."""
+    """Return whether a level tests nothing but columns: whether arithmetic on several is exact depends on their
+    values.
+    """
     return all(
         isinstance(side, Slot)
         for conjunct in level.tests

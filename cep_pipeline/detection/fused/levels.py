@@ -8,11 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import Again, Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.bounds import Bound, BoundUnit, Reach, bounds_of, range_ends
+from cep_pipeline.detection.fused.conditions import LevelScope, RemadeColumn, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.counts import Place
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.negation import Negation, Surroundings
+from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
@@ -20,7 +20,8 @@ from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.slices.clause_cache import recipe_of
+from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.clause_cache import clause_cache_of
 from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
@@ -80,9 +81,9 @@ class PlannedClause:
         """The window, no wider than the slice needs it to be."""
         window = self.window or self.pattern.window
         if window.time_us is not None:
-            return Reach(Clock.TIME, min(window.time_us, self.events.span_us))
+            return Reach(BoundUnit.TIME, min(window.time_us, self.events.span_us))
         assert window.events is not None
-        return Reach(Clock.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
+        return Reach(BoundUnit.POSITION, min(window.events - 1, len(self.events)), self.clause.partition_by)
 
 
 FindBeginning = Callable[[PlannedClause, list[View], list[View]], Beginning | None]
@@ -125,7 +126,7 @@ class Levels:
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
         types = {**dict(planned.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-        self.recipe = recipe_of(planned.clause)
+        self.recipe = clause_cache_of(planned.clause)
         self.keys = self.recipe.once("keys", lambda: keys_of(planned.clause, types))
         self.level_keys = self._choose_keys()
         self.views = [
@@ -205,8 +206,8 @@ class Levels:
 
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
-        self.columns = Columns()
-        self.scope = Scope(self.events, self.levels, tuple(self.views), self.columns, self.recipe)
+        self.columns = TestColumns()
+        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns, self.recipe)
         self.ranges: list[tuple[int, Bound]] = []
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
@@ -230,10 +231,10 @@ class Levels:
                 residual[level].append(conjunct)
             else:
                 tests[level].append(compiled)
-        self.negations: list[list[Negation]] = [[] for _ in self.views]
+        self.negations: list[list[LevelNegation]] = [[] for _ in self.views]
         self.searches: list[Shape] = []
         for name, leaf in negated.items():
-            negation = Negation(name, leaf, self.around)
+            negation = LevelNegation(name, leaf, self.around)
             negation.level = max(negation.level, self._bound_levels) if self.beginning is not None else negation.level
             test = negation.as_test(self.columns)
             self._other_tests[negation.level] += 1
@@ -263,7 +264,7 @@ class Levels:
         return [0 < level != owned and not others for level, others in enumerate(self._other_tests)]
 
     def _made_true(self, conjunct: Conjunct, key: Key) -> bool:
-        """Whether the later of the conjunct's levels is sorted by the key."""
+        """Return whether the later of the conjunct's levels is sorted by the key."""
         return self.level_keys[max(self.levels[name] for name in conjunct.variables)] is key
 
     def _bound(self, level: int) -> list[TestedConjunct]:
@@ -297,10 +298,10 @@ class Levels:
         """The bound as a test of row numbers: a timestamp's bound is a row, as rows are sorted by time."""
         earlier = self.views[bound.earlier]
         comparator = Comparator.GE if bound.low else Comparator.LT
-        if bound.clock is Clock.ROW:
+        if bound.clock is BoundUnit.ROW:
             comparator = Comparator.GT if bound.low else Comparator.LT
             edge = self._row_slot(bound.earlier)
-        elif bound.clock is Clock.POSITION:  # no partitions, which a key would join: rows count positions
+        elif bound.clock is BoundUnit.POSITION:  # no partitions, which a key would join: rows count positions
             values = padded_copy(row_values_of(self.events, earlier))
             values += bound.delta
             edge = self.columns.slot(bound.earlier, ("position", bound.delta), values)
@@ -313,7 +314,7 @@ class Levels:
         return ((Test(comparator, self._row_slot(level), edge),),)
 
     def _row_slot(self, level: int) -> Slot:
-        again = Again(level, "row", row_values_of)
+        again = RemadeColumn(level, "row", row_values_of)
         return self.columns.slot(level, ("row",), row_values_of(self.events, self.views[level]), again)
 
     def _distinct(self, level: int) -> list[TestedConjunct]:
@@ -343,7 +344,7 @@ class Levels:
                 yield block
 
     def _asks(self, level: int) -> bool:
-        """Whether partial matches must be asked at a level for what its tests do not decide."""
+        """Return whether partial matches must be asked at a level for what its tests do not decide."""
         return bool(self.residual[level] or self.negations[level])
 
     def _accepted(self, level: int, block: Array, counters: Array) -> Array:
@@ -399,3 +400,20 @@ class Levels:
         )
         output_rows = self.output_rows if shape.as_rows else None
         return run_shape(shape, arguments, block_rows, counters, prefix, output_rows)
+
+
+def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
+    """The order that a tree runs as: one variable after another is joined to the rest; None for a bushy tree.
+
+    Examples
+    --------
+    >>> order_of(Join("c", Join("a", "b"))), order_of(Join(Join("a", "b"), Join("c", "d")))
+    (('a', 'b', 'c'), None)
+    """
+    if isinstance(tree, str):
+        return (tree,)
+    if not isinstance(tree, Join):
+        return tuple(tree)
+    rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
+    found = order_of(rest)
+    return (*found, single) if isinstance(single, str) and found is not None else None

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.fused.bounds import Bound, Clock, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.bounds import Bound, BoundUnit, Reach, bounds_of, range_ends
+from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
-from cep_pipeline.detection.fused.shape import Level, Search, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -61,7 +61,9 @@ class Surroundings:
     types: Mapping[str, ValueType]
 
     def overlap(self, name: str, other: str) -> bool:
-        """Whether one event can have the types of both variables and a place for either in the clause's order."""
+        """Return whether one event can have the types of both variables and a place for either in the clause's
+        order.
+        """
         kinds = {self.clause.by_name[name].event_type, self.clause.by_name[other].event_type}
         ordered = (name, other) in self.clause.precedence or (other, name) in self.clause.precedence
         return (len(kinds) == 1 or self.events.base_type in kinds) and not (ordered and self.ties is not Ties.ANY)
@@ -79,7 +81,7 @@ def agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
     )
 
 
-class Negation:
+class LevelNegation:
     """One negated variable of a clause.
 
     Attributes
@@ -118,7 +120,7 @@ class Negation:
 
     # -- by tests of the kernel -------------------------------------------------------------------------------------
 
-    def as_test(self, columns: Columns) -> TestedConjunct | None:
+    def as_test(self, columns: TestColumns) -> TestedConjunct | None:
         """The check as a test at `level`, if columns of single levels decide it; the columns are added."""
         if self.distinct or len(self.around.order) == 1:
             return None
@@ -127,32 +129,32 @@ class Negation:
             return tuple((Test(Comparator.GE, low, high),) for low in lows for high in highs)
         anchors = {other for conjunct in self.conjuncts for other in conjunct.variables} - {self.name}
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
-        if len(anchors) > 1 or (self.around.ties is Ties.ANY and self.around.reach.clock is Clock.POSITION):
+        if len(anchors) > 1 or (self.around.ties is Ties.ANY and self.around.reach.clock is BoundUnit.POSITION):
             return None
         anchor = self.around.order.index(next(iter(anchors)))
         if self.lows.keys() == {anchor}:
-            first = self._nearest(anchor, Search.FIRST)
+            first = self._nearest(anchor, RangeResult.FIRST)
             if first is None:
                 return None
             hit = columns.slot(anchor, ("rejecting", self.name), first)
             return tuple((Test(Comparator.GE, hit, high),) for high in self._slots(columns, "high", self.highs))
         if self.highs.keys() == {anchor}:
-            last = self._nearest(anchor, Search.LAST)
+            last = self._nearest(anchor, RangeResult.LAST)
             if last is None:
                 return None
             hit = columns.slot(anchor, ("rejecting", self.name), last)
             return tuple((Test(Comparator.LT, hit, low),) for low in self._slots(columns, "low", self.lows))
         return None
 
-    def _slots(self, columns: Columns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
+    def _slots(self, columns: TestColumns, side: str, ends: Mapping[int, Array]) -> list[Slot]:
         return [columns.slot(level, (side, self.name), padded_copy(array, np.float64)) for level, array in ends.items()]
 
-    def _nearest(self, anchor: int, search: Search) -> Array | None:
+    def _nearest(self, anchor: int, search: RangeResult) -> Array | None:
         """For each event of a level the place of the nearest one that rejects by the conjuncts; None if not compiled.
 
         float64, padded: beyond all places, or -1 for the last one, where there is none.
         """
-        reach, forward = self.around.reach, search is Search.FIRST
+        reach, forward = self.around.reach, search is RangeResult.FIRST
         delta = reach.size + 1 if forward else -reach.size
         limit = self._ends(Bound(anchor, not forward, reach.clock, delta, reach.partition_by))
         lows, highs = (self.lows[anchor], limit) if forward else (limit, self.highs[anchor])
@@ -173,14 +175,14 @@ class Negation:
         lows: Mapping[int, Array],
         highs: Mapping[int, Array],
         distinct: Iterable[int],
-        search: Search,
+        search: RangeResult,
     ) -> tuple[Shape, Arguments] | None:
         """A search behind a prefix of these levels, with bounds by place in the prefix; None if not compiled."""
         around, last = self.around, len(levels)
         views = (*(around.views[level] for level in levels), self.view)
-        columns = Columns()
+        columns = TestColumns()
         names = {around.order[level]: place for place, level in enumerate(levels)}
-        scope = Scope(around.events, {**names, self.name: last}, views, columns)
+        scope = LevelScope(around.events, {**names, self.name: last}, views, columns)
         tests: list[TestedConjunct] = []
         for place in distinct:
             ends = [columns.slot(at, ("row",), row_values_of(around.events, views[at])) for at in (last, place)]
@@ -219,13 +221,13 @@ class Negation:
             {place[level]: array for level, array in self.lows.items()},
             {place[level]: array for level, array in self.highs.items()},
             [place[level] for level in self.distinct],
-            Search.FIRST,
+            RangeResult.FIRST,
         )
         if self._search is not None:
             self.shapes.append(self._search[0])
 
     def rejected(self, block: Array) -> Array:
-        """Which partial matches an event rejects.
+        """Select the partial matches that an event rejects.
 
         Parameters
         ----------

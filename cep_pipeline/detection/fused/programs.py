@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.fused.shape import Constant, Operation, Search, Shape, Slot, Term, Test, slots_of
+from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
 from cep_pipeline.detection.fused.words import argument_places
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
@@ -52,12 +52,17 @@ TERM_WORDS, LEVEL_WORDS, SIMPLE_WORDS = 3, 4, 6
 NO_TESTS = 2
 """Words of the tests of a level that has none: their two numbers."""
 NO_SEARCH, FIND_FIRST, FIND_LAST, COUNT_SIZES = range(4)
-_SEARCHES = {None: NO_SEARCH, Search.FIRST: FIND_FIRST, Search.LAST: FIND_LAST, Search.SIZES: COUNT_SIZES}
-_SEARCHES |= {search: number for number, search in enumerate(Search, start=10) if search not in _SEARCHES}
+_SEARCHES = {
+    None: NO_SEARCH,
+    RangeResult.FIRST: FIND_FIRST,
+    RangeResult.LAST: FIND_LAST,
+    RangeResult.SIZES: COUNT_SIZES,
+}
+_SEARCHES |= {search: number for number, search in enumerate(RangeResult, start=10) if search not in _SEARCHES}
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class ShapeProgram:
     """A shape to be interpreted.
 
     Attributes
@@ -78,16 +83,16 @@ class Program:
 
     @cached_property
     def name(self) -> bytes:
-        """What tells it from the programs of other shapes."""
+        """A text that tells the program from those of other shapes."""
         return self.words.tobytes()
 
     @property
     def runs(self) -> bool:
-        """Whether it can be interpreted: a search that counts lists has code of its own only."""
+        """True if it can be interpreted: a search that counts lists has code of its own only."""
         return bool(self.words[SEARCH] <= COUNT_SIZES)
 
 
-def program_of(shape: Shape) -> Program:
+def program_of(shape: Shape) -> ShapeProgram:
     """The program of a shape: equal shapes, and no others, have equal words."""
     return _Writer(shape).program()
 
@@ -99,7 +104,7 @@ class _Writer:
         self._terms: list[int] = []
         self._deepest = 1
 
-    def program(self) -> Program:
+    def program(self) -> ShapeProgram:
         shape, places = self._shape, self._places
         levels = len(shape.levels)
         header = [0] * FIRST_LEVEL
@@ -152,7 +157,7 @@ class _Writer:
         header[VALUES] = 3 * levels
         header[STACK] = header[VALUES] + simple
         words = [*header, *table, *self._terms, *(word for parts in bodies for part in parts for word in part)]
-        return Program(np.array(words, np.int64), header[STACK] + self._deepest + 1)
+        return ShapeProgram(np.array(words, np.int64), header[STACK] + self._deepest + 1)
 
     @staticmethod
     def _simple(test: Test, level: int) -> tuple[int, Slot, Term] | None:
@@ -167,7 +172,7 @@ class _Writer:
         return None
 
     def _term(self, term: Term, first: int) -> tuple[int, int]:
-        """Where the words of a term begin and end in the program."""
+        """The places where the words of a term begin and end in the program."""
         start = first + len(self._terms)
         self._deepest = max(self._deepest, self._write(term))
         return start, first + len(self._terms)

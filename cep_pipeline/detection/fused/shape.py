@@ -73,8 +73,8 @@ class Level:
     tests: tuple[TestedConjunct, ...] = ()
 
 
-class Search(Enum):
-    """What is found of the last level's range for each row of the prefix, in place of all matches.
+class RangeResult(Enum):
+    """A result that is found of the last level's range for each row of the prefix, in place of all matches.
 
     Attributes
     ----------
@@ -98,13 +98,13 @@ class Search(Enum):
 
     @property
     def counts(self) -> bool:
-        """Whether numbers or bits are found, not a place."""
-        return self not in (Search.FIRST, Search.LAST)
+        """True if numbers or bits are found, not a place."""
+        return self not in (RangeResult.FIRST, RangeResult.LAST)
 
     @property
     def levels(self) -> int:
-        """How many levels stand behind the prefix."""
-        return 2 if self in (Search.LISTS, Search.LISTS_FROM_FIRST, Search.FOLLOWERS) else 1
+        """The number of levels behind the prefix."""
+        return 2 if self in (RangeResult.LISTS, RangeResult.LISTS_FROM_FIRST, RangeResult.FOLLOWERS) else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Shape:
     constants: int
     owned_slot: int | None
     as_rows: bool
-    search: Search | None = None
+    search: RangeResult | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.prefix < len(self.levels):

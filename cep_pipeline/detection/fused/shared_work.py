@@ -12,22 +12,134 @@ and however their views are sorted; a subtree as rows of its events.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.detection.fused.alike_nodes import AlikeNodes, Shared, alike_nodes
 from cep_pipeline.detection.fused.counts import LevelCount, Place
-from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause
-from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import Orders
+from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause, order_of
+from cep_pipeline.detection.kleene.skeleton import clause_over, skeleton_of
+from cep_pipeline.detection.mechanisms import Orders
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.planning.multi_pattern.canonical import ClauseForms
+from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, clock_of, filters_of, leaf_view
+
+RunKey = tuple[str, int, tuple[str, ...]]
+"""A pattern's name, the index of a clause, and the variables that a run binds, in their order."""
+
+
+@dataclass(eq=False)
+class SharedNode:
+    """A node that stands for equal nodes of several plans of a workload.
+
+    Attributes
+    ----------
+    uses
+        How many nodes.
+    window
+        The largest window of theirs.
+    """
+
+    uses: int = 0
+    window: Window | None = None
+
+    def use(self, window: Window) -> None:
+        """One more node."""
+        self.uses += 1
+        if self.window is None or (window.time_us or 0) > (self.window.time_us or 0):
+            self.window = window
+
+
+@dataclass(eq=False)
+class AlikeNodes:
+    """The equal nodes of the plans of a workload, whatever the slice.
+
+    Attributes
+    ----------
+    shared
+        What nodes stand for, by its key.
+    keys
+        For each run of an order the keys of its beginnings, from the first variable alone to all.
+    trees
+        For each subtree its key, and the variables in the order of the key's slots.
+    """
+
+    shared: dict[str, SharedNode] = field(default_factory=dict)
+    keys: dict[RunKey, list[str]] = field(default_factory=dict)
+    trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    def add(self, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
+        """Add the nodes of a clause's plan."""
+        skeleton = skeleton_of(clause)
+        if len(skeleton.positive) < 2:
+            return
+        forms = ClauseForms(pattern, skeleton)
+        names = frozenset(forms.names)
+        if isinstance(plan, Join):
+            tree = pruned(plan, names)
+            assert tree is not None
+            self._add_tree(pattern, clause, forms, tree)
+        else:
+            self._add_order(pattern, clause, forms, tuple(name for name in plan if name in names))
+
+    def _add_tree(self, pattern: Pattern, clause: Clause, forms: ClauseForms, tree: Join | str) -> None:
+        order = order_of(tree)
+        if order is not None:
+            self._add_order(pattern, clause, forms, order)
+        if isinstance(tree, str):
+            return
+        root = forms.tree_nodes(tree)[-1]
+        key = self._full_key(root.key, pattern)
+        self.trees[pattern.name, clause.index, tree.leaves] = key, root.slots
+        self._use(key, pattern)
+        if order is None:
+            self._add_tree(pattern, clause, forms, tree.left)
+            self._add_tree(pattern, clause, forms, tree.right)
+
+    def _add_order(self, pattern: Pattern, clause: Clause, forms: ClauseForms, order: tuple[str, ...]) -> None:
+        keys = [self._full_key(key, pattern) for key in forms.order_keys(order)]
+        self.keys[pattern.name, clause.index, order] = keys
+        for key in keys[1:-1]:  # one event is no partial match to store, and the whole is no beginning
+            self._use(key, pattern)
+
+    @staticmethod
+    def _full_key(key: str, pattern: Pattern) -> str:
+        """Windows of different sizes can be told apart afterwards where they measure time."""
+        return key if pattern.window.events is None else f"{key} in {pattern.window.events} events"
+
+    def _use(self, key: str, pattern: Pattern) -> None:
+        self.shared.setdefault(key, SharedNode()).use(pattern.window)
+
+
+MOST_WORKLOADS = 4
+"""Workloads of which is remembered which nodes are alike: to find that out takes as long as to run light patterns."""
+
+_workloads: OrderedDict[Hashable, tuple[AlikeNodes, object]] = OrderedDict()
+
+
+def alike_nodes(patterns: Sequence[Pattern], orders: Sequence[Orders]) -> AlikeNodes:
+    """The alike nodes of a workload: of these very patterns, as a task has them for all its slices, found out once."""
+    planned = tuple(tuple(one if isinstance(one, Join) else tuple(one) for one in plans) for plans in orders)
+    key = tuple(map(id, patterns)), planned
+    known = _workloads.get(key)
+    if known is not None:  # it holds the patterns, so that no other ones can have their ids
+        _workloads.move_to_end(key)
+        return known[0]
+    alike = AlikeNodes()
+    for pattern, plans in zip(patterns, orders, strict=True):
+        for clause, plan in zip(pattern.clauses, plans, strict=True):
+            alike.add(pattern, clause, plan)
+    _workloads[key] = alike, tuple(patterns)
+    while len(_workloads) > MOST_WORKLOADS:
+        _workloads.popitem(last=False)
+    return alike
+
 
 MOST_BYTES = 1 << 27
 """Partial matches are stored up to this size together; those that were not asked for longest go first."""
@@ -41,8 +153,8 @@ ROWS_AT_ONCE = 1 << 16
 
 
 @dataclass(eq=False)
-class SharedWork:
-    """What the runs of a workload over one slice have in common; `share_work` makes it.
+class SharedPartialMatches:
+    """The partial matches that the runs of a workload share over one slice; `share_work` makes it.
 
     Attributes
     ----------
@@ -91,7 +203,7 @@ class SharedWork:
         return None
 
     def _found(
-        self, key: str, shared: Shared, planned: PlannedClause, length: int
+        self, key: str, shared: SharedNode, planned: PlannedClause, length: int
     ) -> tuple[Array, Array, Place | None] | None:
         """Places in the whole leaves, the counts of having found them, and where that was if it was another run's.
 
@@ -128,8 +240,8 @@ class SharedWork:
             self._store(key, found, (planned.pattern.name, planned.clause.index, order))
         return found, counts, None
 
-    def _expected_ns(self, shared: Shared, leaves: Sequence[View]) -> float:
-        """What one run takes for a beginning, as far as the number of events in a window tells."""
+    def _expected_ns(self, shared: SharedNode, leaves: Sequence[View]) -> float:
+        """The time that one run takes for a beginning, as far as the number of events in a window tells."""
         assert shared.window is not None
         if not all(map(len, leaves)):
             return 0.0
@@ -147,7 +259,7 @@ class SharedWork:
         return expected
 
     def _in_views(
-        self, found: Array, shared: Shared, planned: PlannedClause, leaves: list[View], views: list[View]
+        self, found: Array, shared: SharedNode, planned: PlannedClause, leaves: list[View], views: list[View]
     ) -> Array:
         """Places in whole leaves as places in a run's views, without what is not in them or not in its window."""
         levels = list(zip(leaves, views, found, strict=False))
@@ -237,7 +349,7 @@ class SharedWork:
         self.counted[key] = [(one.bound, one.counted_at or (*own, one.bound)) for one in counts]
 
     def counts_of_subtree(self, pattern: Pattern, clause: Clause, names: tuple[str, ...]) -> tuple[LevelCount, ...]:
-        """What a run counts of a subtree that another one has found."""
+        """The counts of a run for a subtree that another run has found."""
         key, slots = self.alike.trees[pattern.name, clause.index, names]
         variable = dict(zip(self.found_by[key][2], slots, strict=True))
         return tuple(
@@ -261,17 +373,17 @@ class SharedWork:
 
 def share_work(patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents) -> None:
     """Let runs of these patterns over a slice share what their orders and trees have in common, from now on."""
-    events.attached[SharedWork] = SharedWork(events, alike_nodes(patterns, orders))
+    events.attached[SharedPartialMatches] = SharedPartialMatches(events, alike_nodes(patterns, orders))
 
 
-def shared_work_of(events: PreparedEvents) -> SharedWork | None:
+def shared_work_of(events: PreparedEvents) -> SharedPartialMatches | None:
     """The parts of plans that the patterns of a workload share over this slice; None where they share nothing."""
-    shared: SharedWork | None = events.attached.get(SharedWork)
+    shared: SharedPartialMatches | None = events.attached.get(SharedPartialMatches)
     return shared
 
 
-def _is_wider(planned: PlannedClause, shared: Shared) -> bool:
-    """Whether a run's window is larger than that of all nodes of a beginning.
+def _is_wider(planned: PlannedClause, shared: SharedNode) -> bool:
+    """Return whether a run's window is larger than that of all nodes of a beginning.
 
     So it may be where a subtree is found for all that share it: sides stand in any order in equal trees, but not in the
     orders that these run as, so that the pattern with the largest window need not have this beginning.

@@ -1,4 +1,4 @@
-"""How a shape is run: interpreted at first, and by code of its own once that pays.
+"""The two ways to run a shape: interpreted at first, and by code of its own once that pays.
 
 To make code of a shape takes as long as to interpret some twenty million candidates, to load code that somebody has
 made as long as a million: a workload of a thousand patterns has hundreds of shapes, and most of them never get there.
@@ -18,7 +18,7 @@ import numpy as np
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.native import NativeKernel, source_of
 from cep_pipeline.detection.fused.generator import ENTRY, generate
-from cep_pipeline.detection.fused.programs import Program, program_of
+from cep_pipeline.detection.fused.programs import ShapeProgram, program_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.words import BUDGET
 from cep_pipeline.expressions.columns import Array
@@ -49,7 +49,7 @@ class RunningShape:
         Candidates that were tested without code of its own.
     """
 
-    def __init__(self, shape: Shape, program: Program) -> None:
+    def __init__(self, shape: Shape, program: ShapeProgram) -> None:
         self.interpreted = 0
         self._shape, self._program = shape, program
         self._own: Callable[[int], int] | None = None
@@ -86,7 +86,7 @@ _shapes: OrderedDict[bytes, RunningShape] = OrderedDict()
 _at_once = False
 
 
-def running_shape(shape: Shape, program: Program | None = None) -> RunningShape:
+def running_shape(shape: Shape, program: ShapeProgram | None = None) -> RunningShape:
     """The one of an equal shape that this process has run before, or a new one.
 
     Parameters
@@ -121,8 +121,8 @@ def forget_shapes() -> None:
     _shapes.clear()
 
 
-def key_of(program: Program) -> str:
-    """What a shape's object code is kept under."""
+def key_of(program: ShapeProgram) -> str:
+    """The key under which a shape's object code is kept."""
     return object_code.code_key("\0".join((_sources(), program.words.tobytes().hex())))
 
 

@@ -14,15 +14,16 @@ from functools import cached_property
 
 import numpy as np
 
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
+from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
+from cep_pipeline.detection.fused.levels import order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.kleene.bindings import Rules
+from cep_pipeline.detection.kleene.bindings import BindingRules
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import EVERYTHING
+from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -36,23 +37,6 @@ from cep_pipeline.slices.views import View
 
 STREAMED, HELD = 0, 1
 """The sides of a node."""
-
-
-def order_of(tree: OrderOrTree | str) -> tuple[str, ...] | None:
-    """The order that a tree runs as: one variable after another is joined to the rest; None for a bushy tree.
-
-    Examples
-    --------
-    >>> order_of(Join("c", Join("a", "b"))), order_of(Join(Join("a", "b"), Join("c", "d")))
-    (('a', 'b', 'c'), None)
-    """
-    if isinstance(tree, str):
-        return (tree,)
-    if not isinstance(tree, Join):
-        return tuple(tree)
-    rest, single = (tree.left, tree.right) if isinstance(tree.right, str) else (tree.right, tree.left)
-    found = order_of(rest)
-    return (*found, single) if isinstance(single, str) and found is not None else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +59,7 @@ class PartialMatches:
 
     @classmethod
     def of(cls, names: tuple[str, ...], blocks: Iterable[MatchBlock]) -> PartialMatches:
-        """Those of all blocks, by variables in pattern order."""
+        """Unite the partial matches of all blocks, by variables in pattern order."""
         rows = [np.empty((len(names), 0), np.int32), *(block.rows for block in blocks)]
         return cls(names, np.concatenate(rows, axis=1))
 
@@ -118,7 +102,7 @@ class TreeRun:
     clause
         A clause over the tree's variables, none of them Kleene.
     owned
-        Where the events are to be read, as `ClauseRun` takes it.
+        Where the events are to be read, as `KernelRun` takes it.
     """
 
     def __init__(
@@ -131,7 +115,7 @@ class TreeRun:
     ) -> None:
         self.pattern, self.clause, self.tree, self.events = pattern, clause, tree, events
         self.order = tree.leaves
-        self.rules = Rules(pattern, clause, events)
+        self.rules = BindingRules(pattern, clause, events)
         # A variable is the smaller side to hold.
         streamed, held = (tree.right, tree.left) if isinstance(tree.left, str) else (tree.left, tree.right)
         self._plans = streamed, held
@@ -237,12 +221,12 @@ class TreeRun:
                 yield rows
 
     def _compiled(self, left: PartialMatches, right: _Sorted) -> tuple[Shape, Arguments, list[Conjunct]]:
-        columns = Columns()
+        columns = TestColumns()
         lows, highs, tests = self._bounds(left, right, columns)
         self._other_tests = self._other_tests or bool(tests)
         levels = {**dict.fromkeys(left.names, 0), **dict.fromkeys(right.matches.names, 1)}
         views = (*left.views.values(), *right.matches.views.values())
-        scope = Scope(self.events, levels, views, columns)
+        scope = LevelScope(self.events, levels, views, columns)
         residual = []
         for conjunct in self._conjuncts:
             compiled = compile_conjunct(conjunct, scope)
@@ -269,7 +253,7 @@ class TreeRun:
         return shape, arguments, residual
 
     def _bounds(
-        self, left: PartialMatches, right: _Sorted, columns: Columns
+        self, left: PartialMatches, right: _Sorted, columns: TestColumns
     ) -> tuple[Array, Array, list[TestedConjunct]]:
         """The range of each left partial match among the right ones, and the tests of what ranges do not say.
 
@@ -310,7 +294,7 @@ class TreeRun:
         return self.rules.share_events(self.clause.by_name[one], self.clause.by_name[other])
 
     def _row_test(
-        self, comparator: Comparator, key: tuple[str, ...], right: Array, left: Array, columns: Columns
+        self, comparator: Comparator, key: tuple[str, ...], right: Array, left: Array, columns: TestColumns
     ) -> TestedConjunct:
         """A comparison of a row of the right side with a row of the left one."""
         inner = columns.slot(1, ("row", *key), padded_copy(right, np.float64))
@@ -331,11 +315,11 @@ def start_run(
     plan: OrderOrTree | str,
     events: PreparedEvents,
     owned: tuple[Boundary | None, Boundary | None],
-) -> ClauseRun | TreeRun:
+) -> KernelRun | TreeRun:
     """A run of a clause of single positive variables by an order or a tree, without negation and ownership."""
     order = order_of(plan)
     if order is not None:
-        return ClauseRun(pattern, clause, order, events, owned, BLOCK_ROWS)
+        return KernelRun(pattern, clause, order, events, owned, BLOCK_ROWS)
     assert isinstance(plan, Join)
     return TreeRun(pattern, clause, plan, events, owned)
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Orders, Owned, orders_only
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned, orders_only
 from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

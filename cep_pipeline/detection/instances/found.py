@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 
-from cep_pipeline.detection.mechanism import EVERYTHING, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.lists import Bound, Lists, ranges, take
+from cep_pipeline.expressions.lists import Bound, Lists, holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import ListBlock
@@ -83,7 +83,7 @@ class Bindings:
         return ListBlock(clause, offsets, rows, variables)
 
 
-class Rules:
+class BindingRules:
     """The rules of one clause over two events: distinct events, order and ties, window, agreement.
 
     Attributes
@@ -111,7 +111,7 @@ class Rules:
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
     def share_events(self, one: Variable, other: Variable) -> bool:
-        """Whether an event may have the types of both variables."""
+        """Return whether an event may have the types of both variables."""
         return one.event_type == other.event_type or self.events.base_type in (one.event_type, other.event_type)
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
@@ -158,7 +158,8 @@ class Rules:
     def distinct_and_agreeing(
         self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
     ) -> Array:
-        """Whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with them.
+        """Return whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with
+        them.
 
         Parameters
         ----------
@@ -181,3 +182,42 @@ class Rules:
             code = self.agreement[rows]
             keep &= (code >= 0) & (code == self.agreement[bindings.first][partial])
         return keep
+
+
+EVENTS_AT_ONCE = 1 << 18
+"""Pairs of a match and an event that may reject it, held at once."""
+
+
+def unrejected(rules: BindingRules, bindings: Bindings) -> Bindings:
+    """The complete matches that no event of a negated variable rejects."""
+    for variable in rules.clause.negated:
+        rejected = _rejected(rules, bindings, variable)
+        if rejected.any():
+            bindings = bindings.take(np.flatnonzero(~rejected))
+    return bindings
+
+
+def _rejected(rules: BindingRules, bindings: Bindings, variable: Variable) -> Array:
+    rejected = np.zeros(len(bindings), dtype=bool)
+    leaf = rules.events.leaf_rows(variable.event_type)
+    begin, end = np.zeros(len(bindings), np.int64), np.full(len(bindings), len(rules.events), np.int64)
+    earliest, latest = rules.rows_in_window(bindings)
+    if not rules.clause.predecessors(variable.name):
+        begin = earliest
+    if not rules.clause.successors(variable.name):
+        end = latest
+    begin, end = rules.places(leaf, bindings, variable, begin, end)
+    conjuncts = [conjunct for conjunct in rules.clause.conjuncts if variable.name in conjunct.variables]
+    for start, stop in pieces(end - begin + 1, EVENTS_AT_ONCE):
+        part = bindings.between(start, stop)
+        sizes = (end - begin)[start:stop]
+        match = np.repeat(np.arange(stop - start, dtype=np.int64), sizes)
+        rows = leaf[ranges(begin[start:stop], sizes)]
+        keep = rules.distinct_and_agreeing(part, variable, match, rows)
+        match, rows = match[keep], rows[keep]
+        for conjunct in conjuncts:
+            bound = {**take(part.bound, match), variable.name: rows}
+            keep = holds_over_lists(conjunct, rules.events, bound, len(match))
+            match, rows = match[keep], rows[keep]
+        rejected[start + match] = True
+    return rejected

@@ -15,18 +15,18 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
-from cep_pipeline.detection.fused.clause import BLOCK_ROWS, ClauseRun
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
-from cep_pipeline.detection.fused.counting import MOST_FOLLOWERS
+from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
+from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
-from cep_pipeline.detection.fused.shape import Level, Search, Shape, Test, TestedConjunct
+from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
 from cep_pipeline.detection.kleene.bindings import Bindings
-from cep_pipeline.detection.kleene.extension import Conditions
+from cep_pipeline.detection.kleene.extension import ListConditions
 from cep_pipeline.detection.kleene.skeleton import clause_over
-from cep_pipeline.detection.mechanism import EVERYTHING, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
@@ -67,12 +67,12 @@ _write_lists = NativeKernel(
 
 
 def lists_at_once(clause: Clause) -> bool:
-    """Whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
+    """Return whether the clause has one Kleene variable, with conditions on elements and adjacent elements only."""
     singles = frozenset(variable.name for variable in clause.positive if not variable.kleene)
     if clause.negated or len(singles) != len(clause.positive) - 1:
         return False
     (name,) = (variable.name for variable in clause.positive if variable.kleene)
-    conditions = Conditions.of(clause, name, singles)
+    conditions = ListConditions.of(clause, name, singles)
     return not conditions.growing and not conditions.whole
 
 
@@ -106,9 +106,9 @@ class CompiledLists:
     ) -> None:
         self.pattern, self.clause, self.singles, self.events, self.owned = pattern, clause, order, events, owned
         (self.variable,) = (variable for variable in clause.positive if variable.kleene)
-        self.conditions = Conditions.of(clause, self.variable.name, frozenset(order))
+        self.conditions = ListConditions.of(clause, self.variable.name, frozenset(order))
         self.anchored = not self._one_window()
-        self._run = ClauseRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
+        self._run = KernelRun(pattern, *self._prefix(), events, owned, BLOCK_ROWS, as_places=True)
         self.compiled = True
         self.evaluations = 0
         levels = self._run.levels
@@ -116,7 +116,7 @@ class CompiledLists:
             self._compile(levels)
 
     def _one_window(self) -> bool:
-        """Whether the candidates of one partial match are all in one window, whatever the data."""
+        """Return whether the candidates of one partial match are all in one window, whatever the data."""
         if self.pattern.ties is Ties.ANY and self.pattern.window.time_us is None:
             return False  # of one time, events before another one may have later positions
         before = self.clause.precedence
@@ -124,7 +124,7 @@ class CompiledLists:
         return any((single, name) in before or (name, single) in before for single in self.singles)
 
     def _prefix(self) -> tuple[Clause, tuple[str, ...]]:
-        """What is bound before the list, and in which order."""
+        """The variables that are bound before the list, in order."""
         name = self.variable.name
         if not self.anchored:
             return clause_over(self.clause, self.singles), self.singles
@@ -251,7 +251,7 @@ class CompiledLists:
         view = alike[name]
         lows: dict[int, Array] = {}
         highs: dict[int, Array] = {}
-        columns = Columns()
+        columns = TestColumns()
         tests = self._distinct(around, levels, view, columns)
         for bound in self._bounds(around):
             one = self._run.order[bound.earlier]
@@ -263,13 +263,13 @@ class CompiledLists:
         earlier, later = f"{name}[i-1]", f"{name}[i]"
         names = {single: level for level, single in enumerate(self.singles)}
         views = (*levels.views[: len(self.singles)], view, view)
-        scope = Scope(events, {**names, earlier: last, later: last + 1}, views, columns)
+        scope = LevelScope(events, {**names, earlier: last, later: last + 1}, views, columns)
         adjacent = self._compiled(self.conditions.adjacent, {Element.PREVIOUS: earlier, Element.CURRENT: later}, scope)
         elements = self._compiled(self.conditions.elements, {Element.EACH: earlier}, scope)
         if adjacent is None or elements is None:
             self.compiled = False
             return
-        search = Search.LISTS_FROM_FIRST if self.anchored else Search.LISTS
+        search = RangeResult.LISTS_FROM_FIRST if self.anchored else RangeResult.LISTS
         levels_of_list = (Level(tuple(lows), tuple(highs), (*tests, *elements)), Level(tests=tuple(adjacent)))
         behind = levels_of_list if adjacent else levels_of_list[:1]
         self._shape = Shape(
@@ -279,9 +279,9 @@ class CompiledLists:
             constants=len(columns.constants),
             owned_slot=None,
             as_rows=False,
-            search=search if adjacent else Search.SIZES,
+            search=search if adjacent else RangeResult.SIZES,
         )
-        self._listing = replace(self._shape, levels=(*[Level()] * last, *levels_of_list), search=Search.FOLLOWERS)
+        self._listing = replace(self._shape, levels=(*[Level()] * last, *levels_of_list), search=RangeResult.FOLLOWERS)
         self._candidates, self._levels_views = view.rows, levels.views
         all_views = (*levels.views, view, view)
         self._arguments = Arguments(
@@ -309,7 +309,7 @@ class CompiledLists:
         self._first_places: Array = places[first.rows]
         return np.maximum(self._first_places, 0)
 
-    def _distinct(self, around: Surroundings, levels: Levels, view: View, columns: Columns) -> list[TestedConjunct]:
+    def _distinct(self, around: Surroundings, levels: Levels, view: View, columns: TestColumns) -> list[TestedConjunct]:
         last = len(levels.views)
         tests: list[TestedConjunct] = []
         for level, single in enumerate(self.singles):
@@ -320,7 +320,7 @@ class CompiledLists:
         return tests
 
     def _compiled(
-        self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: Scope
+        self, conjuncts: tuple[Conjunct, ...], names: dict[Element, str], scope: LevelScope
     ) -> list[TestedConjunct] | None:
         """The tests of conjuncts whose elements are given names; None where one cannot be compiled."""
         found = []

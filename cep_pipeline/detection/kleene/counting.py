@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.clause import KleeneRun
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
-from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Candidates, Extension
-from cep_pipeline.detection.kleene.run import KleeneRun
+from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extension, ListCandidates
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import pieces, ranges
 
@@ -22,7 +22,7 @@ INT64_ELEMENTS = 62
 
 
 def counts_at_once(run: KleeneRun) -> bool:
-    """Whether the matches of a run can be counted without listing them."""
+    """Return whether the matches of a run can be counted without listing them."""
     return run.owned == (None, None) and lists_at_once(run.clause)
 
 
@@ -64,7 +64,7 @@ def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> 
     )
 
 
-def _count(extension: Extension, candidates: Candidates) -> int:
+def _count(extension: Extension, candidates: ListCandidates) -> int:
     """The lists of candidates that are all in one window."""
     if extension.conditions.adjacent:
         return _paths(extension, candidates)
@@ -79,7 +79,7 @@ def _subsets(sizes: Array, *, anchored: bool) -> int:
     return sum(int(often[size]) * (2 ** (size - 1) if anchored else 2**size - 1) for size in some)
 
 
-def _with_windows(extension: Extension, candidates: Candidates) -> Iterator[Candidates]:
+def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:
     """The candidates, with each possible first element as an anchor where they are not all in one window."""
     if candidates.anchors is not None or not len(candidates.rows):
         yield candidates
@@ -104,17 +104,17 @@ def _with_windows(extension: Extension, candidates: Candidates) -> Iterator[Cand
         part = anchors[start:stop]
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(following[part])))
         behind = rows[ranges(part + 1, following[part])]
-        yield Candidates(candidates.bindings.take(owner[part]), rows[part], offsets, behind)
+        yield ListCandidates(candidates.bindings.take(owner[part]), rows[part], offsets, behind)
 
 
-def _some(candidates: Candidates, members: Array) -> Candidates:
+def _some(candidates: ListCandidates, members: Array) -> ListCandidates:
     sizes = np.diff(candidates.offsets)[members]
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
     rows = candidates.rows[ranges(candidates.offsets[members], sizes)]
-    return Candidates(candidates.bindings.take(members), None, offsets, rows)
+    return ListCandidates(candidates.bindings.take(members), None, offsets, rows)
 
 
-def _paths(extension: Extension, candidates: Candidates) -> int:
+def _paths(extension: Extension, candidates: ListCandidates) -> int:
     """The lists whose adjacent elements may follow each other."""
     rows, offsets = candidates.rows, candidates.offsets
     if candidates.anchors is not None:  # the anchor is the first candidate, and no list begins behind it
@@ -130,7 +130,7 @@ def _paths(extension: Extension, candidates: Candidates) -> int:
 
 
 def _path_sum(
-    extension: Extension, candidates: Candidates, owner: Array, rows: Array, offsets: Array, dtype: type
+    extension: Extension, candidates: ListCandidates, owner: Array, rows: Array, offsets: Array, dtype: type
 ) -> int:
     starts, sizes = offsets[owner], np.diff(offsets)[owner]
     ends_with: Array = np.zeros(len(rows), dtype)

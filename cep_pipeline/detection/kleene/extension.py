@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.kleene.bindings import Bindings, Rules
+from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.lists import Bound, Lists, Uses, holds_over_lists, pieces, ranges, take
 from cep_pipeline.patterns.conditions import Conjunct
@@ -23,7 +23,7 @@ CANDIDATES_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True)
-class Conditions:
+class ListConditions:
     """The conjuncts over a Kleene variable and variables bound before it, by when they can be decided.
 
     Attributes
@@ -47,7 +47,7 @@ class Conditions:
     whole: tuple[Conjunct, ...]
 
     @classmethod
-    def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> Conditions:
+    def of(cls, clause: Clause, variable: str, bound: frozenset[str]) -> ListConditions:
         """The conditions of a variable, where others are bound already."""
         found: dict[str, list[Conjunct]] = {kind: [] for kind in ("leaf", "elements", "adjacent", "growing", "whole")}
         for conjunct in clause.conjuncts:
@@ -65,7 +65,7 @@ class Conditions:
 
 
 @dataclass(frozen=True, eq=False)
-class Candidates:
+class ListCandidates:
     """The candidates of a Kleene variable for each of some partial matches.
 
     Attributes
@@ -89,7 +89,7 @@ class Candidates:
 
 
 class Extension:
-    """How partial matches of a clause are extended by one Kleene variable.
+    """The extension of a clause's partial matches by one Kleene variable.
 
     Attributes
     ----------
@@ -99,10 +99,12 @@ class Extension:
         Lists tried and passed so far, and tests of a conjunct on an event, a pair of them or a list.
     """
 
-    def __init__(self, rules: Rules, variable: Variable, bound: frozenset[str], first_row: int, end_row: int) -> None:
+    def __init__(
+        self, rules: BindingRules, variable: Variable, bound: frozenset[str], first_row: int, end_row: int
+    ) -> None:
         """Candidates have rows in [first_row, end_row)."""
         self.rules, self.variable, self.name = rules, variable, variable.name
-        self.conditions = Conditions.of(rules.clause, variable.name, bound)
+        self.conditions = ListConditions.of(rules.clause, variable.name, bound)
         leaf = rules.events.leaf_rows(variable.event_type)
         leaf = leaf[np.searchsorted(leaf, first_row) : np.searchsorted(leaf, end_row)]
         self.tested = self.passed = self.evaluations = 0
@@ -128,7 +130,7 @@ class Extension:
                     yield found
 
     def free_sizes(self, bindings: Bindings, anchors: Array | None = None) -> Array | None:
-        """How many candidates each partial match has, where any of them make a list; None where rules tell more."""
+        """The number of candidates of each partial match, if any of them make a list; None if rules restrict them."""
         conditions, rules = self.conditions, self.rules
         if (
             conditions.elements
@@ -156,7 +158,7 @@ class Extension:
             begin = np.maximum(begin, anchors + 1)
         return self.rules.places(self.leaf, bindings, self.variable, begin, end)
 
-    def candidates(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[Candidates]:
+    def candidates(self, bindings: Bindings, anchors: Array | None = None) -> Iterator[ListCandidates]:
         """The candidates of the partial matches, in pieces of bounded size."""
         begin, end = self._places(bindings, anchors)
         for start, stop in pieces(end - begin + 1, CANDIDATES_AT_ONCE):
@@ -172,10 +174,10 @@ class Extension:
                 owner, rows = owner[keep], rows[keep]
             offsets = np.zeros(stop - start + 1, np.int64)
             np.cumsum(np.bincount(owner, minlength=stop - start), out=offsets[1:])
-            yield Candidates(part, None if anchors is None else anchors[start:stop], offsets, rows)
+            yield ListCandidates(part, None if anchors is None else anchors[start:stop], offsets, rows)
 
-    def steps(self, candidates: Candidates, owner: Array, chosen: Array) -> Array:
-        """Whether each candidate may follow an element directly, by the conditions on adjacent elements.
+    def steps(self, candidates: ListCandidates, owner: Array, chosen: Array) -> Array:
+        """Return whether each candidate may follow an element directly, by the conditions on adjacent elements.
 
         Parameters
         ----------
@@ -191,7 +193,7 @@ class Extension:
                 holds &= self._holds(conjunct, bound, len(owner))
         return holds
 
-    def _lists(self, candidates: Candidates) -> Iterator[tuple[Array, Array]]:
+    def _lists(self, candidates: ListCandidates) -> Iterator[tuple[Array, Array]]:
         """(partial match of each list, lists as rows of shape (n, length)): all that may become a match."""
         if candidates.anchors is None:
             sizes = np.diff(candidates.offsets)
@@ -219,7 +221,7 @@ class Extension:
                 waiting.append(grown)
 
     def _grown(
-        self, candidates: Candidates, owner: Array, following: Array, chains: Array, sizes: Array
+        self, candidates: ListCandidates, owner: Array, following: Array, chains: Array, sizes: Array
     ) -> tuple[Array, Array, Array]:
         """Each list with each candidate behind it."""
         grows = np.repeat(np.arange(len(owner)), sizes)
@@ -234,7 +236,7 @@ class Extension:
         return self._growing(candidates, owner[grows], places + 1, longer)
 
     def _growing(
-        self, candidates: Candidates, owner: Array, following: Array, chains: Array
+        self, candidates: ListCandidates, owner: Array, following: Array, chains: Array
     ) -> tuple[Array, Array, Array]:
         """The lists whose conditions hold that do not wait for the whole list."""
         for conjunct in self.conditions.growing:

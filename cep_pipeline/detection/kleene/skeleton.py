@@ -9,7 +9,7 @@ from cep_pipeline.patterns.normal_form import Clause
 
 
 def has_kleene(clause: Clause) -> bool:
-    """Whether a variable of the clause binds a list."""
+    """Return whether a variable of the clause binds a list."""
     return any(variable.kleene for variable in clause.positive)
 
 

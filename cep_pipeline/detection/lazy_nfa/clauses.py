@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.lazy_nfa.run import LazyRun
-from cep_pipeline.detection.mechanism import Counters, Orders, Owned
+from cep_pipeline.detection.mechanisms import Counters, Orders, Owned
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block

@@ -12,7 +12,7 @@ from cep_pipeline.detection.lazy_nfa import codes as c
 from cep_pipeline.detection.lazy_nfa.memory import Memory
 from cep_pipeline.detection.lazy_nfa.states import States
 from cep_pipeline.detection.lazy_nfa.stream import LazyStream
-from cep_pipeline.detection.mechanism import Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.mechanisms import Counters, Owned, conjuncts_joining
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

@@ -1,20 +1,18 @@
-"""NFA^b: runs over the stream under the selection strategies of docs/language.md (SIGMOD'08 sections 3 to 5).
+"""NFA^b: runs over the stream under all selection strategies (SIGMOD'08 sections 3 to 5).
 
 A run starts at each event that can begin the pattern, and selects events until it is finished, cannot go on, or its
-window ends. Runs are followed in one of two ways:
+window ends. `mechanism` is the record: it brings the clauses of a pattern together and chooses one of three ways for
+each.
 
-- A clause of single events under a strategy of section 4 is deterministic: an event that a run can take is taken. Each
-  run is followed on its own over columns, from its start to its end, and never forks (`runs`, `kernel`, `codes`,
-  `program`, `negation`). Where a run may skip nothing, what it binds is known from where it starts, and one pass tests
-  a condition for all of them (`contiguous`, `contiguous_kernel`).
-- Chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge` or `backtrack` run
-  as an automaton with a shared match buffer: `automaton` (states and edges, by the six steps of section 3.2), `buffer`
-  and `versions` (the shared versioned match buffer and the dewey numbers of runs, 5.1), `computation_state` and
-  `vector_words` (value vector and bit masks, 5.2), `simultaneous` (the basic algorithm, 5.2.1), `merging` (5.2.2),
-  `backtrack` (5.2.3), `memory` (pools and pruning, 5.3), `advance`, `machine` and `words` (the kernel and what it works
-  on), `automaton_runs` (its driver).
-
-Chains under skip_till_any_match with TIES ANY take their events from an input buffer, like the lazy chain
-automaton (`finding`). All others read the events by partition (`stream`); `finding` brings the clauses of a pattern
-together, `support` says what is run, `lives` counts the runs alive.
+- Deterministic runs, for a clause of single events under a strategy other than skip_till_any_match: an event that a run
+  can take is taken, so that each run is followed on its own and never forks. Data flows from `stream` (the events that
+  runs read, by partition) and `program` (conditions as words) through `runs` (the driver, negation, runs alive) to
+  `kernel`, whose words `run_words` names.
+- The automaton, for chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge`
+  or `backtrack`. `automaton` compiles states and edges by the six steps of section 3.2; `value_vector` finds the values
+  by which runs can be merged (5.2); `automaton_runs` drives the kernel; `memory` has the arrays and prunes them (5.3);
+  `words` names the kernel's words. Compiled only: `machine` (the arrays as pointers), `buffer` (the shared versioned
+  match buffer, 5.1) and `automaton_kernel` (the algorithms of 5.2: all runs at once, merging, backtracking).
+- Chains under skip_till_any_match with TIES ANY take their events from an input buffer, as the lazy chain automaton
+  does.
 """

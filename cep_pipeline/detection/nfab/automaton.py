@@ -25,7 +25,7 @@ Mention = Reference | Aggregate | Length
 
 
 class Move(Enum):
-    """What an edge does: begin and take consume an event into the buffer, ignore consumes it, proceed reads none."""
+    """The effect of an edge: begin and take put an event into the buffer, ignore passes over it, proceed reads none."""
 
     BEGIN = "begin"
     TAKE = "take"
@@ -34,7 +34,7 @@ class Move(Enum):
 
 
 @dataclass(frozen=True)
-class Edge:
+class NfabEdge:
     """An edge of a state.
 
     Attributes
@@ -61,15 +61,15 @@ class State:
 
     name: str
     variable: str
-    edges: tuple[Edge, ...]
+    edges: tuple[NfabEdge, ...]
 
-    def edge(self, move: Move) -> Edge | None:
+    def edge(self, move: Move) -> NfabEdge | None:
         """The edge of that kind, if the state has one."""
         return next((edge for edge in self.edges if edge.move is move), None)
 
 
 @dataclass(frozen=True)
-class Automaton:
+class NfabAutomaton:
     """The NFA^b of one clause: a linear sequence of states, of which the last leads to F."""
 
     clause: int
@@ -89,7 +89,7 @@ FINAL = "F"
 
 
 def is_chain(clause: Clause) -> bool:
-    """Whether the clause's positive variables follow each other in pattern order."""
+    """Return whether the clause's positive variables follow each other in pattern order."""
     names = [variable.name for variable in clause.positive]
     return all(pair in clause.precedence for pair in pairwise(names))
 
@@ -106,7 +106,7 @@ def mentions(conjunct: Conjunct) -> tuple[Mention, ...]:
 
 
 def reads_whole_list(node: Mention) -> bool:
-    """Whether the node is bound only when its Kleene variable is left."""
+    """Return whether the node is bound only when its Kleene variable is left."""
     return (
         isinstance(node, Length)
         or (isinstance(node, Aggregate) and not node.prefix)
@@ -120,7 +120,7 @@ def last_variable(conjunct: Conjunct, clause: Clause) -> int:
 
 
 def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]:
-    """Where a conjunct is tested: the place of its last variable in the chain, and the edges (step 2 of the paper)."""
+    """The place of a conjunct's test: its last variable in the chain, and the edges (step 2 of the paper)."""
     place = last_variable(conjunct, clause)
     variable = clause.positive[place]
     if not variable.kleene:
@@ -138,7 +138,7 @@ def tested_at(conjunct: Conjunct, clause: Clause) -> tuple[int, frozenset[Move]]
     return place, frozenset(moves or {Move.BEGIN})
 
 
-def compile_automaton(pattern: Pattern, clause: Clause) -> Automaton:
+def compile_automaton(pattern: Pattern, clause: Clause) -> NfabAutomaton:
     """The NFA^b of a chain.
 
     Parameters
@@ -154,7 +154,7 @@ def compile_automaton(pattern: Pattern, clause: Clause) -> Automaton:
     drafts = _with_window(drafts, window)
     drafts = _window_pushed_early(drafts, window)
     drafts = _proceed_constrained(drafts)
-    return Automaton(clause.index, pattern.strategy, tuple(drafts))
+    return NfabAutomaton(clause.index, pattern.strategy, tuple(drafts))
 
 
 def describe(pattern: Pattern) -> str:
@@ -168,13 +168,13 @@ def _structure(clause: Clause) -> list[State]:
     states = []
     for place, variable in enumerate(clause.positive):
         following = firsts[place + 1]
-        ignoring = (Edge(Move.IGNORE, firsts[place]),) if place else ()
+        ignoring = (NfabEdge(Move.IGNORE, firsts[place]),) if place else ()
         if not variable.kleene:
-            states.append(State(firsts[place], variable.name, (Edge(Move.BEGIN, following), *ignoring)))
+            states.append(State(firsts[place], variable.name, (NfabEdge(Move.BEGIN, following), *ignoring)))
             continue
         second = f"{variable.name}[i]"
-        states.append(State(firsts[place], variable.name, (Edge(Move.BEGIN, second), *ignoring)))
-        edges = (Edge(Move.TAKE, second), Edge(Move.PROCEED, following), Edge(Move.IGNORE, second))
+        states.append(State(firsts[place], variable.name, (NfabEdge(Move.BEGIN, second), *ignoring)))
+        edges = (NfabEdge(Move.TAKE, second), NfabEdge(Move.PROCEED, following), NfabEdge(Move.IGNORE, second))
         states.append(State(second, variable.name, edges))
     return states
 

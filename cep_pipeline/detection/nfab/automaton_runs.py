@@ -15,28 +15,25 @@ from cep_pipeline.detection.instances.stream_rules import StreamRules
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import Move, mentions, tested_at
 from cep_pipeline.detection.nfab.memory import FinishedMatches, MatchBuffer, RunPool, VersionNumbers, address
-from cep_pipeline.detection.nfab.stream import Sequence, automaton_sequence
-from cep_pipeline.detection.nfab.vector_words import VectorWords, vector_words
+from cep_pipeline.detection.nfab.stream import RunEvents, automaton_sequence
+from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy, Ties
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.event_truths import holds_for_all
-from cep_pipeline.slices.order import Instants, instants_of
+from cep_pipeline.slices.order import WindowInstants, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather
 
 _advance = NativeKernel(
-    "cep_pipeline.detection.nfab.advance",
+    "cep_pipeline.detection.nfab.automaton_kernel",
     "advance",
     ("int64*",),
     sources=(
         *KERNEL_SOURCES,
-        *(
-            f"cep_pipeline.detection.nfab.{name}"
-            for name in ("backtrack", "buffer", "machine", "merging", "simultaneous", "versions", "way_back", "words")
-        ),
+        *(f"cep_pipeline.detection.nfab.{name}" for name in ("buffer", "machine", "words")),
     ),
 )
 
@@ -98,12 +95,12 @@ class AutomatonRuns:
         return self.program.evaluations + self.program.unary_evaluations
 
     @cached_property
-    def instants(self) -> Instants:
-        """What the window is measured in."""
+    def instants(self) -> WindowInstants:
+        """The instants in which the window is measured."""
         return instants_of(self.pattern, self.events)
 
     @cached_property
-    def sequence(self) -> Sequence:
+    def sequence(self) -> RunEvents:
         """The events that runs read."""
         return automaton_sequence(self.pattern, self.clause, self.events, self.program.fits)
 
@@ -270,7 +267,8 @@ class AutomatonRuns:
 
 
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:
-    """Whether a match of the clause ends all other runs over the same partition, since what they find overlaps it.
+    """Return whether a match of the clause ends all other runs over the same partition, since what they find overlaps
+    it.
 
     OUTPUT NON_OVERLAP keeps the match that ends first among all matches of the pattern in a partition that begin behind
     the last one kept, whatever comes later. The runs of one clause that read a partition each know all of them.
@@ -285,5 +283,5 @@ def is_prunable(pattern: Pattern, clause: Clause) -> bool:
 
 
 def _reads_events(conjunct: Conjunct) -> bool:
-    """Whether a conjunct of one variable reads its first event only, and no aggregate but `first`."""
+    """Return whether a conjunct of one variable reads its first event only, and no aggregate but `first`."""
     return all(hasattr(node, "attribute") for node in mentions(conjunct))

@@ -1,19 +1,31 @@
 """The shared versioned match buffer of all runs (SIGMOD'08 section 5.1). Imported only where kernels are compiled.
 
-The buffer has a stack for each state. An event that runs select in a state stands in its stack once, whichever runs
+Version numbers. A version number is `id_1.id_2...id_t`. A run that starts from the n-th start has the version n.0.
+Where a run splits, the one that goes on with the event gets a new last digit 0, and the last digit of the one that
+stays is increased. So no two runs ever have the same version. A run's version at some time is one that it, or a run
+that it comes from, had before, if and only if all digits but the last of the earlier one are digits of the later, and
+the earlier's last digit is not greater than the later's in that place: the paper's two forms of compatible numbers, put
+together. Runs that come from one have their first digits in common, so digits are kept in a ring as a tree: a version
+is the number of a *prefix* (all digits but the last) and the last digit; a prefix is a shorter prefix and one more
+digit. Prefixes are numbered as they are made: a longer one has a higher number than each that it extends.
+
+The buffer. It has a stack for each state. An event that runs select in a state stands in its stack once, whichever runs
 select it, with a pointer of each of them to the event that this run selected before, labelled with the run's version
-number (`versions`). A run knows its newest event and its version. Its match is found by going back from there: of the
-pointers of an event the one is followed whose version is compatible with the version of the pointer before. On a
-run's way no event is twice in a stack, so there is one such pointer.
+number. A run knows its newest event and its version. Its match is found by going back from there: of the pointers of an
+event the one is followed whose version is compatible with the version of the pointer before. On a run's way no event is
+twice in a stack, so there is one such pointer. The pointers of an event lie side by side in its stack, and the event is
+named by the place of its first pointer. Runs are shown an event in the order in which their prefixes were made, so the
+pointers of an event are sorted by prefix. A pointer is looked for first where the pointer before stood among those of
+its own event, since runs mostly take the same events; then in steps that double, and by halves. A junction stands for
+two runs that were merged (section 5.2.2): it has a pointer to the newest event of each, with the version and the start
+that this run had. Stacks are rings that are pruned by the window (section 5.3): the places of pointers that no run
+needs any more are used again.
 
-The pointers of an event lie side by side in its stack, and the event is named by the place of its first pointer. Runs
-are shown an event in the order in which their prefixes were made, so the pointers of an event are sorted by prefix. A
-pointer is looked for first where the pointer before stood among those of its own event, since runs mostly take the same
-events; then in steps that double, and by halves.
-
-A junction stands for two runs that were merged (section 5.2.2): it has a pointer to the newest event of each, with
-the version and the start that this run had. Stacks are rings that are pruned by the window (section 5.3): the places of
-pointers that no run needs any more are used again.
+The way back (`retrieve`) writes the matches of a finished run. A part that a match has in common with one written
+before is copied. Without merging, a run's match up to an event of it is always the same. Of a merged run, the part
+between an event and the newest junction before it is the same for all its matches, and is copied as a piece; before the
+junction the way goes on twice. The events behind the junction are the last ones of both matches, so the second gets
+them from the first, which was written just before.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -24,7 +36,91 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at
-from cep_pipeline.detection.nfab.versions import Versions, is_compatible, is_later, version_before
+
+PREFIX_WORDS = 3
+SHORTER, DIGIT, ROW = range(PREFIX_WORDS)
+"""int32 words of a prefix: the one that it extends (-1: none), its last digit, and the row of the event with which the
+run of this prefix began."""
+NUMBERS = 0x7FFFFFFF
+"""Numbers of prefixes, and of starts, go round."""
+HALF = 1 << 30
+
+
+class Versions(NamedTuple):
+    """The ring of prefixes as pointers.
+
+    Attributes
+    ----------
+    ends
+        int64[2]: how many prefixes were let go of, and made.
+    prefixes
+        int32: `PREFIX_WORDS` of each.
+    mask
+        The ring's size less 1.
+    """
+
+    ends: Any
+    prefixes: Any
+    mask: Any
+
+
+@njit(error_model="numpy")
+def versions_at(words: Any, at: int) -> Versions:
+    """The versions whose words (`VersionNumbers.words`) begin at `words[at]`."""
+    return Versions(int64_at(words[at]), int32_at(words[at + 1]), words[at + 2])
+
+
+@njit(error_model="numpy")
+def extended(versions: Versions, prefix: int, digit: int, row: int) -> int:
+    """A new prefix: the digits of a version (prefix -1: a start's number alone). There must be room."""
+    made = versions.ends[1]
+    versions.ends[1] = made + 1
+    words = (made & versions.mask) * PREFIX_WORDS
+    versions.prefixes[words + SHORTER] = prefix
+    versions.prefixes[words + DIGIT] = digit & NUMBERS
+    versions.prefixes[words + ROW] = row
+    return made & NUMBERS
+
+
+@njit(error_model="numpy")
+def shorter(versions: Versions, prefix: int) -> tuple[int, int]:
+    """The version that a prefix is, as a shorter prefix and its last digit."""
+    words = (prefix & versions.mask) * PREFIX_WORDS
+    return versions.prefixes[words + SHORTER], versions.prefixes[words + DIGIT]
+
+
+@njit(error_model="numpy")
+def is_later(prefix: int, other: int) -> bool:
+    """Tell whether a prefix was made after another one."""
+    return prefix != other and ((prefix - other) & NUMBERS) < HALF
+
+
+@njit(error_model="numpy")
+def version_before(versions: Versions, prefix: int, digit: int, other: int) -> tuple[int, int]:
+    """The version, or the newest that the run had before it, whose prefix was not made after another one."""
+    while prefix >= 0 and is_later(prefix, other):
+        prefix, digit = shorter(versions, prefix)
+    return prefix, digit
+
+
+@njit(error_model="numpy")
+def is_compatible(versions: Versions, prefix: int, digit: int, earlier: int, earlier_digit: int) -> bool:
+    """Tell whether the run of a version, or a run that it comes from, had an earlier version."""
+    prefix, digit = version_before(versions, prefix, digit, earlier)
+    return prefix == earlier and earlier_digit <= digit
+
+
+@njit(error_model="numpy")
+def prune_versions(versions: Versions, instants_of_rows: Any, earliest: int) -> None:
+    """Let go of the prefixes of runs that began with events before an instant."""
+    head, tail = versions.ends[0], versions.ends[1]
+    while head < tail:
+        row = versions.prefixes[(head & versions.mask) * PREFIX_WORDS + ROW]
+        if instants_of_rows[row] >= earliest:
+            break
+        head += 1
+    versions.ends[0] = head
+
 
 POINTER_WORDS = 8
 ROW, PREFIX, DIGIT, BEFORE, STATE, LENGTH, JUNCTION, JUNCTION_STATE = range(POINTER_WORDS)
@@ -35,8 +131,6 @@ by the last two words."""
 STACK_WORDS = 3
 RELEASED, MADE, NEWEST = range(STACK_WORDS)
 """int64 words of a stack: how many pointers were let go of, and made, and where those of its newest event begin."""
-NUMBERS = 0x7FFFFFFF
-"""Numbers of pointers go round."""
 
 
 class Buffer(NamedTuple):
@@ -73,13 +167,13 @@ def buffer_at(words: Any, at: int) -> Buffer:
 
 @njit(error_model="numpy", forceinline=True)
 def words_of(buffer: Buffer, state: int, pointer: int) -> int:
-    """Where the words of a pointer begin."""
+    """The place where the words of a pointer begin."""
     return (state * (buffer.mask + 1) + (pointer & buffer.mask)) * POINTER_WORDS
 
 
 @njit(error_model="numpy")
 def room(buffer: Buffer) -> int:
-    """How many pointers can be made in each stack."""
+    """The number of pointers that can be made in each stack."""
     most = 0
     for state in range(buffer.states):
         stack = state * STACK_WORDS
@@ -238,3 +332,150 @@ def followed_place(
         if guess < made and buffer.pointers[words + ROW] == buffer.pointers[words_of(buffer, state, event) + ROW]:
             return guess
     return compatible_place(buffer, versions, state, event, prefix, digit, guess)
+
+
+PENDING_WORDS = 5
+"""int32 words of what waits for the way back: event, state, prefix, digit, and how many events lie behind it."""
+PATH_WORDS = 3
+"""int32 words of a part of the way: an event's row and state, or -1 less the place where a piece was written and its
+length; and its pointer, the newest of a piece."""
+
+
+@njit(error_model="numpy")
+def wait(pending: Any, top: int, event: int, state: int, prefix: int, digit: int, depth: int) -> None:
+    """Put an event on top of those from which the way back of a version has still to be gone."""
+    words = PENDING_WORDS * top
+    pending[words] = event
+    pending[words + 1] = state
+    pending[words + 2] = prefix
+    pending[words + 3] = digit
+    pending[words + 4] = depth
+
+
+@njit(error_model="numpy", forceinline=True)
+def copy_elements(values: Any, source: int, target: int, number: int) -> None:
+    """Copy elements to a place behind them."""
+    for element in range(number):
+        values[target + element] = values[source + element]
+
+
+@njit(error_model="numpy")
+def retrieve(
+    buffer: Buffer,
+    versions: Versions,
+    earliest: int,
+    pending: Any,
+    top: int,
+    path: Any,
+    rows: Any,
+    variables: Any,
+    most: int,
+    at: int,
+    handed_on: int,
+    offsets: Any,
+    matches: int,
+    most_matches: int,
+) -> tuple[int, int, int]:
+    """Write the matches that wait on a stack, as far as there is room.
+
+    Parameters
+    ----------
+    earliest
+        Runs that began before this instant have expired.
+    pending, top
+        int32, `PENDING_WORDS` each, and their number: events from which the way back has still to be gone. What lies
+        behind them are the last elements of the match written last.
+    path
+        int32, `PATH_WORDS` each: room for the parts of the way, newest first.
+    rows, variables, most, at
+        The elements of the matches, room for so many, and where to go on.
+    handed_on
+        How many elements were written before these.
+    offsets, matches, most_matches
+        Where each match ends, their number, and room for so many.
+
+    Returns
+    -------
+    top, at, matches : int
+        A top of 0: all are written.
+    """
+    while top > 0 and matches < most_matches:
+        top -= 1
+        words = PENDING_WORDS * top
+        event, state = pending[words], pending[words + 1]
+        prefix, digit, behind = pending[words + 2], pending[words + 3], pending[words + 4]
+        begun, begun_state, begun_prefix, begun_digit = event, state, prefix, digit
+        kept = top
+        depth = behind
+        parts = 0
+        length = 0
+        place = 0
+        while event >= 0:
+            words = words_of(buffer, state, event)
+            if buffer.pointers[words + ROW] < 0:
+                other = words_of(buffer, state, event + 1)
+                if buffer.starts[other // POINTER_WORDS] >= earliest:
+                    elder, elder_digit = buffer.pointers[other + PREFIX], buffer.pointers[other + DIGIT]
+                    wait(pending, top, buffer.pointers[other + BEFORE], state, elder, elder_digit, depth)
+                    top += 1
+                event = buffer.pointers[words + BEFORE]
+                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+                continue
+            place = followed_place(buffer, versions, state, event, prefix, digit, place)
+            words = words_of(buffer, state, event + place)
+            length = buffer.pointers[words + LENGTH]
+            if length > 0:
+                break
+            pointer = words // POINTER_WORDS
+            written = buffer.starts[pointer] - handed_on
+            path[PATH_WORDS * parts + 2] = pointer
+            if written >= 0:  # another match has the same events from the junction up to here
+                path[PATH_WORDS * parts] = -2 - written - length
+                path[PATH_WORDS * parts + 1] = -length
+                depth -= length
+                event, state = buffer.pointers[words + JUNCTION], buffer.pointers[words + JUNCTION_STATE]
+            else:
+                path[PATH_WORDS * parts] = buffer.pointers[words + ROW]
+                path[PATH_WORDS * parts + 1] = state
+                depth += 1
+                prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+                event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
+            parts += 1
+        if at + depth + length > most:
+            wait(pending, kept, begun, begun_state, begun_prefix, begun_digit, behind)
+            top = kept + 1
+            break
+        write = at + length
+        while event >= 0:
+            place = followed_place(buffer, versions, state, event, prefix, digit, place)
+            words = words_of(buffer, state, event + place)
+            written = buffer.starts[words // POINTER_WORDS] - handed_on
+            buffer.starts[words // POINTER_WORDS] = handed_on + write - 1
+            if written >= 0:  # another match has the same events up to here
+                source = written + 1 - buffer.pointers[words + LENGTH]
+                copy_elements(rows, source, at, write - at)
+                copy_elements(variables, source, at, write - at)
+                break
+            write -= 1
+            rows[write] = buffer.pointers[words + ROW]
+            variables[write] = state
+            prefix, digit = buffer.pointers[words + PREFIX], buffer.pointers[words + DIGIT]
+            event, state = buffer.pointers[words + BEFORE], buffer.pointers[words + STATE]
+        write = at + length
+        for part in range(parts - 1, -1, -1):
+            number, first = 1, path[PATH_WORDS * part]
+            if first >= 0:
+                rows[write] = first
+                variables[write] = path[PATH_WORDS * part + 1]
+            else:
+                number = path[PATH_WORDS * part + 1]
+                copy_elements(rows, -1 - first, write, number)
+                copy_elements(variables, -1 - first, write, number)
+            write += number
+            buffer.starts[path[PATH_WORDS * part + 2]] = handed_on + write - 1
+        copy_elements(rows, at - behind, write, behind)
+        copy_elements(variables, at - behind, write, behind)
+        at = write + behind
+        matches += 1
+        offsets[matches] = at
+    return top, at, matches

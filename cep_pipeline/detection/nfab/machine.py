@@ -1,4 +1,4 @@
-"""What the kernels of the automaton work on, as pointers: the events, the pool of runs, the edges, the finished runs.
+"""The arrays of the automaton's kernels, as pointers: the events, the pool of runs, the edges, the finished runs.
 
 Imported only where kernels are compiled. The arrays belong to `memory.py`, which writes their addresses, in the order
 of `words.py`, into one array of words. A run's computation state (SIGMOD'08 section 5.2.1) is its slots (what each
@@ -18,11 +18,10 @@ from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop
 from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.nfab.buffer import Buffer, buffer_at, select
-from cep_pipeline.detection.nfab.versions import NUMBERS, Versions, extended, versions_at
+from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
 
-class Machine(NamedTuple):
+class AutomatonArrays(NamedTuple):
     """All that a kernel reads and writes; see `words.py` for what each is."""
 
     control: Any
@@ -83,9 +82,9 @@ class Machine(NamedTuple):
 
 
 @njit(error_model="numpy", forceinline=True)
-def machine_at(words: Any) -> Machine:
+def machine_at(words: Any) -> AutomatonArrays:
     """The machine of the words."""
-    return Machine(
+    return AutomatonArrays(
         int64_at(words[at.CONTROL]),
         words[at.VARIABLES],
         words[at.STRIDE],
@@ -145,7 +144,7 @@ def machine_at(words: Any) -> Machine:
 
 
 @njit(error_model="numpy", forceinline=True)
-def parts_at(words: Any) -> tuple[Machine, Cells, Code, Buffer, Versions, Rules]:
+def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
     """The machine, the cells of its lists, its conditions, its match buffer, versions, and the rules of negation."""
     return (
         machine_at(words),
@@ -199,7 +198,7 @@ def copy_of(words: Any, run: int) -> int:
 
 @njit(error_model="numpy")
 def holds(words: Any, group: int, base: int) -> bool:
-    """Whether the conjuncts of a group hold on the run whose slots begin at `base`.
+    """Test whether the conjuncts of a group hold on the run whose slots begin at `base`.
 
     This is the one place where conditions are compiled in: six of them took a compiler three times as long.
     """
@@ -239,7 +238,7 @@ def start(words: Any, place: int) -> int:
 
 @njit(error_model="numpy")
 def agrees(words: Any, run: int, place: int) -> bool:
-    """Whether the event at a place agrees with those of a run where the order of events does not say so."""
+    """Test whether the event at a place agrees with those of a run, if the order of events does not say so."""
     machine = machine_at(words)
     if not machine.options & at.AGREEING:
         return True

@@ -40,7 +40,7 @@ class MatchBuffer:
         self.starts = np.zeros((states, size), np.int64)
 
     def __len__(self) -> int:
-        """How many pointers are held."""
+        """The number of pointers that are held."""
         return int((self.stacks[:, 1] - self.stacks[:, 0]).sum())
 
     def grow(self) -> None:
@@ -177,7 +177,7 @@ class FinishedMatches:
         self.control = control
         self.finished = np.zeros(at.FINISHED_WORDS << 11, np.int32)
         self.elements = ELEMENTS_AT_ONCE
-        self.rooms: list[Room] = []
+        self.rooms: list[LentMemory] = []
         self.rows, self.variables = self._room()
         self.offsets = np.zeros(ELEMENTS_AT_ONCE + 2, np.int64)
         self.pending = self.path = np.zeros(0, np.int32)
@@ -187,7 +187,7 @@ class FinishedMatches:
         for room in self.rooms:
             if room.is_free():
                 return room.lend()
-        self.rooms.append(Room(self.elements))
+        self.rooms.append(LentMemory(self.elements))
         return self.rooms[-1].lend()
 
     def set_words(self, words: Array, pointers: int) -> None:
@@ -239,7 +239,7 @@ class FinishedMatches:
         return found
 
 
-class Room:
+class LentMemory:
     """Room for elements, lent again and again: memory new to a process costs more than what is written to it."""
 
     def __init__(self, elements: int) -> None:
@@ -247,7 +247,7 @@ class Room:
         self._lent: weakref.ref[Array] | None = None
 
     def is_free(self) -> bool:
-        """Whether the array that was lent last, and all arrays that are parts of it, are gone."""
+        """Return whether the array that was lent last, and all arrays that are parts of it, are gone."""
         return self._lent is None or self._lent() is None
 
     def lend(self) -> Array:
@@ -258,7 +258,7 @@ class Room:
 
 
 def address(array: Array) -> int:
-    """Where an array begins."""
+    """The address at which an array begins."""
     return int(array.ctypes.data)
 
 

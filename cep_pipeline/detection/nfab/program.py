@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.fused.conditions import Columns, Scope, compile_conjunct
+from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
-from cep_pipeline.detection.nfab import codes
+from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
@@ -23,18 +23,18 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View
 
 _OPERATORS = {
-    "+": codes.PLUS,
-    "-": codes.MINUS,
-    "*": codes.TIMES,
-    "/": codes.DIVIDE,
-    "negative": codes.NEGATIVE,
-    "abs": codes.ABSOLUTE,
-    "sqrt": codes.ROOT,
+    "+": run_words.PLUS,
+    "-": run_words.MINUS,
+    "*": run_words.TIMES,
+    "/": run_words.DIVIDE,
+    "negative": run_words.NEGATIVE,
+    "abs": run_words.ABSOLUTE,
+    "sqrt": run_words.ROOT,
 }
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class RunProgram:
     """The conditions of a clause over several positive variables.
 
     Attributes
@@ -65,11 +65,13 @@ class Program:
     most_scans: int
 
 
-def compile_conditions(clause: Clause, view: View, events: PreparedEvents, *, chain: bool, skipping: bool) -> Program:
+def compile_conditions(
+    clause: Clause, view: View, events: PreparedEvents, *, chain: bool, skipping: bool
+) -> RunProgram:
     """Compile the conjuncts of a clause over at least two positive variables, over the events of a view."""
     numbers = {variable.name: number for number, variable in enumerate(clause.positive)}
     writer = _Writer(len(view))
-    columns = Columns()
+    columns = TestColumns()
     compiled: list[tuple[set[int], TestedConjunct]] = []
     residual: list[Conjunct] = []
     for conjunct in clause.conjuncts:
@@ -77,7 +79,7 @@ def compile_conditions(clause: Clause, view: View, events: PreparedEvents, *, ch
             continue
         # A comparison of constants reads any variable: it must be one of the conjunct's, bound when that is tested.
         levels = {name: number for name, number in numbers.items() if name in conjunct.variables}
-        tested = compile_conjunct(conjunct, Scope(events, levels, (view,) * len(numbers), columns))
+        tested = compile_conjunct(conjunct, LevelScope(events, levels, (view,) * len(numbers), columns))
         if tested is None:
             residual.append(conjunct)
         else:
@@ -96,7 +98,7 @@ def compile_conditions(clause: Clause, view: View, events: PreparedEvents, *, ch
             completing[variable].append(at)
     starts = np.cumsum([len(numbers) + 1, *map(len, completing)])
     scan_starts = np.cumsum([0, *(len(words) // 4 for words in scanned)])
-    return Program(
+    return RunProgram(
         words=np.array([*writer.words, 0], np.int64),
         tests=np.array([*starts, *(at for places in completing for at in places)], np.int64),
         scans=np.array([*scan_starts, *(word for words in scanned for word in words)], np.int64),
@@ -132,7 +134,7 @@ class _Writer:
         self._number: list[int] = []
         self._constants = 0
 
-    def take(self, columns: Columns) -> None:
+    def take(self, columns: TestColumns) -> None:
         """The columns, each once: two variables mostly read the same."""
         distinct: dict[int, int] = {}
         for array in columns.arrays:
@@ -171,10 +173,10 @@ class _Writer:
         """Write a term; returns how many values it needs at once."""
         match term:
             case Slot(level, slot):
-                self.words += [codes.SLOT, level, self._number[slot]]
+                self.words += [run_words.SLOT, level, self._number[slot]]
                 return 1
             case Constant(index):
-                self.words += [codes.CONSTANT, 0, self._constants + index]
+                self.words += [run_words.CONSTANT, 0, self._constants + index]
                 return 1
             case Operation(operator, operands):
                 depth = max(place + self._term(operand) for place, operand in enumerate(operands))

@@ -1,32 +1,268 @@
-"""Run one clause over one slice: a run from each event that can begin it, some hundred thousand runs at a time."""
+"""Deterministic runs of one clause over one slice: a run from each event that can begin it, many at a time.
+
+`ClauseRuns` follows them with the kernel; where runs may skip nothing, `follow_contiguous` tests one condition after
+another for all of them. `surviving_matches` applies negated variables to finished matches (docs/language.md, section 3,
+rule 5). `RunLives` counts the runs that are alive at a time, for these and for those of the automaton.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned
-from cep_pipeline.detection.nfab import codes
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
-from cep_pipeline.detection.nfab.contiguous import follow_contiguous
-from cep_pipeline.detection.nfab.lives import Lives
-from cep_pipeline.detection.nfab.negation import surviving_matches
-from cep_pipeline.detection.nfab.program import Program, compile_conditions
-from cep_pipeline.detection.nfab.stream import Sequence, sequence_of
+from cep_pipeline.detection.nfab.program import RunProgram, compile_conditions
+from cep_pipeline.detection.nfab.stream import RunEvents, codes_of, sequence_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
-from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.order import Instants, instants_of
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather
+from cep_pipeline.slices.views import leaf_view, without_name
 from cep_pipeline.statistics.node_counts import NodeCounts
+
+SPARSE = 8
+"""With fewer runs than one for so many events, sorting their ends is faster than going through all events."""
+
+
+@dataclass
+class RunLives:
+    """The lives of runs: the row of the first event, and the row (or the end of the window) that ends them.
+
+    Attributes
+    ----------
+    begun, ended
+        Rows with which runs begin, and with which they end.
+    rows, changes
+        Rows, and how many more runs there are from each on.
+    """
+
+    begun: list[Array] = field(default_factory=list)
+    ended: list[Array] = field(default_factory=list)
+    rows: list[Array] = field(default_factory=list)
+    changes: list[Array] = field(default_factory=list)
+
+    def add(self, begun: Array, ended: Array) -> None:
+        """Add runs by the rows of their first events and of their ends."""
+        self.begun.append(begun)
+        self.ended.append(ended)
+
+    def add_changes(self, change: Array, ended: Array) -> None:
+        """Add runs by how their number changes with each event, and the ends of those that do not end with an event."""
+        rows = np.flatnonzero(change != 0)  # bools are searched many at a time
+        self.rows.append(rows)
+        self.changes.append(change[rows])
+        self.ended.append(ended)
+
+    def peak(self, events: int) -> int:
+        """The most runs that are alive between two events."""
+        size = sum(map(len, (*self.begun, *self.ended, *self.rows)))
+        if size * SPARSE < events:
+            parts = [(rows, np.ones(len(rows), np.int32)) for rows in self.begun]
+            parts += [(rows, np.full(len(rows), -1, np.int32)) for rows in self.ended]
+            parts += zip(self.rows, self.changes, strict=True)
+            if not parts:
+                return 0
+            rows, changes = (np.concatenate(part) for part in zip(*parts, strict=True))
+            order = np.argsort(rows, kind="stable")
+            alive = np.cumsum(changes[order])
+            last = np.append(rows[order][1:] != rows[order][:-1], True)[: len(rows)]
+            return int(alive[last].max(initial=0))
+        none = np.zeros(0, np.int32)
+        change = np.bincount(np.concatenate((none, *self.begun)), minlength=events + 1)
+        change -= np.bincount(np.concatenate((none, *self.ended)), minlength=events + 1)
+        for rows, changes in zip(self.rows, self.changes, strict=True):
+            change[rows] += changes  # of one call rows are distinct
+        return int(np.cumsum(change).max(initial=0))
+
+
+PAIRS_AT_ONCE = 1 << 18
+"""Pairs of a match and an event that might reject it, tested at once."""
+
+
+def surviving_matches(
+    pattern: Pattern, clause: Clause, rows: Array, events: PreparedEvents, instants: WindowInstants
+) -> tuple[Array, int]:
+    """Select the matches that no event rejects.
+
+    Parameters
+    ----------
+    rows
+        int32, shape (variables, n): the events of the clause's positive variables.
+
+    Returns
+    -------
+    survives : Array
+        bool, shape (n,).
+    evaluations : int
+        How many conjuncts were tested on how many pairs.
+    """
+    survives = np.ones(rows.shape[1], dtype=bool)
+    evaluations = 0
+    for negated in clause.negated:
+        left = np.flatnonzero(survives)
+        if not len(left):
+            break
+        rejected, tested = _rejected(pattern, clause, negated, rows[:, left], events, instants)
+        survives[left[rejected]] = False
+        evaluations += tested
+    return survives, evaluations
+
+
+def _rejected(
+    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
+) -> tuple[Array, int]:
+    mentioned = [conjunct for conjunct in clause.conjuncts if negated.name in conjunct.variables]
+    own = tuple(without_name(c, negated.name) for c in mentioned if len(c.variables) == 1)
+    joint = [conjunct for conjunct in mentioned if len(conjunct.variables) > 1]
+    candidates = leaf_view(events, negated.event_type, own, 0, len(events)).rows.astype(np.int64)
+    low, high = _row_range(pattern, clause, negated, rows, events, instants)
+    if clause.agree_on:  # the candidates of each key together
+        codes = codes_of(pattern, clause, events).astype(np.int64)
+        keys = codes[rows[0]]
+        candidates = np.sort((codes[candidates] * len(events) + candidates)[codes[candidates] >= 0])
+        low, high = low + keys * len(events), high + keys * len(events)
+        high = np.where(keys < 0, low, high)
+    first = np.searchsorted(candidates, low)
+    behind = np.maximum(np.searchsorted(candidates, high), first)
+    if clause.agree_on:
+        candidates = candidates % max(len(events), 1)
+    if joint:
+        return _rejected_by_conditions(clause, negated, joint, rows, candidates, first, behind, events)
+    # All events in the range reject, but those of the match itself.
+    number = behind - first
+    is_candidate = np.zeros(len(events), dtype=bool)
+    is_candidate[candidates] = True
+    for bound in rows:
+        inside = is_candidate[bound]
+        keyed = bound + keys * len(events) if clause.agree_on else bound
+        number -= inside & (keyed >= low) & (keyed < high)
+    return number > 0, 0
+
+
+def _row_range(
+    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
+) -> tuple[Array, Array]:
+    """The rows [low, high) that are after all events before the variable and before all events after it."""
+    number = {variable.name: place for place, variable in enumerate(clause.positive)}
+    before = [number[variable.name] for variable in clause.predecessors(negated.name)]
+    after = [number[variable.name] for variable in clause.successors(negated.name)]
+    order = StreamOrder(events.timestamps, pattern.ties)
+    wide = rows.astype(np.int64)
+    low = order.rows_after(wide[before].max(axis=0)) if before else instants.first_row_within(wide.max(axis=0))
+    high = order.rows_ahead(wide[after].min(axis=0)) if after else instants.end_row_within(wide.min(axis=0))
+    return low, high
+
+
+def _rejected_by_conditions(
+    clause: Clause,
+    negated: Variable,
+    joint: list[Conjunct],
+    rows: Array,
+    candidates: Array,
+    first: Array,
+    behind: Array,
+    events: PreparedEvents,
+) -> tuple[Array, int]:
+    rejected = np.zeros(rows.shape[1], dtype=bool)
+    ends = np.cumsum(behind - first)
+    total = int(ends[-1]) if len(ends) else 0
+    evaluations = 0
+    for begin in range(0, total, PAIRS_AT_ONCE):
+        pairs = np.arange(begin, min(begin + PAIRS_AT_ONCE, total))
+        match = np.searchsorted(ends, pairs, "right")
+        places = first[match] + pairs - (ends[match] - (behind - first)[match])
+        event = candidates[places]
+        open_ = ~rejected[match] & ~(rows[:, match] == event).any(axis=0)
+        match, event = match[open_], event[open_]
+        for conjunct in joint:
+            evaluations += len(match)
+            bound = {variable.name: rows[place, match] for place, variable in enumerate(clause.positive)}
+            holds = conjunct_holds(conjunct, events, {**bound, negated.name: event})
+            match, event = match[holds], event[holds]
+        rejected[match] = True
+    return rejected, evaluations
+
+
+_follow = NativeKernel(
+    "cep_pipeline.detection.nfab.kernel",
+    "follow",
+    (
+        *["int64"] * 6,
+        *("int32*", "int64*", "int64*", "int32*", "uint8*"),
+        *("float64*", "int64", "int64*", "int64", "int64*"),
+        *("int32*", "int32*", "int32*", "int32*", "int32*", "int32*"),
+        *("int64*", "int64", "float64*", "int64"),
+    ),
+    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words"),
+)
+
+
+def follow_contiguous(
+    sequence: RunEvents,
+    program: RunProgram,
+    options: int,
+    width: int,
+    end_row: int,
+    times: Array,
+    instants: Array,
+    starts: Array,
+    ends: Array,
+    counts: Array,
+) -> tuple[Array, Array, Array]:
+    """Follow the runs of a chain of at least two variables, all of whose conditions are compiled.
+
+    Parameters
+    ----------
+    sequence, program
+        What the runs read, and their conditions.
+    options, width, end_row
+        The flags of `run_words.py`, the most by which the instants of a match differ, and the row before which runs
+        end.
+    times, instants
+        int64, of each place: its timestamp (none where ties do not matter) and its instant.
+    starts, ends
+        int32, of each run: the place of its first event, and the place behind the last that it may read.
+    counts
+        Candidates, passes and evaluations as `kernel.advance` counts them; they are added.
+
+    Returns
+    -------
+    found : Array
+        int32, shape (variables, matches): rows.
+    ended : Array
+        int32, of each run: the row of the event that it ended with.
+    expired : Array
+        The runs whose window or group ended before: `ended` is the last row that they read.
+    """
+    variables, size = sequence.fits.shape
+    rows, runs = sequence.view.rows, len(starts)
+    alive, ended, expired = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs + 1, np.int32)
+    matches = _follow(
+        *(runs, variables, size, options, width, end_row),
+        *(rows, times, instants, sequence.keys, sequence.fits),
+        *(program.columns, len(program.columns), program.words, len(program.words), program.tests),
+        *(starts, ends, alive, ended, expired, np.empty(variables, np.int32)),
+        *(counts, len(counts) // 2, np.empty(program.depth + 1, np.float64), 0),
+    )
+    first = starts[alive[:matches]]
+    found = np.empty((variables, matches), np.int32)
+    for variable, own in enumerate(found):
+        np.take(rows, first + variable, out=own, mode="clip")
+    return found, ended, expired[1 : 1 + int(expired[0])]
+
 
 RUNS_AT_ONCE = 1 << 17
 """Runs followed at once: their state is what is held beside the columns."""
@@ -43,7 +279,7 @@ _advance = NativeKernel(
         *("int32*", "int32*", "int32*", "int32*", "int32*", "uint8*"),
         *("int64*", "int64", "float64*", "int64"),
     ),
-    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.codes"),
+    sources=(*KERNEL_SOURCES, "cep_pipeline.detection.nfab.run_words"),
 )
 
 
@@ -74,7 +310,7 @@ class ClauseRuns:
         events: PreparedEvents,
         owned: Owned,
         finality: Finality,
-        lives: Lives,
+        lives: RunLives,
     ) -> None:
         self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
         self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
@@ -148,9 +384,13 @@ class ClauseRuns:
         if keyed:  # an event that lacks a key agrees with none
             alone = sequence.keys[starts] < 0
             ends[alone] = starts[alone] + 1
-        options = codes.CHAIN * self.chain | codes.AGREEING * keyed | codes.STRICT * (self.pattern.ties is Ties.STRICT)
+        options = (
+            run_words.CHAIN * self.chain
+            | run_words.AGREEING * keyed
+            | run_words.STRICT * (self.pattern.ties is Ties.STRICT)
+        )
         if self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH:
-            options |= codes.CONTIGUOUS
+            options |= run_words.CONTIGUOUS
         if self._binds_in_a_row:
             self._counts[:2] += runs
             found, ended, expired = follow_contiguous(
@@ -169,7 +409,7 @@ class ClauseRuns:
 
     @property
     def _binds_in_a_row(self) -> bool:
-        """Whether a run's events stand one behind the other, and the kernel can decide all conditions."""
+        """True if a run's events stand one behind the other, and the kernel can decide all conditions."""
         contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
         return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
 
@@ -188,7 +428,7 @@ class ClauseRuns:
             began = np.bincount(1 << first, minlength=self._nodes) if self._nodes > 1 else np.array([runs])
             self._counts[0:-1:2] += began
             self._counts[1:-1:2] += began
-        states = np.full(runs, codes.MATCHED if variables == 1 else codes.RUNNING, np.uint8)
+        states = np.full(runs, run_words.MATCHED if variables == 1 else run_words.RUNNING, np.uint8)
         cursors, tried = starts.copy(), np.zeros(runs, np.int32)
         residual = np.array([any(v.name in c.variables for c in program.residual) for v in clause.positive], np.uint8)
         stack = np.empty(program.most_scans + program.depth + 1, np.float64)
@@ -220,11 +460,11 @@ class ClauseRuns:
             self._decide(places, cursors, tried, states)
         rows = sequence.view.rows
         ended = rows[np.minimum(cursors, size - 1)]
-        return rows[places[states == codes.MATCHED].T], ended, np.flatnonzero(states == codes.EXPIRED)
+        return rows[places[states == run_words.MATCHED].T], ended, np.flatnonzero(states == run_words.EXPIRED)
 
     def _decide(self, places: Array, cursors: Array, tried: Array, states: Array) -> None:
         """Decide the residual conjuncts of the runs that wait."""
-        waiting = np.flatnonzero(states == codes.PENDING)
+        waiting = np.flatnonzero(states == run_words.PENDING)
         bound = places[waiting]
         candidate = tried[waiting]
         bound[np.arange(len(waiting)), candidate] = cursors[waiting]
@@ -237,24 +477,24 @@ class ClauseRuns:
                 rows = {names[place]: self._sequence.view.rows[bound[completed, place]] for place in own}
                 takes[completed] = conjunct_holds(conjunct, self.events, rows)
                 self.evaluations += len(completed)
-        states[waiting] = np.where(takes, codes.ACCEPTED, codes.REJECTED)
+        states[waiting] = np.where(takes, run_words.ACCEPTED, run_words.REJECTED)
 
     def _is_owned(self, found: Array) -> Array:
-        """Whether the slice owns each match: the one in which it becomes final."""
+        """Return whether the slice owns each match: the one in which it becomes final."""
         first, last = found.min(axis=0), found.max(axis=0)
         final = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
         return np.asarray(final & (last < self.end_row))
 
     @cached_property
-    def _sequence(self) -> Sequence:
+    def _sequence(self) -> RunEvents:
         return sequence_of(self.pattern, self.clause, self.events, self.chain)
 
     @cached_property
-    def _instants(self) -> Instants:
+    def _instants(self) -> WindowInstants:
         return instants_of(self.pattern, self.events)
 
     @cached_property
-    def _program(self) -> Program:
+    def _program(self) -> RunProgram:
         skipping = self.pattern.strategy is Strategy.SKIP_TILL_NEXT_MATCH
         return compile_conditions(self.clause, self._sequence.view, self.events, chain=self.chain, skipping=skipping)
 

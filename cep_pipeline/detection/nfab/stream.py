@@ -37,8 +37,8 @@ def codes_of(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Sequence:
-    """What the runs of one clause read.
+class RunEvents:
+    """The events that the runs of one clause read.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Sequence:
     keys: Array
 
 
-def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain: bool) -> Sequence:
+def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain: bool) -> RunEvents:
     """The sequence for the runs of a clause; kept with the slice."""
     leaves = [
         leaf_view(
@@ -92,7 +92,7 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain:
     if grouped:
         view = agreeing_view(pattern, clause.agree_on, view, events)
 
-    def make() -> Sequence:
+    def make() -> RunEvents:
         size = len(view)
         fits = np.zeros((len(leaves), size), np.uint8)
         for own, leaf in zip(fits, leaves, strict=True):
@@ -107,12 +107,12 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain:
             _link(len(leaves), size, fits, links)
         ends = np.repeat(view.starts[1:].astype(np.int32), np.diff(view.starts))
         keys = codes_of(pattern, clause, events)[view.rows] if agreeing else np.empty(0, np.int32)
-        return Sequence(view, fits, links, ends, keys)
+        return RunEvents(view, fits, links, ends, keys)
 
     return events.derive((identity, "sequence", view.identity, linked, agreeing and clause.agree_on), make)
 
 
-def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> Sequence:
+def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents, fits_by_row: Array) -> RunEvents:
     """The sequence for the runs of a chain's automaton, without links; kept with the slice.
 
     Parameters
@@ -142,7 +142,7 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
         for place in np.flatnonzero(~full):
             np.take(fits[place], view.rows, out=of_places[place], mode="clip")
         fits = of_places
-    return Sequence(view, np.ascontiguousarray(fits), np.empty((len(fits), 0), np.int32), ends, keys)
+    return RunEvents(view, np.ascontiguousarray(fits), np.empty((len(fits), 0), np.int32), ends, keys)
 
 
 def _with_lonely_events(view: View, read: View) -> View:

@@ -1,4 +1,4 @@
-"""Where the kernels of the automaton find what they work on: the places of addresses and numbers in their words."""
+"""The words of the automaton's kernels: the places of addresses and numbers in the array that the driver hands over."""
 
 from __future__ import annotations
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from cep_pipeline.detection.mechanism import Counters, Orders, Owned, orders_only
+from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, orders_only, refuse
 from cep_pipeline.detection.shared_network.run import NetworkRun
-from cep_pipeline.detection.shared_network.support import refuse_for
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Sharing, members_of
 from cep_pipeline.planning.trees import OrderOrTree, as_tree
@@ -23,7 +23,7 @@ def find_shared(
     owned: Owned,
     counters: Counters,
 ) -> Iterator[tuple[int, Block]]:
-    """The owned matches of patterns by a shared plan; see `Mechanism.find_many`.
+    """The owned matches of patterns by a shared plan; see `mechanisms.FindMany`.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def find_shared(
     """
     plans: list[OrderOrTree] = []
     for pattern, own in zip(patterns, orders, strict=True):
-        refuse_for(mechanism, pattern)
+        refuse(mechanism, pattern, beyond_any_match(pattern))
         if sharing == "subexpression":
             plans += map(as_tree, own)
         else:
@@ -49,3 +49,21 @@ def find_shared(
     for (name, _), block in run:
         yield numbers[name], block
     run.count(counters)
+
+
+def _mechanism(name: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs many patterns together, and one pattern as the only one."""
+    find_many = partial(find_shared, name, sharing)
+
+    def find(
+        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    ) -> Iterator[Block]:
+        for _, block in find_many([pattern], [orders], events, owned, counters):
+            yield block
+
+    runs_trees = sharing == "subexpression"
+    return Mechanism(name, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
+
+
+MULTI_PATTERN_NFA = _mechanism("multi_pattern_nfa", "prefix")
+MULTITREE = _mechanism("multitree", "subexpression")

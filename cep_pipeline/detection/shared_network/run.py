@@ -10,7 +10,7 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.instances.term_writer import CommonTerms
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
 from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.detection.shared_network import codes as c
 from cep_pipeline.detection.shared_network.events import EventRows

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.eager_nfa import run
-from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.detection.eager_nfa import mechanism as run
+from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.errors import DataError, PlanError, UnsupportedPattern
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables

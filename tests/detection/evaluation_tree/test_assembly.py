@@ -8,7 +8,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.evaluation_tree.assembly import Assembly
 from cep_pipeline.detection.evaluation_tree.find import find_by_trees
 from cep_pipeline.detection.instances import compile_program
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
 from cep_pipeline.planning.trees import Tree

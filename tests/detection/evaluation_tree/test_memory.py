@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.evaluation_tree import run
 from cep_pipeline.detection.instances import CellRing
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.errors import DataError
 from tests.answers import comparable
 from tests.contracts.mechanisms import answer, parsed

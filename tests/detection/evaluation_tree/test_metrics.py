@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.contracts.mechanisms import parsed, planned

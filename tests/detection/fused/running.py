@@ -7,7 +7,7 @@ from itertools import permutations
 
 import pyarrow as pa
 
-from cep_pipeline.detection.fused import run_clause
+from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.stock_stream import generate_stock_stream
-from cep_pipeline.detection.fused import run_clause, tiers, unsupported_feature
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
@@ -200,7 +202,7 @@ def test_timestamps_at_the_ends_of_int64(origin: int) -> None:
 
 def test_what_does_not_run_is_refused_by_name() -> None:
     pattern = pattern_of("PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x = 1 } WITHIN 1 second")
-    assert "skip_till_next_match" in str(unsupported_feature(pattern))
+    assert "skip_till_next_match" in str(MECHANISMS["fused"].unsupported_feature(pattern))
     with pytest.raises(UnsupportedPattern) as caught:
         run_clause(pattern, pattern.clauses[0], ("a", "b"), prepare(pattern, events_table([])))
     assert caught.value.mechanism == "fused"

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.detection.fused import clause, run_clause
-from cep_pipeline.detection.fused.layouts import LaidOut
+from cep_pipeline.detection.fused import clause
+from cep_pipeline.detection.fused.clause import run_clause
+from cep_pipeline.detection.fused.layouts import LaidOutLevels
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
@@ -68,21 +69,21 @@ def test_slices_of_other_streams_are_run_by_the_layout_of_the_first(text: str, m
     assert [made[1:] for made in laid_out] == [made[1:] for made in compiled]
     assert sum(len(matches) for _, matches, _ in laid_out) > 20
     # One is compiled for whole streams, and one for slices of which a row number says what they own.
-    assert sum(isinstance(levels, LaidOut) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
-    assert text in PLAIN or not any(isinstance(levels, LaidOut) for levels, _, _ in laid_out)
+    assert sum(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out) >= (9 if text in PLAIN else 0)
+    assert text in PLAIN or not any(isinstance(levels, LaidOutLevels) for levels, _, _ in laid_out)
 
 
 @pytest.mark.parametrize("text", PLAIN[:2])
 def test_values_or_slices_that_do_not_fit_the_layout_are_compiled(text: str) -> None:
     pattern = pattern_of(text)
-    assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOut)
+    assert not isinstance(run(pattern, prepare(pattern, events_table(stream(1))), (None, None))[0], LaidOutLevels)
     large = [row | {"x": row["x"] + 2**60} for row in stream(2)]
     for other in (large, stream(3, span=5)):
         table = events_table(other)
-        assert not isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOut)
+        assert not isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels)
         assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
     table = events_table(stream(4))
-    assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOut)
+    assert isinstance(run(pattern, prepare(pattern, table), (None, None))[0], LaidOutLevels)
     assert found(pattern, prepare(pattern, table)) == expected(pattern, table)
 
 

@@ -11,9 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused import negation, run_clause, shapes_of
+from cep_pipeline.detection.fused import negation
+from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import Levels
-from cep_pipeline.detection.mechanism import Counters, Owned
+from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.extent import look_back_us
 from cep_pipeline.slices.ownership import Finality, finality_of

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import shared_work
-from cep_pipeline.detection.fused.alike_nodes import AlikeNodes
-from cep_pipeline.detection.mechanism import Counters, Metrics
+from cep_pipeline.detection.fused.shared_work import AlikeNodes
+from cep_pipeline.detection.mechanisms import Counters, Metrics
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.multi_pattern import shared_plan_of

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import run_clause, shapes_of, tiers
+from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.programs import program_of
-from cep_pipeline.detection.fused.shape import Search, Shape
+from cep_pipeline.detection.fused.shape import RangeResult, Shape
 from tests.detection.fused.running import pattern_of, prepare
 from tests.streams import events_table
 
@@ -76,5 +77,5 @@ def test_programs_tell_shapes_apart() -> None:
     assert len({program_of(shape).words.tobytes() for shape in shapes}) == len(shapes) > 6
     assert all(program_of(shape).runs for shape in shapes)
     listing = next(shape for shape in shapes if len(shape.levels) == 4)
-    lists = Shape(listing.levels, 2, listing.slots, listing.constants, None, False, Search.LISTS)
+    lists = Shape(listing.levels, 2, listing.slots, listing.constants, None, False, RangeResult.LISTS)
     assert not program_of(lists).runs

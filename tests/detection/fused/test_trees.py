@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import trees
-from cep_pipeline.detection.fused.running import shapes_of_plan, start
-from cep_pipeline.detection.mechanism import EVERYTHING
+from cep_pipeline.detection.fused.mechanism import shapes_of_plan, start
+from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
 from cep_pipeline.slices.ownership import finality_of

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.kleene import extension, negation
+from cep_pipeline.detection.kleene import bindings, extension
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions import lists
 from cep_pipeline.slices.extent import look_back_us
@@ -98,7 +98,7 @@ def test_answer_is_the_oracles(text: str, stream_rows: list[Row], at_once: int) 
     with (
         patch.object(extension, "CANDIDATES_AT_ONCE", at_once),
         patch.object(lists, "CHOICES_AT_ONCE", at_once),
-        patch.object(negation, "EVENTS_AT_ONCE", at_once),
+        patch.object(bindings, "EVENTS_AT_ONCE", at_once),
         patch.object(parts, "MATCHES_AT_ONCE", at_once),
     ):
         found = from_tables(patterns, cep.detect(patterns, table, mechanism="fused"))
@@ -137,7 +137,7 @@ def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
 def test_first_matches_of_very_many_come_at_once() -> None:
     """Lists are made in pieces: 2**200 of them would not fit anywhere."""
     from cep_pipeline.detection import MECHANISMS
-    from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+    from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
     from cep_pipeline.slices.prepared import PreparedEvents
 
     events = [{"timestamp": place, "kind": "A" if place == 0 else "B"} for place in range(201)]
@@ -150,7 +150,7 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
-    from cep_pipeline.detection.kleene.run import KleeneRun
+    from cep_pipeline.detection.kleene.clause import KleeneRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())

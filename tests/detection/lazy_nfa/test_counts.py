@@ -9,7 +9,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import SECOND, Row, events_table, stream_schema
 

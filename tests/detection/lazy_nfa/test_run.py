@@ -13,7 +13,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.instances import cell_ring
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_nfa import memory, run
-from cep_pipeline.detection.mechanism import EVERYTHING, Counters
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanism import EVERYTHING, RunCounts
+from cep_pipeline.detection.mechanisms import EVERYTHING, RunCounts
 from cep_pipeline.detection.nfab import memory
 from cep_pipeline.errors import InputError
 from tests.answers import comparable, from_tables

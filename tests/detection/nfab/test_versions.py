@@ -15,30 +15,31 @@ from cep_pipeline.detection.nfab.buffer import (
     BEFORE,
     DIGIT,
     JUNCTION_STATE,
+    PATH_WORDS,
+    PENDING_WORDS,
     POINTER_WORDS,
     PREFIX,
+    PREFIX_WORDS,
     ROW,
     STACK_WORDS,
     STATE,
     Buffer,
+    Versions,
     compatible_place,
+    extended,
     forget_all,
+    is_compatible,
     join,
     label,
     prune,
+    prune_versions,
+    retrieve,
     room,
     select,
+    shorter,
+    wait,
 )
 from cep_pipeline.detection.nfab.memory import MatchBuffer, VersionNumbers
-from cep_pipeline.detection.nfab.versions import (
-    PREFIX_WORDS,
-    Versions,
-    extended,
-    is_compatible,
-    prune_versions,
-    shorter,
-)
-from cep_pipeline.detection.nfab.way_back import PATH_WORDS, PENDING_WORDS, retrieve, wait
 from cep_pipeline.errors import DataError
 from tests.thoroughness import examples
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanism import Metrics
+from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.patterns import Pattern
 from cep_pipeline.planning.trees import as_tree
 from cep_pipeline.slices.extent import counts_in_partitions, look_back

@@ -1,0 +1,325 @@
+"""Compressed output: a buffer for all matches of a pattern that end with one event (docs/language.md, section 5)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.compressed import lanes
+from cep_pipeline.detection.compressed.buffers import (
+    Edges,
+    GraphBuilder,
+    ListedMatches,
+    MatchesOfEvent,
+    Paths,
+    statement_of,
+)
+from cep_pipeline.detection.compressed.components import NeedsLists, groups_of
+from cep_pipeline.detection.compressed.lanes import LaneEvents
+from cep_pipeline.detection.compressed.runs import MergedRuns, exact_sum
+from cep_pipeline.detection.decimal_text import to_text
+from cep_pipeline.detection.matches import UTC_MICROSECONDS
+from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.ordering import order_matches
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.extent import attributes_returned
+from cep_pipeline.slices.prepared import PreparedEvents
+
+STATEMENTS = b"cep.statements"
+"""Key of a table's metadata: the statements of its patterns, so that a table without matches can be expanded too."""
+_DENSE = 8
+"""Rows are found by a table of all between the first and the last, if there are no more than so many for each."""
+EDGES_AT_ONCE = 1 << 20
+"""Edges of buffers that are collected at once."""
+
+_collect_edges = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "collect_edges",
+    (
+        *("int64", "int64*", "int64*", "int64", "int64*", "int64*", "int64*", "int64*"),
+        *("int64", "int64*", "int64*", "int64"),
+    ),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """The matches of one group of clauses that end with the event `row`; variables by their place in the pattern."""
+
+    row: int
+    count: int
+    edges: Edges
+    ends: Edges
+
+
+def compressed_schema(patterns: Iterable[Pattern]) -> pa.Schema:
+    """Columns of the compressed output."""
+    statements = json.dumps([statement_of(pattern) for pattern in patterns], ensure_ascii=False)
+    return pa.schema(
+        [
+            ("pattern", pa.string()),
+            ("end_seq", pa.int64()),
+            ("end_ts", UTC_MICROSECONDS),
+            ("count", pa.string()),
+            ("buffer", pa.binary()),
+        ],
+        metadata={STATEMENTS: statements.encode()},
+    )
+
+
+def compress_merged(
+    pattern: Pattern, events: PreparedEvents, counters: Counters, ending: tuple[int, int] | None = None
+) -> pa.Table:
+    """The matches of a pattern under skip_till_any_match as buffers, without listing them.
+
+    Parameters
+    ----------
+    ending
+        Only those whose last event has a row in `[first, stop)`.
+
+    Raises
+    ------
+    NeedsLists
+        A condition asks for the lists themselves.
+    """
+    found = []
+    for group in groups_of(pattern):
+        graph = GraphBuilder()
+        sequence = lanes.LaneEvents(pattern, group, events)
+        runs = MergedRuns(sequence, graph)
+        runs.run()
+        counters.count_peak(runs.peak)
+        found.append(_parts(pattern, sequence, graph))
+    writer = _Writer(pattern, events)
+    first, stop = (0, len(events)) if ending is None else ending
+    for row, alike in groupby(merge(*found, key=attrgetter("row")), key=attrgetter("row")):
+        if not first <= row < stop:
+            continue
+        parts = [*alike]
+        writer.add(row, sum(part.count for part in parts), *_joined(parts))
+    return writer.table()
+
+
+def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) -> Iterator[_Part]:
+    """The matches of one group of clauses by the event that they end with."""
+    position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+    places = np.array([position[name] for name in sequence.states.names] + [-1], np.int64)
+    edges, ends, count = graph.finished()
+    for row, first, last, found in _by_end(edges, ends, graph.size):
+        own = edges.take(found)
+        own = Edges(own.source, own.target, places[own.variable], own.row)
+        closing = ends.take(np.arange(first, last))
+        closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
+        yield _Part(row, exact_sum(count[first:last]), own, closing)
+
+
+def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
+    """Matches that a mechanism lists as buffers; `parts` as `matches_in_parts` yields them."""
+    buffers = ListedBuffers(pattern, events)
+    for blocks in parts:
+        buffers.add(blocks)
+    return buffers.table()
+
+
+class ListedBuffers:
+    """Makes buffers of the matches of one pattern that a mechanism lists, part after part."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self._position = {operand.variable: place for place, operand in enumerate(pattern.operands)}
+        self._writer, self._events = _Writer(pattern, events), events
+
+    def add(self, blocks: Iterable[Block]) -> None:
+        """Add all matches of one part (`parts.many_in_parts`)."""
+        found = [block for block in blocks if len(block)]
+        if not found:
+            return
+        ordered = order_matches(found, self._events.seqs)
+        del found
+        last = ordered.last_rows().astype(np.int64)
+        offsets, rows, variables = ordered.elements()
+        places = np.array([self._position[name] for name in ordered.names], np.int16)
+        begins = np.flatnonzero(np.append(True, last[1:] != last[:-1]))
+        for first, stop in zip(begins, np.append(begins[1:], len(last)), strict=True):
+            part = slice(int(offsets[first]), int(offsets[stop]))
+            distinct, event = np.unique(rows[part], return_inverse=True)
+            matches = ListedMatches(
+                offsets[first : stop + 1] - offsets[first], event.reshape(-1).astype(np.int32), places[variables[part]]
+            )
+            self._writer.add(int(last[first]), int(stop - first), distinct.astype(np.int64), matches)
+
+    def table(self) -> pa.Table:
+        """One row for all matches that end with the same event."""
+        return self._writer.table()
+
+
+def concat_compressed(tables: Sequence[pa.Table]) -> pa.Table:
+    """Compressed tables of several patterns as one, which knows all their statements."""
+    statements = [text for table in tables for text in json.loads(table.schema.metadata[STATEMENTS])]
+    metadata = {STATEMENTS: json.dumps(statements, ensure_ascii=False).encode()}
+    return pa.concat_tables(table.replace_schema_metadata(metadata) for table in tables)
+
+
+def only_pattern(table: pa.Table, name: str) -> pa.Table | None:
+    """The rows of one pattern of a compressed table; None where the table knows of no such pattern."""
+    if "pattern" not in table.column_names:
+        return None
+    statements = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
+    own = [text for text in statements if json.loads(text)["name"] == name]
+    found = table.filter(pc.equal(table.column("pattern"), name))
+    if not own and not found.num_rows:
+        return None
+    return found.replace_schema_metadata({STATEMENTS: json.dumps(own, ensure_ascii=False).encode()})
+
+
+class _Writer:
+    """Collects the rows of a compressed table."""
+
+    def __init__(self, pattern: Pattern, events: PreparedEvents) -> None:
+        self.pattern, self.events = pattern, events
+        self.statement = statement_of(pattern)
+        self.attributes = [name for name in attributes_returned(pattern) if name not in ("timestamp", "seq")]
+        self.rows: list[int] = []
+        self.counts: list[str] = []
+        self.buffers: list[bytes] = []
+
+    def add(self, row: int, count: int, rows: Array, matches: Paths | ListedMatches) -> None:
+        """Add the matches that end with the event `row`; `rows` are the buffer's events."""
+        columns = {"timestamp": pa.array(self.events.timestamps[rows]), "seq": pa.array(self.events.seqs[rows])}
+        if self.attributes:
+            taken = self.events.table.select(self.attributes).take(pa.array(rows)).combine_chunks()
+            columns.update(zip(taken.column_names, taken.columns, strict=True))
+        self.rows.append(row)
+        self.counts.append(to_text(count))
+        self.buffers.append(MatchesOfEvent(self.statement, pa.table(columns), matches).to_bytes())
+
+    def table(self) -> pa.Table:
+        """The table, in the order of the end events."""
+        rows = np.array(self.rows, np.int64)
+        return pa.Table.from_arrays(
+            [
+                pa.repeat(self.pattern.name, len(rows)).cast(pa.string()),
+                pa.array(self.events.seqs[rows]),
+                pa.array(self.events.timestamps[rows]).view(UTC_MICROSECONDS),
+                pa.array(self.counts, pa.string()),
+                pa.array(self.buffers, pa.binary()),
+            ],
+            schema=compressed_schema([self.pattern]),
+        )
+
+
+def _by_end(edges: Edges, ends: Edges, nodes: int) -> Iterator[tuple[int, int, int, Array]]:
+    """For each event that ends matches: its row, its first and behind its last place in `ends`, and the edges."""
+    if not len(ends):
+        return
+    begins = np.flatnonzero(np.append(True, ends.row[1:] != ends.row[:-1]))
+    offsets = np.append(begins, len(ends)).astype(np.int64)
+    count = len(begins)
+    edge_offsets = np.searchsorted(edges.target, np.arange(nodes + 1)).astype(np.int64)
+    stamps, stack = np.zeros(max(nodes, 1), np.int64), np.zeros(max(nodes, 1), np.int64)
+    sources = np.ascontiguousarray(ends.source)
+    edge_sources = np.ascontiguousarray(edges.source) if len(edges) else np.zeros(1, np.int64)
+    found = np.empty(EDGES_AT_ONCE, np.int64)
+    found_offsets = np.zeros(count + 1, np.int64)
+    done = 0
+    while done < count:
+        found_offsets[done] = 0
+        stopped = _collect_edges(
+            count,
+            offsets,
+            sources,
+            nodes,
+            edge_offsets,
+            edge_sources,
+            stamps,
+            stack,
+            done,
+            found_offsets,
+            found,
+            len(found),
+        )
+        if stopped == done:
+            found = np.empty(2 * len(found), np.int64)
+            continue
+        for end in range(done, stopped):
+            first, last = int(offsets[end]), int(offsets[end + 1])
+            yield int(ends.row[first]), first, last, np.sort(found[found_offsets[end] : found_offsets[end + 1]])
+        done = stopped
+
+
+def _joined(parts: list[_Part]) -> tuple[Array, Paths]:
+    """The graph of all groups' matches with one end: the rows of its events, and its paths."""
+    sources, targets, variables, rows = [], [], [], []
+    nodes = 1
+    closing = []
+    for part in parts:
+        target = part.edges.target  # ascending
+        begins = np.ones(len(target), dtype=bool)
+        begins[1:] = target[1:] != target[:-1]
+        known = target[begins]
+        sources.append(_renumbered(part.edges.source, known, nodes))
+        targets.append(np.cumsum(begins) + (nodes - 1))
+        closing.append(_renumbered(part.ends.source, known, nodes))
+        variables.append(part.edges.variable)
+        rows.append(part.edges.row)
+        nodes += len(known)
+    for part, source in zip(parts, closing, strict=True):
+        sources.append(source)
+        targets.append(np.full(len(source), nodes, np.int64))
+        variables.append(part.ends.variable)
+        rows.append(part.ends.row)
+    distinct, event = _distinct(np.concatenate(rows))
+    return distinct, Paths(
+        nodes + 1,
+        np.concatenate(sources).astype(np.int32),
+        np.concatenate(targets).astype(np.int32),
+        event.astype(np.int32),
+        np.concatenate(variables).astype(np.int16),
+    )
+
+
+def _distinct(rows: Array) -> tuple[Array, Array]:
+    """The distinct rows, ascending, and the place of each among them."""
+    first = int(rows.min())
+    span = int(rows.max()) - first + 1
+    if span > _DENSE * len(rows):
+        distinct, place = np.unique(rows, return_inverse=True)
+        return distinct, place.reshape(-1)
+    present = np.zeros(span, dtype=bool)
+    present[rows - first] = True
+    return np.flatnonzero(present) + first, (np.cumsum(present) - 1)[rows - first]
+
+
+def _renumbered(nodes: Array, known: Array, first: int) -> Array:
+    """Nodes by their place among those of a part; no node is node 0."""
+    return np.where(nodes < 0, 0, np.searchsorted(known, nodes) + first)
+
+
+def count_merged(pattern: Pattern, events: PreparedEvents, counters: Counters) -> int | None:
+    """The number of matches of a pattern under skip_till_any_match, equal bindings of several clauses once.
+
+    Returns
+    -------
+    int or None
+        None where a condition asks for the lists themselves (`groups.reason_to_list` says which).
+    """
+    try:
+        groups = groups_of(pattern)
+    except NeedsLists:
+        return None
+    total = 0
+    for group in groups:
+        runs = MergedRuns(LaneEvents(pattern, group, events))
+        total += runs.run()
+        counters.count_peak(runs.peak)
+    return total

@@ -1,0 +1,432 @@
+"""`expand`: the verbose rows of a compressed table, in order, a batch at a time.
+
+`all_paths` reads the paths of buffers at once in any order. `OrderedPaths` reads them one after another in the order of
+the table (docs/language.md, section 5): that of the flat list of seqs, variables in pattern order, which need not be
+the order of the stream. So matches are found in a tree of prefixes of that list: a prefix says which events are bound
+to which variables, and one pass over the buffer tells whether a path binds just those so far, and which events may come
+next. A prefix may be read in several ways, by other variables; those are told apart where the lists of seqs are equal.
+`StreamOrderedPaths` is for patterns whose order is that of the stream, mostly SEQ: every node of a buffer leads to a
+match, so that a walk from its beginning, which tries the next events in order, never turns back without having found
+one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import groupby, islice
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.compressed.buffers import ListedMatches, MatchesOfEvent, Paths, pattern_of
+from cep_pipeline.detection.compressed.compressing import STATEMENTS, compressed_schema
+from cep_pipeline.detection.decimal_text import from_text
+from cep_pipeline.detection.matches import MANY_PATTERNS, match_batches, matches_schema
+from cep_pipeline.detection.ordering import OrderedLists, in_order
+from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.lists import ranges
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.prepared import PreparedEvents
+
+_useful_edges = NativeKernel(
+    "cep_pipeline.detection.compressed.graph_kernels",
+    "useful_edges",
+    (
+        *("int64", "int64", "int64*", "int64*", "int64*", "int64*", "int64", "int64*"),
+        *("int64", "int64", "int64", "int64*", "uint8*", "uint8*", "uint8*"),
+    ),
+)
+
+
+def all_paths(graphs: Sequence[Paths]) -> tuple[ListedMatches, Array]:
+    """The matches of some buffers, in no particular order.
+
+    Returns
+    -------
+    Listed
+        The elements of each match, in pattern order.
+    Array
+        The number of the buffer of each match.
+
+    Notes
+    -----
+    All paths are followed backwards from their ends, one edge a step; what they have in common behind a node is held
+    once.
+    """
+    shift = np.cumsum([0, *(graph.nodes for graph in graphs)])
+    first = np.cumsum([0, *(len(graph.sources) for graph in graphs)])
+    target = np.concatenate([graph.targets + by for graph, by in zip(graphs, shift[:-1], strict=True)]).astype(np.int64)
+    source = np.concatenate([graph.sources + by for graph, by in zip(graphs, shift[:-1], strict=True)]).astype(np.int64)
+    event = np.concatenate([graph.events for graph in graphs]).astype(np.int64)
+    variable = np.concatenate([graph.variables for graph in graphs]).astype(np.int64)
+    assert first[-1] == len(target)
+    offsets = np.searchsorted(target, np.arange(shift[-1] + 1))
+    root = np.zeros(int(shift[-1]), dtype=bool)
+    root[shift[:-1]] = True
+    node, link, owner = shift[1:] - 1, np.full(len(graphs), -1, np.int64), np.arange(len(graphs))
+    entries: list[tuple[Array, Array, Array]] = []
+    used = 0
+    done: list[tuple[Array, Array]] = []
+    while len(node):
+        counts = offsets[node + 1] - offsets[node]
+        edge = ranges(offsets[node], counts)
+        link, owner = np.repeat(link, counts), np.repeat(owner, counts)
+        binds = variable[edge] >= 0
+        bound = edge[binds]
+        entries.append((event[bound], variable[bound], link[binds]))
+        link[binds] = np.arange(used, used + len(bound))
+        used += len(bound)
+        node = source[edge]
+        complete = root[node]
+        if complete.any():
+            done.append((link[complete], owner[complete]))
+            node, link, owner = node[~complete], link[~complete], owner[~complete]
+    events, variables, following = (np.concatenate(column) for column in zip(*entries, strict=True))
+    links = np.concatenate([links for links, _ in done])
+    owners = np.concatenate([owners for _, owners in done])
+    found: list[tuple[Array, Array]] = []
+    match = np.arange(len(links))
+    while len(links):
+        found.append((match, links))
+        links = following[links]
+        match, links = match[links >= 0], links[links >= 0]
+    matches = np.concatenate([part for part, _ in found])
+    elements = np.concatenate([part for _, part in found])
+    order = np.lexsort((events[elements], variables[elements], matches))
+    elements = elements[order]
+    sizes = np.bincount(matches, minlength=len(owners))
+    listed = ListedMatches(
+        np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))),
+        events[elements].astype(np.int32),
+        variables[elements].astype(np.int16),
+    )
+    return listed, owners
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One way to read a prefix: the variable of each event, of the latest one last."""
+
+    events: tuple[int, ...]
+    variables: tuple[int, ...]
+
+
+class OrderedPaths:
+    """The matches of one buffer in the page's order, found one by one.
+
+    Parameters
+    ----------
+    paths
+        The buffer's graph.
+    seqs
+        The seq of each of its events.
+
+    Notes
+    -----
+    The time between two matches is that of a few passes over the graph for each element in which they differ.
+    """
+
+    def __init__(self, paths: Paths, seqs: Array) -> None:
+        self._nodes = paths.nodes
+        self._sources, self._targets, self._variables, self._events = (
+            np.ascontiguousarray(part, np.int64)
+            for part in (paths.sources, paths.targets, paths.variables, paths.events)
+        )
+        self._seqs = seqs.tolist()
+        self._fixed = np.full(len(seqs), -1, np.int64)
+        self._times = np.zeros(paths.nodes + len(seqs) + 1, np.int64)
+        self._forward, self._backward = np.zeros(paths.nodes, np.uint8), np.zeros(paths.nodes, np.uint8)
+        self._useful = np.zeros(len(self._sources), np.uint8)
+        self._words = self._events << 16 | np.maximum(self._variables, 0)
+        self._binding = self._variables >= 0
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The events of each match, and their variables."""
+        return self._below([_Reading((), ())])
+
+    def _below(self, readings: list[_Reading]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The matches that begin with a prefix; its readings are in the order of their variables."""
+        stack = [iter([readings])]
+        while stack:
+            readings = next(stack[-1], [])
+            if not readings:
+                stack.pop()
+                continue
+            for reading in readings:
+                if reading.events and self._passes(reading, exactly=True):
+                    yield reading.events, reading.variables
+            stack.append(iter(self._longer(readings)))
+
+    def _longer(self, readings: list[_Reading]) -> list[list[_Reading]]:
+        """The prefixes with one more event that have matches, by seq."""
+        found: dict[int, list[_Reading]] = {}
+        for reading in readings:
+            if not self._passes(reading, exactly=False):
+                continue
+            current, latest = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
+            words = self._words[(self._useful != 0) & self._binding]
+            for word in np.unique(words).tolist():
+                event, variable = word >> 16, word & 0xFFFF
+                if self._fixed[event] < 0 and (variable > current or (variable == current and event > latest)):
+                    longer = _Reading((*reading.events, event), (*reading.variables, variable))
+                    found.setdefault(event, []).append(longer)
+        below = []
+        for event in sorted(found, key=self._seqs.__getitem__):
+            members = [reading for reading in found[event] if self._passes(reading, exactly=False)]
+            if members:
+                below.append(sorted(members, key=lambda reading: reading.variables))
+        return below
+
+    def _passes(self, reading: _Reading, *, exactly: bool) -> bool:
+        """Return whether a path binds what a reading says, and then perhaps more; marks the useful edges."""
+        self._fixed.fill(-1)
+        self._fixed[list(reading.events)] = reading.variables
+        current, latest = (reading.variables[-1], reading.events[-1]) if reading.events else (-1, -1)
+        found = _useful_edges(
+            self._nodes,
+            len(self._sources),
+            self._sources,
+            self._targets,
+            self._variables,
+            self._events,
+            len(self._fixed),
+            self._fixed,
+            current,
+            latest,
+            int(exactly),
+            self._times,
+            self._forward,
+            self._backward,
+            self._useful,
+        )
+        return bool(found)
+
+
+Step = tuple[int, int, int]
+"""An event, the variable that it is bound to, and the node behind."""
+_Thread = tuple[int, tuple[int, ...]]
+"""A node, and the variables on the way to it: the events on the way are those of all threads of a prefix."""
+
+
+class StreamOrderedPaths:
+    """The matches of one buffer one by one, by walks along the stream.
+
+    Notes
+    -----
+    The time between two matches is that of the events in which they differ.
+    """
+
+    def __init__(self, binding: list[list[Step]], ignoring: list[int]) -> None:
+        self._binding, self._ignoring = binding, ignoring
+
+    @classmethod
+    def of(cls, paths: Paths, seqs: Array) -> StreamOrderedPaths | None:
+        """The walks of a buffer; None where the page's order is another one.
+
+        Parameters
+        ----------
+        seqs
+            The seq of each event.
+        """
+        if (seqs[1:] < seqs[:-1]).any():
+            return None
+        binding: list[list[Step]] = [[] for _ in range(paths.nodes)]
+        ignoring = [-1] * paths.nodes
+        greatest = [-1] * paths.nodes
+        columns = (paths.sources, paths.targets, paths.events, paths.variables)
+        for source, target, event, variable in zip(*(column.tolist() for column in columns), strict=True):
+            if variable < 0:
+                if ignoring[source] >= 0:
+                    return None
+                ignoring[source] = target
+            elif variable < greatest[source]:
+                return None  # a variable that stands before another one in the pattern has an event behind it
+            else:
+                binding[source].append((event, variable, target))
+            greatest[target] = max(greatest[target], greatest[source], variable)
+        for steps in binding:
+            steps.sort()
+        return cls(binding, ignoring)
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """The events of each match, and their variables."""
+        end = len(self._binding) - 1
+        events: list[int] = []
+        stack = [self._children([(0, ())])]
+        while stack:
+            child = next(stack[-1], None)
+            if child is None:
+                stack.pop()
+                if events:
+                    events.pop()
+                continue
+            event, threads = child
+            events.append(event)
+            complete = sorted(variables for node, variables in threads if node == end)
+            for variables in complete:
+                yield tuple(events), variables
+            stack.append(self._children([thread for thread in threads if thread[0] != end]))
+
+    def _children(self, threads: list[_Thread]) -> Iterator[tuple[int, list[_Thread]]]:
+        """Each next event with the threads that bind it."""
+        walks = [self._steps(node, variables) for node, variables in threads]
+        steps = walks[0] if len(walks) == 1 else merge(*walks, key=itemgetter(0))
+        for event, alike in groupby(steps, key=itemgetter(0)):
+            yield event, [(node, variables) for _, node, variables in alike]
+
+    def _steps(self, node: int, variables: tuple[int, ...]) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """The events that a run at a node may bind next, in the order of the stream."""
+        while node >= 0:
+            for event, variable, target in self._binding[node]:
+                yield event, target, (*variables, variable)
+            node = self._ignoring[node]
+
+
+FIRST_ROWS, MOST_ROWS = 64, 1 << 16
+"""Rows of the first batch, and of the largest; each batch may have four times as many as the one before."""
+AT_ONCE = 1 << 17
+"""Matches with one end up to which they are all found before they are ordered."""
+
+
+def expand(table: pa.Table) -> pa.RecordBatchReader:
+    """The matches of a compressed table: exactly the rows of the verbose output, in its order.
+
+    Parameters
+    ----------
+    table
+        What `detect(..., output="compressed")` gave for one pattern, or such tables of several patterns one after
+        another.
+
+    Returns
+    -------
+    pa.RecordBatchReader
+        Batches of matches, made as they are asked for: the first ones of 2**60 matches come at once. The columns are
+        those of the verbose output of the pattern; of several patterns, those of a table of many.
+
+    Raises
+    ------
+    InputError
+        The table is none of that form, or a buffer is damaged.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
+    >>> events = schema.table([{"timestamp": time, "kind": "A"} for time in range(3)])
+    >>> patterns = cep.parse_patterns("NAME lists PATTERN A+ a[] WITHIN 1 second", schema)
+    >>> table = cep.detect(patterns, events, output="compressed")["lists"]
+    >>> table.column("count").to_pylist()
+    ['1', '2', '4']
+    >>> cep.expand(table).read_all().num_rows
+    7
+    """
+    expected = compressed_schema([])
+    for field in expected:
+        if field.name not in table.column_names or table.schema.field(field.name).type != field.type:
+            raise InputError(
+                f"a compressed table has the columns {', '.join(expected.names)}; this one has "
+                f"{', '.join(f'{f.name} {f.type}' for f in table.schema)}: give what output 'compressed' made"
+            )
+    patterns = _patterns(table)
+    schema = matches_schema(patterns[0]) if len(patterns) == 1 else MANY_PATTERNS
+    return pa.RecordBatchReader.from_batches(schema, _batches(table, typed=len(patterns) == 1))
+
+
+def _patterns(table: pa.Table) -> list[Pattern]:
+    """The patterns of a table: those that its metadata name, and those that its rows have."""
+    statements: list[str] = json.loads((table.schema.metadata or {}).get(STATEMENTS, b"[]"))
+    rows = {name: row for row, name in reversed([*enumerate(table.column("pattern").to_pylist())])}
+    statements += (
+        MatchesOfEvent.from_bytes(table.column("buffer")[row].as_py()).statement for row in sorted(rows.values())
+    )
+    patterns = [pattern_of(statement) for statement in dict.fromkeys(statements)]
+    if not patterns:
+        raise InputError("a compressed table without rows says nothing of its patterns: its metadata have been lost")
+    return patterns
+
+
+def _batches(table: pa.Table, *, typed: bool) -> Iterator[pa.RecordBatch]:
+    """Batches of growing size; rows with few matches are expanded together."""
+    size = FIRST_ROWS
+    waiting: list[MatchesOfEvent] = []
+    held = 0
+    columns = (table.column("count").to_pylist(), table.column("buffer"))
+    for text, scalar in zip(*columns, strict=True):
+        count = from_text(text)
+        buffer = MatchesOfEvent.from_bytes(scalar.as_py())
+        alone = count > AT_ONCE and isinstance(buffer.matches, Paths)
+        if waiting and (alone or held + count > size or buffer.statement != waiting[0].statement):
+            yield from _expanded(waiting, typed=typed)
+            size = min(4 * size, MOST_ROWS)
+            waiting, held = [], 0
+        if alone:
+            assert isinstance(buffer.matches, Paths)
+            for batch in _one_by_one(buffer, buffer.matches, size, typed=typed):
+                yield batch
+                size = min(4 * size, MOST_ROWS)
+            continue
+        waiting.append(buffer)
+        held += count
+    if waiting:
+        yield from _expanded(waiting, typed=typed)
+
+
+def _expanded(buffers: list[MatchesOfEvent], *, typed: bool) -> Iterator[pa.RecordBatch]:
+    """The matches of some buffers of one pattern, all found together and then ordered."""
+    pattern = pattern_of(buffers[0].statement)
+    events, rows = _events_of(pattern, buffers)
+    parts = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, ListedMatches)]
+    graphs = [(rows[n], buffer.matches) for n, buffer in enumerate(buffers) if isinstance(buffer.matches, Paths)]
+    if graphs:
+        listed, owner = all_paths([graph for _, graph in graphs])
+        first = np.cumsum([0, *(len(own) for own, _ in graphs)])[:-1]
+        together = np.concatenate([own for own, _ in graphs])
+        shift = np.repeat(first[owner], np.diff(listed.offsets))
+        parts.append((together, ListedMatches(listed.offsets, listed.events + shift, listed.variables)))
+    sizes = np.concatenate([np.diff(listed.offsets) for _, listed in parts])
+    found = OrderedLists(
+        tuple(operand.variable for operand in pattern.operands),
+        np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes))),
+        np.concatenate([own[listed.events] for own, listed in parts]).astype(np.int32),
+        np.concatenate([listed.variables for _, listed in parts]).astype(np.int32),
+    )
+    yield from match_batches(pattern, in_order(found, events.seqs), events, typed=typed)
+
+
+def _one_by_one(buffer: MatchesOfEvent, paths: Paths, size: int, *, typed: bool) -> Iterator[pa.RecordBatch]:
+    """The matches of one buffer, found in order."""
+    pattern = pattern_of(buffer.statement)
+    events, _ = _events_of(pattern, [buffer])
+    matches = iter(StreamOrderedPaths.of(paths, events.seqs) or OrderedPaths(paths, events.seqs))
+    names = tuple(operand.variable for operand in pattern.operands)
+    while True:
+        found = [*islice(matches, size)]
+        if not found:
+            return
+        offsets = np.cumsum([0, *(len(elements) for elements, _ in found)], dtype=np.int64)
+        rows = np.fromiter((row for elements, _ in found for row in elements), np.int32, int(offsets[-1]))
+        variables = np.fromiter((one for _, bound in found for one in bound), np.int32, int(offsets[-1]))
+        yield from match_batches(pattern, OrderedLists(names, offsets, rows, variables), events, typed=typed)
+        size = min(4 * size, MOST_ROWS)
+
+
+def _events_of(pattern: Pattern, buffers: list[MatchesOfEvent]) -> tuple[PreparedEvents, list[Array]]:
+    """The events of some buffers in stream order, each once, and the row of each buffer's events among them."""
+    together = pa.concat_tables([buffer.events for buffer in buffers])
+    _, index, place = np.unique(together.column("seq").to_numpy(), return_index=True, return_inverse=True)
+    seqs = together.column("seq").to_numpy()[index]
+    order = np.lexsort((seqs, together.column("timestamp").to_numpy()[index]))
+    table = together.take(pa.array(index[order]))
+    if pattern.type_attribute not in table.column_names:
+        table = table.append_column(pattern.type_attribute, pa.nulls(table.num_rows, pa.string()))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    rows = rank[place.reshape(-1)]
+    ends = np.cumsum([buffer.events.num_rows for buffer in buffers])[:-1]
+    return PreparedEvents(table, type_attribute=pattern.type_attribute), np.split(rows, ends)

@@ -1,0 +1,202 @@
+"""Lanes: what merged runs read. A lane has the runs that begin with one event, and the events in its window.
+
+Where windows reach to the end of the stream, the first event decides nothing any more: the runs of all such beginnings
+share one lane, and are merged. A guessed event makes a lane of its own for each candidate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from cep_pipeline.detection.compressed.components import Group
+from cep_pipeline.detection.compressed.fields import RunStates
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
+from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import clock_of
+
+LANES_AT_ONCE = 1 << 14
+"""Lanes whose events are read side by side."""
+EVENTS_AT_ONCE = 1 << 22
+"""Most events of all those lanes together, unless one has more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """Some lanes over a sequence of events.
+
+    Attributes
+    ----------
+    start, stop
+        int64, shape (n,): the places of a lane's events.
+    begin
+        int64: runs may begin at the places from `start` up to this one.
+    end_row
+        int64: the row behind the window of the first event.
+    guesses
+        Guessed variable -> the row of its event in each lane.
+    """
+
+    start: Array
+    stop: Array
+    begin: Array
+    end_row: Array
+    guesses: Mapping[str, Array] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def take(self, lanes: Array) -> Lanes:
+        """Some of the lanes, or some several times."""
+        return Lanes(
+            self.start[lanes],
+            self.stop[lanes],
+            self.begin[lanes],
+            self.end_row[lanes],
+            {name: rows[lanes] for name, rows in self.guesses.items()},
+        )
+
+
+class LaneEvents:
+    """The events that the runs of a group read, sorted by what the events of a match agree on, then in stream order.
+
+    Attributes
+    ----------
+    rows
+        int64: the event at each place.
+    codes
+        int64, of all events: equal where they agree, -1 for an event that agrees with none.
+    fits
+        bool, shape (variables, events): whether an event has a variable's type and passes its own conjuncts.
+    ties
+        As in the pattern; ARRIVAL where no two events have one timestamp, since all modes mean the same then.
+    """
+
+    def __init__(self, pattern: Pattern, group: Group, events: PreparedEvents) -> None:
+        self.pattern, self.group, self.events = pattern, group, events
+        self.size = len(events)
+        self.clock = clock_of(events)
+        self.ties = pattern.ties if (np.diff(self.clock) == 0).any() else Ties.ARRIVAL
+        self.order = StreamOrder(self.clock, self.ties)
+        self.states = RunStates(group, self.ties)
+        self.instants: WindowInstants = instants_of(pattern, events)
+        agree_on = pattern.clauses[0].agree_on
+        self.codes = (
+            agreement_codes(events, agree_on)[0].astype(np.int64) if agree_on else np.zeros(self.size, np.int64)
+        )
+        self.fits = np.zeros((len(group.positive), self.size), dtype=bool)
+        for fits, variable in zip(self.fits, group.positive, strict=True):
+            fits[candidates_of(variable, group.leaf[variable.name], events)] = True
+        rows = np.flatnonzero(self.fits.any(axis=0))
+        if agree_on:
+            rows = rows[np.lexsort((rows, self.codes[rows]))]
+        self.rows = rows
+        self.keys = self.key(self.codes[rows], rows)
+
+    def key(self, codes: Array, rows: Array) -> Array:
+        """Integers in the order of the sequence."""
+        return codes * (self.size + 1) + rows
+
+    def lanes(self) -> Iterator[Lanes]:
+        """All lanes that may hold a match, some at a time, those together that are about as long."""
+        lanes = self._unguessed()
+        order = np.argsort(lanes.stop - lanes.start, kind="stable")
+        for part in self._pieces(lanes.take(order)):
+            yield from self._guessed(part, list(self.group.guessed))
+
+    def _pieces(self, lanes: Lanes) -> Iterator[Lanes]:
+        lengths = lanes.stop - lanes.start
+        at = 0
+        while at < len(lanes):
+            count = min(LANES_AT_ONCE, max(1, EVENTS_AT_ONCE // int(lengths[at])))
+            stop = min(at + count, len(lanes))
+            while stop - at > 1 and int(lengths[stop - 1]) * (stop - at) > 2 * EVENTS_AT_ONCE:
+                stop = at + (stop - at + 1) // 2
+            yield lanes.take(np.arange(at, stop))
+            at = stop
+
+    def _unguessed(self) -> Lanes:
+        """A lane for each event that may be the first of a match."""
+        rows, states = self.rows, self.states
+        first = np.zeros(len(rows), dtype=bool)
+        last = np.zeros(len(rows), dtype=bool)
+        for name, fits in zip(states.names, self.fits, strict=True):
+            if self.ties is Ties.ANY or not states.before[name]:
+                first |= fits[rows]
+            if self.ties is Ties.ANY or not states.after[name]:
+                last |= fits[rows]
+        start = np.flatnonzero(first).astype(np.int64)
+        codes = self.codes[rows[start]]
+        end_row = np.asarray(self.instants.end_row_within(rows[start]), np.int64)
+        stop = np.where(codes >= 0, np.searchsorted(self.keys, self.key(codes, end_row)), start + 1)
+        closing = np.maximum.accumulate(np.where(last, np.arange(len(rows)), -1)) if len(rows) else last
+        stop = closing[stop - 1] + 1 if len(start) else stop
+        keep = stop > start
+        for fits in self.fits:
+            counted = np.concatenate((np.zeros(1, np.int64), np.cumsum(fits[rows])))
+            keep &= counted[np.maximum(stop, start)] > counted[start]
+        start, stop, end_row, codes = start[keep], stop[keep], end_row[keep], codes[keep]
+        open_ended = (end_row == self.size) & (codes >= 0)
+        if self.instants.rows is None and int(open_ended.sum()) > 1:
+            # Runs of one code whose windows reach the end of the stream: one lane from the first of them.
+            members = np.flatnonzero(open_ended)
+            _, leading = np.unique(codes[members], return_index=True)
+            lane = members[leading]
+            behind = np.append(members[leading[1:] - 1], members[-1])
+            shared = Lanes(start[lane], stop[behind], start[behind] + 1, end_row[lane])
+            alone = np.flatnonzero(~open_ended)
+            own = Lanes(start[alone], stop[alone], start[alone] + 1, end_row[alone])
+            return _joined(own, shared)
+        return Lanes(start, stop, start + 1, end_row)
+
+    def _guessed(self, lanes: Lanes, names: list[str]) -> Iterator[Lanes]:
+        if not names:
+            yield lanes
+            return
+        name, *others = names
+        fitting = np.flatnonzero(self.fits[self.states.names.index(name)][self.rows])
+        low = np.searchsorted(fitting, lanes.start)
+        counts = np.searchsorted(fitting, lanes.stop) - low
+        closes = self.ties is not Ties.ANY and self.states.before[name] | self.states.bit[name] == self.states.full
+        at = 0
+        while at < len(lanes):
+            stop = max(at + 1, int(np.searchsorted(np.cumsum(counts[at:]), LANES_AT_ONCE, "right")) + at)
+            part = np.repeat(np.arange(at, stop), counts[at:stop])
+            places = fitting[ranges(low[at:stop], counts[at:stop])]
+            found = lanes.take(part)
+            if closes:  # nothing comes after the guessed event
+                found = replace(found, stop=places + 1, begin=np.minimum(found.begin, places + 1))
+            found = replace(found, guesses={**found.guesses, name: self.rows[places]})
+            if len(found):
+                yield from self._guessed(found, others)
+            at = stop
+
+
+def _joined(one: Lanes, other: Lanes) -> Lanes:
+    return Lanes(
+        np.concatenate((one.start, other.start)),
+        np.concatenate((one.stop, other.stop)),
+        np.concatenate((one.begin, other.begin)),
+        np.concatenate((one.end_row, other.end_row)),
+    )
+
+
+def candidates_of(variable: Variable, conjuncts: tuple[Conjunct, ...], events: PreparedEvents) -> Array:
+    """The rows of the events of a variable's type that pass its own conjuncts, ascending."""
+    rows = events.leaf_rows(variable.event_type).astype(np.int64)
+    for conjunct in conjuncts:
+        if variable.kleene:
+            lists = Lists(np.arange(len(rows)), np.ones(len(rows), np.int64), rows)
+            rows = rows[holds_over_lists(conjunct, events, {variable.name: lists}, len(rows))]
+        else:
+            rows = rows[conjunct_holds(conjunct, events, {variable.name: rows})]
+    return rows

@@ -1,0 +1,733 @@
+"""Merged runs: all partial matches of a group of clauses; those that later events cannot tell apart are one run.
+
+The events of many lanes are read side by side, one event of each lane a step. A run may ignore an event, or bind it to
+one variable; runs that are equal afterwards become one (SIGMOD'08 section 5.2.2, over states that are sets of
+variables), whose count is the sum of theirs and whose edges lead to all of them. So neither time nor memory grows with
+the number of matches.
+
+`MergedRuns` reads the events. `Binder` computes the runs that bind an event: their new fields, and the conditions that
+can be decided then. `Rejection` applies rule 5 of negation (docs/language.md, section 3.5) when all that it needs is
+known: the events that could reject lie in a range of the negated variable's candidates, and a run remembers where that
+range begins (behind its last event of P(n)) and where it ends (ahead of its first event of S(n)) as places among the
+candidates, so that runs between the same two candidates are equal.
+
+References
+----------
+J. Agrawal et al., "Efficient pattern matching over event streams", SIGMOD 2008, sections 5.1 and 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable
+from cep_pipeline.detection.compressed.fields import (
+    BROKEN,
+    NOTHING,
+    SOME,
+    Fields,
+    Known,
+    RunScope,
+    all_conditions,
+    equal_rows,
+    fields_of,
+    from_bits,
+    keeps_failure,
+    mentions,
+    summary_field,
+    to_bits,
+)
+from cep_pipeline.detection.compressed.lanes import LaneEvents, Lanes, candidates_of
+from cep_pipeline.expressions.columns import Array, Column
+from cep_pipeline.expressions.comparison import compare
+from cep_pipeline.expressions.evaluate import atom_holds
+from cep_pipeline.expressions.lists import pieces, ranges
+from cep_pipeline.patterns.conditions import Comparator
+from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
+from cep_pipeline.patterns.pattern import Ties
+
+RUNS_AT_ONCE = 1 << 21
+"""Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
+_INT64_BITS = 62
+_WORD_BITS = 64
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class _TooManyRuns(Exception):
+    """Fewer lanes must be read side by side."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunTable:
+    """Runs, each of which stands for `count` partial matches.
+
+    Attributes
+    ----------
+    lane, state, clauses, fresh
+        int64: the lane; the set of bound variables; the clauses that may still match; the variables with an event
+        (under TIES ANY: a first one) of the present timestamp.
+    fields
+        What else the runs remember.
+    count
+        int64, or Python integers.
+    node
+        The node of the shared buffer that ends here, -1 for none.
+    """
+
+    lane: Array
+    state: Array
+    clauses: Array
+    fresh: Array
+    fields: Fields
+    count: Array
+    node: Array
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    def take(self, places: Array) -> RunTable:
+        """Some of the runs."""
+        return RunTable(
+            self.lane[places],
+            self.state[places],
+            self.clauses[places],
+            self.fresh[places],
+            {name: values[places] for name, values in self.fields.items()},
+            self.count[places],
+            self.node[places],
+        )
+
+
+class MergedRuns:
+    """The merged runs of one group of clauses over a slice.
+
+    Parameters
+    ----------
+    sequence
+        What they read.
+    graph
+        Takes the nodes and edges of the shared buffer; None: matches are counted only.
+    """
+
+    def __init__(self, sequence: LaneEvents, graph: GraphBuilder | None = None) -> None:
+        self.sequence, self.graph = sequence, graph
+        self.group, self.states = sequence.group, sequence.states
+        self.fields = fields_of(self.group, self.states)
+        self.binder = Binder(sequence, {field.name for field in self.fields})
+        self.total = 0
+        self.peak = 0
+
+    def run(self) -> int:
+        """Read all lanes; the number of matches."""
+        events = self.sequence.events
+        for conjunct in self.group.constants:
+            if not any(atom_holds(atom, events, {}).all() for atom in conjunct.atoms):
+                return 0
+        for lanes in self.sequence.lanes():
+            self._read(lanes)
+        return self.total
+
+    def _read(self, lanes: Lanes) -> None:
+        marked = None if self.graph is None else self.graph.mark()
+        total = self.total
+        try:
+            self._read_side_by_side(lanes, RUNS_AT_ONCE if len(lanes) > 1 else None)
+        except _TooManyRuns:
+            self.total = total
+            if self.graph is not None:
+                self.graph.rewind(marked)
+            half = len(lanes) // 2
+            self._read(lanes.take(np.arange(half)))
+            self._read(lanes.take(np.arange(half, len(lanes))))
+
+    def _read_side_by_side(self, lanes: Lanes, limit: int | None) -> None:
+        sequence = self.sequence
+        runs = self._beginnings(np.empty(0, np.int64))
+        lengths = lanes.stop - lanes.start
+        for step in range(int(lengths.max(initial=0))):
+            place = lanes.start + step
+            row_of_lane = sequence.rows[np.minimum(place, len(sequence.rows) - 1)]
+            active = step < lengths
+            if step:
+                if not active.all():
+                    runs = runs.take(np.flatnonzero(active[runs.lane]))
+                runs = self._advanced(runs, lanes, place, row_of_lane)
+            begin = np.flatnonzero(active & (place < lanes.begin))
+            sources = _together([runs, self._beginnings(begin)]) if len(begin) else runs
+            runs = self._step(sources, len(runs), row_of_lane, lanes)
+            self.peak = max(self.peak, len(runs))
+            if limit is not None and len(runs) > limit:
+                raise _TooManyRuns
+
+    def _beginnings(self, lanes: Array) -> RunTable:
+        """A run without events in each lane."""
+        zeros = np.zeros(len(lanes), np.int64)
+        return RunTable(
+            lane=lanes,
+            state=zeros,
+            clauses=np.full(len(lanes), (1 << self.group.clauses) - 1, np.int64),
+            fresh=zeros,
+            fields={field.name: np.full(len(lanes), field.empty, np.int64) for field in self.fields},
+            count=np.ones(len(lanes), np.int64),
+            node=np.full(len(lanes), -1, np.int64),
+        )
+
+    def _advanced(self, runs: RunTable, lanes: Lanes, place: Array, row_of_lane: Array) -> RunTable:
+        """The runs when time has passed: what was bound at the same timestamp is so no more."""
+        if self.sequence.ties is Ties.ARRIVAL or not len(runs):
+            return runs
+        clock = self.sequence.clock
+        passed = clock[row_of_lane] > clock[self.sequence.rows[np.minimum(place, lanes.stop) - 1]]
+        passed &= place < lanes.stop
+        later = passed[runs.lane]
+        if self.sequence.ties is Ties.ANY:
+            keep = ~later | self.states.where(self._is_in_order, runs.state)
+            if not keep.all():
+                runs, later = runs.take(np.flatnonzero(keep)), later[keep]
+        return RunTable(
+            runs.lane, runs.state, runs.clauses, np.where(later, 0, runs.fresh), runs.fields, runs.count, runs.node
+        )
+
+    def _is_in_order(self, state: int) -> bool:
+        """Return whether everything that comes before a bound variable is bound."""
+        states = self.states
+        return not any(
+            states.bit[name] & state and states.before[name] & ~state for name in states.names if states.before[name]
+        )
+
+    def _step(self, sources: RunTable, alive: int, row_of_lane: Array, lanes: Lanes) -> RunTable:
+        """The runs after one event of each lane; of the sources the first ones may ignore it."""
+        binder = self.binder
+        row = row_of_lane[sources.lane]
+        found: list[RunTable] = []
+        variables: list[Array] = []
+        for number in range(len(self.states.names)):
+            may = binder.may_bind(number, sources, row, lanes)
+            if not may.any():
+                continue
+            places = np.flatnonzero(may)
+            bound = binder.bound(number, sources.take(places), row[places], lanes)
+            if not len(bound):
+                continue
+            self._emit(number, bound, row_of_lane, lanes)
+            found.append(bound)
+            variables.append(np.full(len(bound), number, np.int64))
+        kept = sources if alive == len(sources) else sources.take(np.arange(alive))
+        ignores = binder.may_ignore(kept, row[:alive], lanes)
+        if not ignores.all():
+            kept = kept.take(np.flatnonzero(ignores))
+        if not found:
+            return kept
+        variable = np.concatenate([np.full(len(kept), IGNORED, np.int64), *variables])
+        return self._merged(self._forgetful(_together([kept, *found])), variable, row_of_lane)
+
+    def _emit(self, number: int, bound: RunTable, row_of_lane: Array, lanes: Lanes) -> None:
+        full = bound.state == self.states.full
+        if not full.any():
+            return
+        complete = bound if full.all() else bound.take(np.flatnonzero(full))
+        row = row_of_lane[complete.lane]
+        matches = self.binder.matches(complete, row, lanes)
+        if not matches.any():
+            return
+        count = complete.count[matches]
+        self.total += exact_sum(count)
+        if self.graph is not None:
+            self.graph.end(row[matches], complete.node[matches], number, count)
+
+    def _forgetful(self, runs: RunTable) -> RunTable:
+        """The runs without the fields that nothing asks for any more."""
+        fields = {}
+        for field in self.fields:
+            needed = self.states.where(field.needed, runs.state)
+            values = runs.fields[field.name]
+            fields[field.name] = values if needed.all() else np.where(needed, values, field.empty)
+        return RunTable(runs.lane, runs.state, runs.clauses, runs.fresh, fields, runs.count, runs.node)
+
+    def _merged(self, runs: RunTable, variable: Array, row_of_lane: Array) -> RunTable:
+        """Equal runs as one; the variable of each says what it has just done."""
+        columns = [runs.lane, runs.state, runs.clauses, runs.fresh, *runs.fields.values()]
+        columns = [column for column in columns if len(column) and (column != column[0]).any()]
+        order, first = _groups(columns, len(runs))
+        group = np.cumsum(first) - 1
+        size = np.bincount(group)
+        leader = order[first]
+        merged = runs.take(leader)
+        count = runs.count[order]
+        if len(leader) < len(runs):
+            if count.dtype != object and int(count.max()).bit_length() + int(size.max()).bit_length() > _INT64_BITS:
+                count = count.astype(object)
+            count = np.add.reduceat(count, np.flatnonzero(first))
+        else:
+            count = runs.count[leader]
+        if count.dtype != object and len(count) and int(count.max()).bit_length() > _INT64_BITS - 4:
+            count = count.astype(object)
+        node = merged.node
+        if self.graph is not None:
+            fresh = (size > 1) | (variable[leader] != IGNORED)
+            node = node.copy()
+            node[fresh] = self.graph.nodes(int(fresh.sum()))
+            new = fresh[group]
+            from_run = order[new]
+            self.graph.edges(
+                runs.node[from_run], node[group[new]], variable[from_run], row_of_lane[runs.lane[from_run]]
+            )
+        return RunTable(merged.lane, merged.state, merged.clauses, merged.fresh, merged.fields, count, node)
+
+
+def exact_sum(counts: Array) -> int:
+    """The sum of counts as a Python integer."""
+    if counts.dtype == object:
+        return int(sum(counts.tolist()))
+    return (int((counts >> 32).sum()) << 32) + int((counts & (2**32 - 1)).sum())
+
+
+def _together(parts: list[RunTable]) -> RunTable:
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if len(parts) == 1:
+        return parts[0]
+    return RunTable(
+        np.concatenate([part.lane for part in parts]),
+        np.concatenate([part.state for part in parts]),
+        np.concatenate([part.clauses for part in parts]),
+        np.concatenate([part.fresh for part in parts]),
+        {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields},
+        np.concatenate([part.count for part in parts]),
+        np.concatenate([part.node for part in parts]),
+    )
+
+
+def _groups(columns: list[Array], size: int) -> tuple[Array, Array]:
+    """An order in which equal rows of columns stand together, and where a new row begins in it.
+
+    Where a row does not fit 64 bits, rows are brought together by a hash and compared by value: should two different
+    rows share a hash, equal ones may stay apart, which costs memory only.
+    """
+    first = np.ones(size, dtype=bool)
+    lows = [int(column.min()) for column in columns]
+    widths = [(int(column.max()) - low).bit_length() for column, low in zip(columns, lows, strict=True)]
+    if sum(widths) < _WORD_BITS:
+        word = np.zeros(size, np.int64)
+        for column, low, width in zip(columns, lows, widths, strict=True):
+            word = (word << width) | (column - low)
+        order = np.argsort(word, kind="stable")  # the parts of a step come in order: they are merged
+        ordered = word[order]
+        first[1:] = ordered[1:] != ordered[:-1]
+        return order, first
+    mixed = np.zeros(size, np.uint64)
+    for column in columns:
+        mixed = (mixed ^ column.view(np.uint64)) * _MIX
+        mixed ^= mixed >> np.uint64(29)
+    order = np.argsort(mixed, kind="stable")
+    if size > 1:
+        differs = np.zeros(size - 1, dtype=bool)
+        for column in columns:
+            ordered = column[order]
+            differs |= ordered[1:] != ordered[:-1]
+        first[1:] = differs
+    return order, first
+
+
+class Binder:
+    """Binds events to the variables of a group's runs.
+
+    Parameters
+    ----------
+    sequence
+        The events, with the group and its states.
+    fields
+        The names of the fields that runs have.
+    """
+
+    def __init__(self, sequence: LaneEvents, fields: set[str]) -> None:
+        self.sequence, self.fields = sequence, fields
+        self.events, self.states, self.group = sequence.events, sequence.states, sequence.group
+        self.conditions = [(*pair, keeps_failure(*pair)) for pair in all_conditions(self.group)]
+        self.rejections = [Rejection(negation, sequence, self._settle) for negation in self.group.negations]
+        self._like: dict[str, Column] = {}
+        used: dict[str, set[str]] = {name: set() for name in self.states.names}
+        self.summaries: dict[str, dict[str, Aggregate | Length]] = {name: {} for name in self.states.names}
+        for condition, _, _ in self.conditions:
+            for node in (node for component in condition.components for node in mentions(component)):
+                if node.variable not in used:
+                    continue
+                if isinstance(node, Reference) or (isinstance(node, Aggregate) and node.function in ("first", "last")):
+                    used[node.variable].add(node.attribute)
+                else:
+                    self.summaries[node.variable][summary_field(node)] = node
+        self.equal = {
+            name: equal_rows(self.events, attributes, np.flatnonzero(fits), sequence.size)
+            for (name, attributes), fits in zip(used.items(), sequence.fits, strict=True)
+        }
+
+    # -- who may --------------------------------------------------------------------------------------------------
+
+    def may_bind(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Return whether each run may bind its lane's event to a variable, by type, order, and what is guessed."""
+        states, ties = self.states, self.sequence.ties
+        name = states.names[number]
+        may: Array = self.sequence.fits[number][row]
+        if not may.any():
+            return may
+        before, after, bit = states.before[name], states.after[name], states.bit[name]
+        if ties is Ties.ANY:
+            may = may & (runs.state & after & ~runs.fresh == 0)
+        else:
+            may = may & (runs.state & after == 0) & (runs.state & before == before)
+            if ties is Ties.STRICT:
+                may &= runs.fresh & before == 0
+        if bit & states.singles:
+            may &= runs.state & bit == 0
+        for guessed, rows in lanes.guesses.items():
+            here = rows[runs.lane] == row
+            may &= here if guessed == name else ~here
+        return may
+
+    def may_ignore(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Return whether each run may ignore its lane's event: not the one that it guesses."""
+        may = np.ones(len(runs), dtype=bool)
+        for rows in lanes.guesses.values():
+            may &= rows[runs.lane] != row
+        return may
+
+    # -- binding --------------------------------------------------------------------------------------------------
+
+    def bound(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> RunTable:
+        """The runs with the event bound, those that may still become a match.
+
+        Parameters
+        ----------
+        runs, row
+            Runs that may bind the variable, and the event of each.
+        """
+        from cep_pipeline.detection.compressed.runs import RunTable
+
+        states, ties = self.states, self.sequence.ties
+        name = states.names[number]
+        bit = states.bit[name]
+        old = runs.state
+        first = old & bit == 0
+        fresh = runs.fresh
+        if ties is Ties.STRICT:
+            fresh = fresh | bit
+        elif ties is Ties.ANY:
+            fresh = np.where(first, fresh | bit, fresh)
+        fields = self._remember(name, runs.fields, row, first)
+        new = RunTable(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
+        alive = np.ones(len(runs), dtype=bool)
+        for condition, negation, keeps in self.conditions:
+            self._choose(condition, keeps, name, runs, new, row, lanes, alive)
+            if negation is None:
+                decided = alive & self._newly(partial(states.is_decided, condition), old, new.state)
+                if decided.any():
+                    places = np.flatnonzero(decided)
+                    part = _some(new.fields, places)
+                    alive[places] = self._settle(condition, part, new.lane[places], lanes, {})
+        clauses = new.clauses
+        for rejection in self.rejections:
+            is_decided = partial(states.is_rejection_decided, rejection.negation)
+            decided = alive & self._newly(is_decided, old, new.state)
+            if decided.any():
+                places = np.flatnonzero(decided)
+                rejected = rejection.rejected(_some(new.fields, places), new.lane[places], lanes, row[places])
+                clauses = clauses.copy()
+                clauses[places[rejected]] &= ~rejection.clause_bit
+        alive &= clauses != 0
+        new = RunTable(new.lane, new.state, clauses, new.fresh, new.fields, new.count, new.node)
+        return new if alive.all() else new.take(np.flatnonzero(alive))
+
+    def matches(self, runs: RunTable, row: Array, lanes: Lanes) -> Array:
+        """Select the runs that have bound everything and are matches with the event that they have just bound."""
+        states = self.states
+        matches = np.ones(len(runs), dtype=bool)
+        for condition in self.group.conditions:
+            if not states.is_decided(condition, states.full):
+                places = np.flatnonzero(matches)
+                part = _some(runs.fields, places)
+                matches[places] = self._settle(condition, part, runs.lane[places], lanes, {})
+        clauses = runs.clauses
+        for rejection in self.rejections:
+            if not states.is_rejection_decided(rejection.negation, states.full):
+                places = np.flatnonzero(matches & (clauses & rejection.clause_bit != 0))
+                rejected = rejection.rejected(_some(runs.fields, places), runs.lane[places], lanes, row[places])
+                clauses = clauses.copy()
+                clauses[places[rejected]] &= ~rejection.clause_bit
+        kept: Array = matches & (clauses != 0)
+        return kept
+
+    def _newly(self, known: Known, old: Array, new: Array) -> Array:
+        return self.states.where(known, new) & ~self.states.where(known, old)
+
+    def _remember(self, name: str, old: Fields, row: Array, first: Array) -> dict[str, Array]:
+        """The fields with one more event of a variable."""
+        fields = dict(old)
+        equal = self.equal[name][row]
+        for field in (f"row {name}", f"last {name}"):
+            if field in fields:
+                fields[field] = equal
+        if f"own {name}" in fields:
+            fields[f"own {name}"] = row
+        if f"first {name}" in fields:
+            fields[f"first {name}"] = np.where(first, equal, fields[f"first {name}"])
+        for field, node in self.summaries[name].items():
+            if field in fields:
+                fields[field] = self._summed(node, fields[field], row)
+        for rejection in self.rejections:
+            negation = rejection.negation
+            if name in negation.before:
+                fields[f"after {negation.name}"] = rejection.begins_after(row)
+            if name in negation.after:
+                ahead = fields[f"before {negation.name}"]
+                fields[f"before {negation.name}"] = np.where(ahead < 0, rejection.ends_ahead(row), ahead)
+        return fields
+
+    def _summed(self, node: Aggregate | Length, held: Array, row: Array) -> Array:
+        """A length or an aggregate with one more event."""
+        if isinstance(node, Length):
+            return held + 1
+        column = self.events.column(node.attribute)
+        present = np.ones(len(row), dtype=bool) if column.valid is None else column.valid[row]
+        if node.function == "count":
+            return held + present
+        some = held >= 0
+        value, kept = column.values[row], column.values[np.maximum(held, 0)]
+        replaced = value < kept if node.function == "min" else value > kept
+        if column.values.dtype.kind == "f":
+            replaced = (replaced | np.isnan(value)) & ~np.isnan(kept)
+        return np.where(present & (~some | replaced), row, held)
+
+    # -- conditions -----------------------------------------------------------------------------------------------
+
+    def _choose(
+        self,
+        condition: Condition,
+        keeps: bool,
+        name: str,
+        runs: RunTable,
+        new: RunTable,
+        row: Array,
+        lanes: Lanes,
+        alive: Array,
+    ) -> None:
+        """Test or remember what the event adds to the choices of a condition; changes `new.fields` and `alive`."""
+        states = self.states
+        for component in condition.components:
+            for choice in component.choices:
+                is_known = partial(states.is_known, component, choice)
+                known = states.where(is_known, new.state)
+                if choice.variable == name:
+                    adds = alive & (runs.state & states.bit[name] != 0) if choice.index else alive.copy()
+                    places = np.flatnonzero(adds & known)
+                    if len(places):
+                        scope = self._scope(_some(new.fields, places), new.lane[places], lanes, {})
+                        scope.chosen = {name: (row[places], _some(runs.fields, places))}
+                        self._fail(component, keeps, places[~self._at_once(component, choice, scope)], new, alive)
+                    places = np.flatnonzero(adds & ~known)
+                    if len(places):
+                        scope = self._scope(_some(new.fields, places), new.lane[places], lanes, {})
+                        scope.chosen = {name: (row[places], _some(runs.fields, places))}
+                        self._extend(component, choice, scope, new, places)
+                elif f"has {_key(component, choice)}" in new.fields:
+                    places = np.flatnonzero(alive & known & ~states.where(is_known, runs.state))
+                    if len(places):
+                        part = _some(new.fields, places)
+                        held = self._held(component, self._scope(part, new.lane[places], lanes, {}))
+                        self._fail(component, keeps, places[~held], new, alive)
+
+    def _fail(self, component: Component, keeps: bool, places: Array, new: RunTable, alive: Array) -> None:
+        if not len(places):
+            return
+        if not keeps:
+            alive[places] = False
+            return
+        failed = new.fields[f"failed {component.number}"].copy()
+        failed[places] = 1
+        assert isinstance(new.fields, dict)
+        new.fields[f"failed {component.number}"] = failed
+
+    def _at_once(self, component: Component, choice: Choice, scope: RunScope) -> Array:
+        """Return whether a component holds for the element that is being bound."""
+        if len(component.choices) == 1:
+            return scope.holds(component)
+        assert component.sides is not None
+        assert component.comparator is not None
+        other = component.other_side(choice)
+        assert other.choice is not None
+        own = component.sides[0] if component.sides[1] is other else component.sides[1]
+        column, some, broken = self._extreme(component, other.choice, scope)
+        sides = (scope.values(own.expression), column)
+        if own is component.sides[1]:
+            sides = (sides[1], sides[0])
+        return ~some & ~broken | ~broken & compare(component.comparator, *sides)
+
+    def _extend(self, component: Component, choice: Choice, scope: RunScope, new: RunTable, places: Array) -> None:
+        """Keep the extreme of a side with one more element."""
+        assert component.sides is not None
+        own = component.sides[0] if component.sides[0].choice == choice else component.sides[1]
+        column = scope.values(own.expression)
+        bits, known = to_bits(column)
+        key = _key(component, choice)
+        held, has = new.fields[f"extreme {key}"], new.fields[f"has {key}"]
+        had = has[places]
+        kept = from_bits(held[places], column)
+        if own.least is None:
+            differs = ~compare(Comparator.EQ, Column(column.type, column.values, None, column.dictionary), kept)
+            broken = (had == SOME) & differs
+            replaced = np.zeros(len(places), dtype=bool)
+        else:
+            broken = np.zeros(len(places), dtype=bool)
+            replaced = column.values < kept.values if own.least else column.values > kept.values
+        broken |= ~known | (had == BROKEN)
+        held, has = held.copy(), has.copy()
+        held[places] = np.where(broken, 0, np.where((had == NOTHING) | replaced, bits, held[places]))
+        has[places] = np.where(broken, BROKEN, SOME)
+        assert isinstance(new.fields, dict)
+        new.fields[f"extreme {key}"], new.fields[f"has {key}"] = held, has
+
+    def _extreme(self, component: Component, choice: Choice, scope: RunScope) -> tuple[Column, Array, Array]:
+        """The extreme of a side: its values, where there are some, and where no value can be compared."""
+        side = next(side for side in component.sides or () if side.choice == choice)
+        key = _key(component, choice)
+        has = scope.fields[f"has {key}"]
+        if key not in self._like:  # a column of the side's type, and of its strings
+            nothing = RunScope(self.events, _Empty(), 0, {})
+            nothing.chosen = _Anything()
+            self._like[key] = nothing.values(side.expression)
+        return from_bits(scope.fields[f"extreme {key}"], self._like[key]), has == SOME, has == BROKEN
+
+    def _held(self, component: Component, scope: RunScope) -> Array:
+        """Return whether a component holds for all elements that came before what they are compared with."""
+        if component.sides is None:
+            return np.ones(scope.size, dtype=bool)
+        assert component.comparator is not None
+        columns = []
+        vacuous = np.zeros(scope.size, dtype=bool)
+        broken = np.zeros(scope.size, dtype=bool)
+        for side in component.sides:
+            if side.choice is None:
+                columns.append(scope.values(side.expression))
+                continue
+            if f"has {_key(component, side.choice)}" not in scope.fields:
+                return np.ones(scope.size, dtype=bool)  # each element was tested as it came
+            column, some, bad = self._extreme(component, side.choice, scope)
+            columns.append(column)
+            vacuous |= ~some & ~bad
+            broken |= bad
+        return vacuous | (~broken & compare(component.comparator, *columns))
+
+    def _settle(self, condition: Condition, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> Array:
+        """Return whether a condition holds for complete lists; `rows` has the event of the negated variable."""
+        scope = self._scope(fields, lane, lanes, rows)
+        holds = np.zeros(len(lane), dtype=bool)
+        for component in condition.components:
+            if not component.choices:
+                holds |= scope.holds(component)
+                continue
+            held = self._held(component, scope)
+            if f"failed {component.number}" in fields:
+                held = held & (fields[f"failed {component.number}"] == 0)
+            holds |= held
+        return holds
+
+    def _scope(self, fields: Fields, lane: Array, lanes: Lanes, rows: dict[str, Array]) -> RunScope:
+        guessed = {name: guess[lane] for name, guess in lanes.guesses.items()}
+        return RunScope(self.events, fields, len(lane), {**guessed, **rows})
+
+
+def _key(component: Component, choice: Choice) -> str:
+    return f"{component.number} {choice.index:d} {choice.variable}"
+
+
+def _some(fields: Fields, places: Array) -> dict[str, Array]:
+    return {name: values[places] for name, values in fields.items()}
+
+
+_NO_ROWS = np.empty(0, np.int64)
+
+
+class _Empty(dict[str, Array]):
+    """The fields of no runs at all."""
+
+    def __missing__(self, name: str) -> Array:
+        return _NO_ROWS
+
+
+class _Anything(dict[str, tuple[Array, Fields]]):
+    """The chosen elements of no runs at all."""
+
+    def __missing__(self, name: str) -> tuple[Array, Fields]:
+        return _NO_ROWS, _Empty()
+
+
+PAIRS_AT_ONCE = 1 << 20
+"""Pairs of a run and an event that may reject it, held at once."""
+
+Settle = Callable[[Condition, Fields, Array, Lanes, dict[str, Array]], Array]
+"""Whether a condition holds: of runs by fields and lanes, with rows of negated variables."""
+
+
+class Rejection:
+    """The way in which events of one negated variable reject."""
+
+    def __init__(self, negation: NegatedVariable, sequence: LaneEvents, settle: Settle) -> None:
+        self.negation, self.sequence, self.settle = negation, sequence, settle
+        self.clause_bit = 1 << negation.clause
+        rows = candidates_of(negation.variable, negation.leaf, sequence.events)
+        codes = sequence.codes[rows]
+        rows, codes = rows[codes >= 0], codes[codes >= 0]
+        order = np.lexsort((rows, codes))
+        self.rows = rows[order]
+        self.keys = sequence.key(codes[order], self.rows)
+
+    def begins_after(self, rows: Array) -> Array:
+        """The place of the first candidate after events of P(n)."""
+        return self._places(rows, self.sequence.order.rows_after(rows))
+
+    def ends_ahead(self, rows: Array) -> Array:
+        """The place behind the last candidate before events of S(n)."""
+        return self._places(rows, self.sequence.order.rows_ahead(rows))
+
+    def _places(self, of: Array, rows: Array) -> Array:
+        return np.searchsorted(self.keys, self.sequence.key(self.sequence.codes[of], rows))
+
+    def rejected(self, fields: Fields, lane: Array, lanes: Lanes, last: Array) -> Array:
+        """Select the runs that an event rejects.
+
+        Parameters
+        ----------
+        fields, lane
+            Of the runs.
+        last
+            The row of the last event of each.
+        """
+        negation, sequence = self.negation, self.sequence
+        if negation.before:
+            begin = fields[f"after {negation.name}"]
+        else:
+            begin = self._places(last, sequence.instants.first_row_within(last))
+        end = fields[f"before {negation.name}"] if negation.after else self._places(last, lanes.end_row[lane])
+        begin = np.where(sequence.codes[last] >= 0, begin, end)
+        count = np.maximum(end - begin, 0)
+        if not negation.conditions and not negation.excluded:
+            some: Array = count > 0
+            return some
+        rejected = np.zeros(len(lane), dtype=bool)
+        for start, stop in pieces(count, PAIRS_AT_ONCE):
+            run = np.repeat(np.arange(start, stop), count[start:stop])
+            rows = self.rows[ranges(begin[start:stop], count[start:stop])]
+            for name in negation.excluded:
+                keep = fields[f"own {name}"][run] != rows
+                run, rows = run[keep], rows[keep]
+            for condition in negation.conditions:
+                if not len(run):
+                    break
+                part = {name: values[run] for name, values in fields.items()}
+                keep = self.settle(condition, part, lane[run], lanes, {negation.variable.name: rows})
+                run, rows = run[keep], rows[keep]
+            rejected[run] = True
+        return rejected

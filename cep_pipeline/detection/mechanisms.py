@@ -1,0 +1,463 @@
+"""The evaluation mechanisms: their registry, the record and functions of each, and the counters they fill.
+
+`MECHANISMS` says where the record of each mechanism is; `Mechanism` is the record; `Finder`, `MatchCounter`,
+`ManyFinder` and `PlanSharer` are the functions in it. They work on the events of a slice (`PreparedEvents`), by the
+orders or trees of a plan (`Orders`), find the matches that the slice owns (`Owned`), and count in `Counters`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
+from typing import Protocol
+
+from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.statistics.node_counts import NodeCounts
+
+Owned = tuple[Boundary | None, Boundary | None]
+"""`[start, end)`: the matches that become final between these points are wanted; None is an open end.
+
+When a match is final says `finality.finality_of`: mostly at its last event; with a negated variable that nothing comes
+after, at `(first timestamp + W, +inf)` or, with a count window, at the event n - 1 positions behind the first one, so
+that the slice that contains that point owns it and has seen all that could reject it: `ownership.owned_matches` tells
+which do. A start of None owns what was final before, too. An end of None means that the stream has ended: all that is
+not final by then is final at the end. A binding that several clauses match is final at the earliest of their points,
+and found by the slice that contains it only.
+
+What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
+"""
+EVERYTHING: Owned = (None, None)
+PRUNE = "prune"
+"""The option by which a mechanism that `prunes` leaves out matches that OUTPUT NON_OVERLAP would not keep."""
+Orders = Sequence[OrderOrTree]
+"""For each clause of a pattern its positive variables in the order of the plan, or the plan's tree over them."""
+
+
+def conjuncts_joining(clause: Clause, *parts: Collection[str]) -> tuple[Conjunct, ...] | None:
+    """The conjuncts over positive variables that can be tested first where all of the parts are bound.
+
+    None where one of the variables is a Kleene variable: what is tested on lists depends on how they are made.
+    """
+    names = frozenset(name for part in parts for name in part)
+    if any(clause.by_name[name].kleene for name in names):
+        return None
+    return tuple(
+        conjunct
+        for conjunct in clause.conjuncts
+        if conjunct.variables <= names and not any(conjunct.variables <= frozenset(part) for part in parts)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Numbers of the runs of an automaton (SIGMOD'08 section 6).
+
+    Attributes
+    ----------
+    started
+        Runs from the start state.
+    merged
+        Runs that another one went on for.
+    selected
+        Entries of the match buffer.
+    read, read_again
+        Events shown to runs, and those of them that had been shown to a run before it was postponed.
+    most_entries
+        The most pointers that the match buffer held.
+    """
+
+    started: int = 0
+    merged: int = 0
+    selected: int = 0
+    read: int = 0
+    read_again: int = 0
+    most_entries: int = 0
+
+    def plus(self, other: RunCounts) -> RunCounts:
+        """The sum with the numbers of another part of the stream, or of another clause."""
+        return RunCounts(
+            self.started + other.started,
+            self.merged + other.merged,
+            self.selected + other.selected,
+            self.read + other.read,
+            self.read_again + other.read_again,
+            max(self.most_entries, other.most_entries),
+        )
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The work that detection did, by the measures of the papers.
+
+    Attributes
+    ----------
+    mechanisms
+        Pattern name -> the mechanism that ran it.
+    nodes
+        One for each node of each plan.
+    peak_instances
+        Most partial matches alive at a time.
+    events_buffered
+        Most events held outside partial matches.
+    condition_evaluations
+        Tests of one conjunct on one tuple; tests of order and window are not among them.
+    runs
+        Pattern name -> the numbers of its runs, if an automaton with a match buffer ran it.
+    """
+
+    mechanisms: dict[str, str]
+    nodes: tuple[NodeCounts, ...] = ()
+    peak_instances: int = 0
+    events_buffered: int = 0
+    condition_evaluations: int = 0
+    runs: dict[str, RunCounts] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Metrics of {len(self.mechanisms):,} patterns by {', '.join(dict.fromkeys(self.mechanisms.values()))}: "
+            f"{self.condition_evaluations:,} condition evaluations, at most {self.peak_instances:,} partial matches>"
+        )
+
+
+@dataclass
+class Counters:
+    """The numbers that a mechanism fills in while it works; the public result is `Metrics`.
+
+    Attributes
+    ----------
+    counted
+        The counts of each node, as far as they are worked out.
+    peak
+        The highest number of instances found so far.
+    evaluations
+        Tests of one conjunct on one tuple, as far as they are worked out.
+    peaks
+        Functions that still have to find a peak, from the lives of all instances. That takes time, and is done when
+        somebody asks for `peak_instances`.
+    later
+        Functions that still have to count, run when somebody asks for `nodes` or `condition_evaluations`: for a
+        thousand patterns that takes as long as to run many of them.
+    """
+
+    counted: dict[tuple[str, int, tuple[str, ...]], NodeCounts] = field(default_factory=dict)
+    peak: int = 0
+    events_buffered: int = 0
+    evaluations: int = 0
+    runs: dict[str, RunCounts] = field(default_factory=dict)
+    peaks: list[Callable[[], int]] = field(default_factory=list)
+    later: list[Callable[[Counters], None]] = field(default_factory=list)
+
+    @property
+    def nodes(self) -> dict[tuple[str, int, tuple[str, ...]], NodeCounts]:
+        """The counts of each node, by pattern, clause and variables."""
+        self._settle()
+        return self.counted
+
+    @property
+    def condition_evaluations(self) -> int:
+        """Tests of one conjunct on one tuple."""
+        self._settle()
+        return self.evaluations
+
+    def settle(self) -> None:
+        """Run all deferred counts now and release the events they hold."""
+        self._settle()
+        self.count_peak(self.peak_instances)
+
+    def _settle(self) -> None:
+        waiting, self.later = self.later, []
+        for count in waiting:
+            count(self)
+
+    @property
+    def peak_instances(self) -> int:
+        """The most instances alive at a time."""
+        while self.peaks:
+            self.count_peak(self.peaks.pop()())
+        return self.peak
+
+    def count_peak(self, instances: int) -> None:
+        """Note how many instances were alive at a time; the highest number stays."""
+        self.peak = max(self.peak, instances)
+
+    def count(self, node: NodeCounts) -> None:
+        """Add the counts of a node; runs over parts of a stream add up, and the highest peak stays."""
+        key = node.pattern, node.clause, node.node
+        before = self.counted.get(key)
+        self.counted[key] = node if before is None else before.plus(node)
+
+    def count_runs(self, pattern: str, runs: RunCounts) -> None:
+        """Add the numbers of a pattern's runs."""
+        self.runs[pattern] = self.runs.get(pattern, RunCounts()).plus(runs)
+
+    def add(self, other: Counters) -> None:
+        """Add the counts of another part of the stream."""
+        for node in other.nodes.values():
+            self.count(node)
+        for pattern, runs in other.runs.items():
+            self.count_runs(pattern, runs)
+        self.count_peak(other.peak_instances)  # found now, so that what it needs for that is let go of
+        self.events_buffered = max(self.events_buffered, other.events_buffered)
+        self.evaluations += other.condition_evaluations
+
+    def metrics(self, mechanisms: Mapping[str, str]) -> Metrics:
+        """The counts as the public result, with the mechanism that ran each pattern."""
+        return Metrics(
+            dict(mechanisms),
+            tuple(self.nodes.values()),
+            self.peak_instances,
+            self.events_buffered,
+            self.condition_evaluations,
+            dict(self.runs),
+        )
+
+
+class Finder(Protocol):
+    """Finds the matches of one pattern over one slice."""
+
+    def __call__(
+        self, pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters, /
+    ) -> Iterable[Block]:
+        """Find the owned matches, block after block, and count in `counters` what was done for them.
+
+        Parameters
+        ----------
+        orders
+            The order or the tree of each clause, from a plan.
+        events
+            The events of the slice and of the look-back before it.
+        owned
+            The points between which a match must become final.
+
+        Returns
+        -------
+        iterable of Block
+            A match of one clause is found once.
+
+        Raises
+        ------
+        UnsupportedPattern
+            The mechanism does not run the pattern.
+        PlanError
+            It does not run an order or a tree.
+        """
+
+
+class MatchCounter(Protocol):
+    """Counts the matches of one pattern over all events without listing them."""
+
+    def __call__(self, pattern: Pattern, orders: Orders, events: PreparedEvents, counters: Counters, /) -> int | None:
+        """Count all matches; None where that needs the matches themselves."""
+
+
+class ManyFinder(Protocol):
+    """Finds the matches of several patterns of one stream in one run over one slice (MCEP)."""
+
+    def __call__(
+        self,
+        patterns: Sequence[Pattern],
+        orders: Sequence[Orders],
+        events: PreparedEvents,
+        owned: Owned,
+        counters: Counters,
+        /,
+    ) -> Iterable[tuple[int, Block]]:
+        """Find the owned matches, and do once what the patterns' orders or trees have in common.
+
+        Returns
+        -------
+        iterable of (int, Block)
+            A pattern's index in `patterns` and some of its matches, in no order of the patterns. A pattern has the
+            same matches as `Finder` finds of it alone.
+        """
+
+
+class PlanSharer(Protocol):
+    """Prepares for patterns that will be run one by one over the same events."""
+
+    def __call__(self, patterns: Sequence[Pattern], orders: Sequence[Orders], events: PreparedEvents, /) -> None:
+        """Learn which plans will be run, so that the first one to compute a common part keeps it for the others."""
+
+
+def beyond_any_match(pattern: Pattern) -> str | None:
+    """The strategy of a pattern in words, if it is another one than skip_till_any_match; otherwise None."""
+    if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+        return None
+    return f"the strategy {pattern.strategy.value}"
+
+
+def refuse(mechanism: str, pattern: Pattern, feature: str | None) -> None:
+    """Raise if a pattern has a feature that a mechanism does not run; None means that it has none.
+
+    Raises
+    ------
+    UnsupportedPattern
+        The message names the mechanism, the pattern and the feature.
+    """
+    if feature is not None:
+        raise UnsupportedPattern(mechanism, feature, pattern=pattern.name)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The record of an evaluation mechanism: its functions, and flags that say what it can do.
+
+    Planning, explaining and distributing work look at the flags only, never at the name.
+
+    Attributes
+    ----------
+    name
+        The public name, as `mechanism="fused"` gives it.
+    find, count, find_many, share
+        The functions; see `Finder`, `MatchCounter`, `ManyFinder` and `PlanSharer`. Without a `count` of its own the
+        blocks of `find` are counted; without `find_many` patterns are run one by one; without `share` nothing is kept
+        between them.
+    unsupported_feature
+        Returns the first feature of a pattern that the mechanism does not run, in words, or None. The default is that
+        of a mechanism that runs the whole language under skip_till_any_match and no other strategy.
+    describe
+        Describes how the mechanism reads a pattern; `cep plan` prints it. None: the plan says it all.
+    always_shares
+        It runs patterns together whatever the plan says; otherwise only if the plan shares.
+    in_pattern_order
+        It binds events in the pattern's order only and refuses plans of other orders.
+    runs_trees
+        It runs tree plans; otherwise it refuses them.
+    is_columnar
+        Its loops are compiled for the shape of a plan and go over sorted columns without storing partial matches, so
+        that the cost model `kernel` describes it, and its code can be compiled before tasks start.
+    options
+        The names of options that change its costs and never the matches; `find` takes them as `options`.
+    prunes
+        `find` knows the option `PRUNE`, too: asked for everything, it may then leave out matches of a pattern with
+        OUTPUT NON_OVERLAP which that last step would drop, whatever was left out.
+    in_order
+        It goes event by event, so that it finds the matches of patterns that allow it in the order of their last
+        events (`parts.comes_in_order`).
+    """
+
+    name: str
+    find: Finder
+    count: MatchCounter = lambda *_: None
+    find_many: ManyFinder | None = None
+    share: PlanSharer | None = None
+    unsupported_feature: Callable[[Pattern], str | None] = beyond_any_match
+    describe: Callable[[Pattern], str] | None = None
+    always_shares: bool = False
+    in_pattern_order: bool = False
+    runs_trees: bool = False
+    is_columnar: bool = False
+    options: tuple[str, ...] = ()
+    prunes: bool = False
+    in_order: bool = False
+
+    def check(self, pattern: Pattern) -> None:
+        """Raise UnsupportedPattern if the mechanism does not run a pattern."""
+        refuse(self.name, pattern, self.unsupported_feature(pattern))
+
+    def with_options(self, options: Collection[str]) -> Mechanism:
+        """The mechanism with some of its options set."""
+        if not options:
+            return self
+        wanted = frozenset(options)
+        find: Callable[..., Iterable[Block]] = self.find
+        many: Callable[..., Iterable[tuple[int, Block]]] | None = self.find_many
+        return replace(
+            self,
+            find=partial(find, options=wanted),
+            find_many=None if many is None else partial(many, options=wanted),
+        )
+
+
+class Mechanisms(Mapping[str, Mechanism]):
+    """Mechanisms by name, each loaded when it is first asked for; their names are known without loading any.
+
+    Parameters
+    ----------
+    places
+        Name -> the place of the record, as `module:attribute`, or the record itself.
+    """
+
+    def __init__(self, places: Mapping[str, str | Mechanism]) -> None:
+        self.places = dict(places)
+
+    def __getitem__(self, name: str) -> Mechanism:
+        place = self.places[name]
+        if isinstance(place, str):
+            module, _, attribute = place.partition(":")
+            place = self.places[name] = getattr(import_module(module), attribute)
+            assert isinstance(place, Mechanism) and place.name == name, f"{name} is not the mechanism of its place"
+        return place
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+_PACKAGE = "cep_pipeline.detection"
+MECHANISMS = Mechanisms(
+    {
+        "fused": f"{_PACKAGE}.fused.mechanism:MECHANISM",
+        "lazy_chain_nfa": f"{_PACKAGE}.lazy_nfa.mechanism:LAZY_CHAIN_NFA",
+        "lazy_tree_nfa": f"{_PACKAGE}.lazy_nfa.mechanism:LAZY_TREE_NFA",
+        "evaluation_tree": f"{_PACKAGE}.evaluation_tree.find:EVALUATION_TREE",
+        "eager_nfa": f"{_PACKAGE}.eager_nfa.mechanism:MECHANISM",
+        "nfab": f"{_PACKAGE}.nfab.mechanism:MECHANISM",
+        "multi_pattern_nfa": f"{_PACKAGE}.shared_network.find:MULTI_PATTERN_NFA",
+        "multitree": f"{_PACKAGE}.shared_network.find:MULTITREE",
+    }
+)
+"""The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last.
+
+A new mechanism is a package with a `Mechanism` record, and a line here. `choice.choose_mechanisms` takes the first one
+that runs a pattern.
+"""
+
+
+def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:
+    """Return the orders of a plan, for a mechanism that runs no trees.
+
+    Raises
+    ------
+    PlanError
+        A clause is planned as a tree.
+    """
+    found: list[Sequence[str]] = []
+    for clause, order in zip(pattern.clauses, orders, strict=True):
+        if isinstance(order, Join):
+            raise PlanError(
+                f"pattern {pattern.name!r}: the plan joins clause {clause.index} by the tree {order}; {mechanism} runs "
+                "orders only: use a planner that makes orders, or mechanism 'evaluation_tree'"
+            )
+        found.append(order)
+    return found
+
+
+def refuse_other_orders(mechanism: str, pattern: Pattern, clause: Clause, order: Sequence[str]) -> None:
+    """Raise for a plan that is not in the pattern's order, where that is the only one in which events are bound.
+
+    Raises
+    ------
+    PlanError
+        The order is another one.
+    """
+    names = [variable.name for variable in clause.positive]
+    if list(order) != names:
+        binding = mechanism if pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH else pattern.strategy.value
+        raise PlanError(
+            f"pattern {pattern.name!r}: the plan orders {', '.join(order)}; {binding} binds events in the pattern's "
+            f"order, {', '.join(names)}: use planner 'trivial'"
+        )

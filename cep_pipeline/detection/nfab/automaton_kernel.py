@@ -1,0 +1,565 @@
+"""The algorithms of the automaton, in one kernel (`advance`). Imported only where it is compiled.
+
+The basic algorithm (`advance_all`, SIGMOD'08 section 5.2.1) goes through the tree of runs breadth first and reads every
+event once. Runs stand in lists by the variable that they bound last. An event is shown to the lists from the last state
+to the first, so that no run sees it twice; a list whose variable and next variable it does not fit is passed over where
+events may be skipped. While no run lives, events are passed over up to the next one that can begin the pattern. If only
+non-overlapping matches are wanted, a match ends all other runs of its partition.
+
+Merging (`merge_state`, section 5.2.2): runs in one state whose value vectors agree under the state's mask take the same
+events from now on. They become one run, which goes on under the version number of one of them. A junction of the match
+buffer keeps the versions and the starts of both, with which the way back goes on before it. The run starts when the
+youngest of them does, so that it lives as long as one of them would; the way back leaves out those that have expired.
+
+Backtracking (`backtrack`, section 5.2.3) goes through the tree depth first. Where a run may go two ways it begins the
+next variable, and a copy that stays is postponed with the event at which that happened. When the run has ended, the
+copy postponed last goes on from its event, and reads again what has been read. When the stack is empty, the next event
+that can begin the pattern starts a run. If only non-overlapping matches are wanted, the one that ends first is kept of
+those that overlap, and which run finds it is not known beforehand. So a match that was found does not end the search,
+but bounds it: the runs that were postponed, and those that start up to there, read no event behind its last one. The
+next run starts behind the match.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from cep_pipeline.compiled.pointers import int64_at
+from cep_pipeline.detection.instances.cells import first_row_of, length_of, row_of
+from cep_pipeline.detection.instances.codes import LINK_WORDS as CELL_WORDS
+from cep_pipeline.detection.instances.codes import ROW as CELL_ROW
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.buffer import (
+    MADE,
+    STACK_WORDS,
+    forget_all,
+    join,
+    label,
+    prune,
+    prune_versions,
+    retrieve,
+    room,
+    wait,
+)
+from cep_pipeline.detection.nfab.machine import (
+    agrees,
+    begin,
+    copy_of,
+    end,
+    expire,
+    finish,
+    machine_at,
+    parts_at,
+    release,
+    start,
+    take,
+)
+
+
+@njit(error_model="numpy")
+def merge_state(words: Any, variable: int, place: int) -> None:
+    """Merge the runs in the state of a variable, after some of them have changed with the event at a place.
+
+    No two of them are equal that have not changed since they were compared.
+    """
+    machine, _, _, buffer, _, _ = parts_at(words)
+    lists = variable * machine.capacity
+    number = machine.list_sizes[variable]
+    changed = False
+    for index in range(number):
+        run = machine.lists[lists + index]
+        if machine.places[run] >= 0:
+            machine.places[run] = -1
+            changed |= instantiate(words, variable, run)
+    if not changed:
+        return
+    mask = 15
+    while mask < 2 * number:
+        mask = 2 * mask + 1
+    for slot in range(mask + 1):
+        machine.table[slot] = -1
+    kept = 0
+    for index in range(number):
+        run = machine.lists[lists + index]
+        slot = machine.hashes[run] & mask
+        other = machine.table[slot]
+        while other >= 0 and not equivalent(words, variable, run, other):
+            slot = (slot + 1) & mask
+            other = machine.table[slot]
+        if other < 0:
+            machine.table[slot] = run
+            machine.lists[lists + kept] = run
+            kept += 1
+            continue
+        younger, elder = (run, other) if machine.begun[run] > machine.begun[other] else (other, run)
+        junction = join(buffer, variable, machine.rows[place])
+        _label(words, variable, junction, younger)
+        _label(words, variable, junction + 1, elder)
+        machine.events[other] = junction
+        machine.lengths[other] = 0
+        if machine.begun[run] > machine.begun[other]:
+            machine.begun[other] = machine.begun[run]
+            machine.firsts[other] = machine.firsts[run]
+        machine.change[machine.rows[place]] -= 1
+        machine.control[at.MERGED] += 1
+        release(words, run)
+    machine.list_sizes[variable] = kept
+
+
+@njit(error_model="numpy")
+def _label(words: Any, variable: int, pointer: int, run: int) -> None:
+    """Keep the version, the start and the newest event of a merged run."""
+    machine, _, _, buffer, _, _ = parts_at(words)
+    start, event = machine.begun[run], machine.events[run]
+    label(buffer, variable, pointer, machine.prefixes[run], machine.digits[run], event, start)
+
+
+@njit(error_model="numpy")
+def equivalent(words: Any, variable: int, one: int, other: int) -> bool:
+    """Tell whether two runs in the state of a variable agree on all values that its mask selects."""
+    machine = machine_at(words)
+    if machine.hashes[one] != machine.hashes[other] or machine.run_keys[one] != machine.run_keys[other]:
+        return False
+    for number in range(machine.vector_starts[variable + 1] - machine.vector_starts[variable]):
+        own = machine.vectors[one * machine.vector_words + number]
+        if own != machine.vectors[other * machine.vector_words + number]:
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def instantiate(words: Any, variable: int, run: int) -> bool:
+    """Compute the value vector of a run in the state of a variable, and its hash; whether it has changed."""
+    machine, cells, _, _, _, _ = parts_at(words)
+    changed = machine.states[run] != variable
+    machine.states[run] = variable
+    hashed = machine.run_keys[run]
+    first = machine.vector_starts[variable]
+    for number in range(first, machine.vector_starts[variable + 1]):
+        word = at.VALUE_WORDS * number
+        how, source = machine.vector[word], machine.vector[word + 2]
+        slot = machine.slots[run * machine.stride + machine.vector[word + 1]]
+        is_cell = machine.vector[word + 3] != 0
+        if how == at.VALUE_OF_FIRST:
+            value = int64_at(source)[first_row_of(cells, slot) if is_cell else slot]
+        elif how == at.VALUE_OF_NEWEST:
+            value = int64_at(source)[row_of(cells, slot) if is_cell else slot]
+        elif how == at.LENGTH_OF_LIST:
+            value = length_of(cells, slot)
+        elif how == at.WHOLE_OF_CELL:
+            value = cells.wholes[(slot & cells.mask) * cells.whole_words + source]
+        elif how == at.SIGN_OF_CELL:
+            value = 1 if cells.wholes[(slot & cells.mask) * cells.whole_words + source] > 0 else 0
+        elif how == at.REAL_OF_CELL:
+            value = machine.real_bits[(slot & cells.mask) * cells.real_words + source]
+        else:
+            value = slot
+        kept = run * machine.vector_words + number - first
+        changed |= machine.vectors[kept] != value
+        machine.vectors[kept] = value
+        hashed = (hashed ^ value) * 0x9E3779B97F4A7C1
+        hashed ^= hashed >> 29
+    machine.hashes[run] = hashed
+    return changed
+
+
+LEAST_FREED = 4
+"""Pruning has to leave one in so many places of a ring free."""
+
+
+@njit(error_model="numpy")
+def advance_all(words: Any) -> int:
+    """Read events until the end, or until room is wanted; the code says which."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    control = machine.control
+    sure = 0  # there is room of all kinds for so many
+    while True:
+        if control[at.FINISHED_RUNS] + control[at.TOP] > 0 and not write_finished(words):
+            return at.OUTPUT_FULL
+        place = control[at.PLACE]
+        if control[at.ALIVE] > 0 and (place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row):
+            drop_all(words)
+        if control[at.ALIVE] == 0:
+            if control[at.NEXT_START] >= machine.number_of_starts:
+                return at.DONE
+            place = machine.starts[control[at.NEXT_START]]
+            control[at.PLACE] = place
+            control[at.GROUP_END] = machine.ends[place]
+            forget_all(buffer)
+            versions.ends[0] = versions.ends[1] = 0
+            cells.ends[0] = cells.ends[1] = 0
+        most = 2 * control[at.ALIVE] + 2
+        if sure < 2 * most:
+            wanted = wanted_room(words, most, machine.instants[place] - machine.width)
+            if wanted != at.DONE:
+                return wanted
+            sure = sure_room(words)
+        sure -= 2 * most
+        finishes = control[at.FINISHES]
+        read(words, place)
+        control[at.PLACE] = place + 1
+        if machine.options & at.PRUNING and control[at.FINISHES] > finishes:
+            prune_runs(words, machine.rows[place])
+
+
+@njit(error_model="numpy")
+def wanted_room(words: Any, most: int, earliest: int) -> int:
+    """The kind of memory of which there is too little to make so many runs with their cells, pointers and versions.
+
+    Where pruning frees little of a ring, it grows: one that the window just fits in would be pruned with every event.
+    """
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    if machine.control[at.FREE_RUNS] < most:
+        return at.RUNS_FULL
+    if machine.finished_capacity - machine.control[at.FINISHED_RUNS] < most:
+        return at.FINISHED_FULL
+    if room(buffer) < 2 * most:
+        prune(buffer, machine.instants_of_rows, earliest)
+        if room(buffer) < max(2 * most, (buffer.mask + 1) // LEAST_FREED):
+            return at.BUFFER_FULL
+    if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < most:
+        prune_versions(versions, machine.instants_of_rows, earliest)
+        if versions.mask + 1 - (versions.ends[1] - versions.ends[0]) < max(most, (versions.mask + 1) // LEAST_FREED):
+            return at.VERSIONS_FULL
+    if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < most:
+        prune_cells(words, earliest)
+        if cells.mask + 1 - (cells.ends[1] - cells.ends[0]) < max(most, (cells.mask + 1) // LEAST_FREED):
+            return at.CELLS_FULL
+    return at.DONE
+
+
+@njit(error_model="numpy")
+def sure_room(words: Any) -> int:
+    """The number of runs that there is room for in every kind of memory, before anything is pruned."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    least = min(machine.control[at.FREE_RUNS], machine.finished_capacity - machine.control[at.FINISHED_RUNS])
+    least = min(least, cells.mask + 1 - (cells.ends[1] - cells.ends[0]))
+    return min(least, room(buffer), versions.mask + 1 - (versions.ends[1] - versions.ends[0]))
+
+
+@njit(error_model="numpy")
+def prune_cells(words: Any, earliest: int) -> None:
+    """Let go of the cells of events before an instant."""
+    machine, cells, _, _, _, _ = parts_at(words)
+    head, tail = cells.ends[0], cells.ends[1]
+    while head < tail:
+        row = cells.links[(head & cells.mask) * CELL_WORDS + CELL_ROW]
+        if machine.instants_of_rows[row] >= earliest:
+            break
+        head += 1
+    cells.ends[0] = head
+
+
+@njit(error_model="numpy")
+def write_finished(words: Any) -> bool:
+    """Write the matches of the finished runs; False where the output is full before all are written."""
+    machine, _, _, buffer, versions, _ = parts_at(words)
+    control = machine.control
+    if machine.options & at.MATCHING_ONLY:
+        control[at.FINISHED_RUNS] = 0
+    while control[at.WRITTEN_RUNS] < control[at.FINISHED_RUNS] or control[at.TOP] > 0:
+        if control[at.TOP] == 0:
+            run = at.FINISHED_WORDS * control[at.WRITTEN_RUNS]
+            event, prefix, digit = machine.finished[run], machine.finished[run + 1], machine.finished[run + 2]
+            wait(machine.pending, 0, event, machine.variables - 1, prefix, digit, 0)
+            control[at.TOP] = 1
+            control[at.WRITTEN_RUNS] += 1
+        top, written, matches = retrieve(
+            buffer,
+            versions,
+            machine.instants[control[at.PLACE] - 1] - machine.width,
+            machine.pending,
+            control[at.TOP],
+            machine.path,
+            machine.out_rows,
+            machine.out_variables,
+            machine.out_capacity,
+            control[at.WRITTEN],
+            control[at.HANDED_ON],
+            machine.out_offsets,
+            control[at.MATCHES],
+            machine.out_matches,
+        )
+        control[at.TOP] = top
+        control[at.WRITTEN] = written
+        control[at.MATCHES] = matches
+        if top > 0:
+            return False
+    control[at.WRITTEN_RUNS] = 0
+    control[at.FINISHED_RUNS] = 0
+    return True
+
+
+@njit(error_model="numpy")
+def drop_all(words: Any) -> None:
+    """End all runs: their partition, or what there is to read, has ended."""
+    machine = machine_at(words)
+    for variable in range(machine.variables):
+        for index in range(machine.list_sizes[variable]):
+            expire(words, machine.lists[variable * machine.capacity + index])
+        machine.list_sizes[variable] = 0
+
+
+@njit(error_model="numpy")
+def prune_runs(words: Any, row: int) -> None:
+    """End all runs with the event that has finished a match: what else they find would overlap it (section 5.2.1)."""
+    machine = machine_at(words)
+    for variable in range(machine.variables):
+        for index in range(machine.list_sizes[variable]):
+            end(words, machine.lists[variable * machine.capacity + index], row)
+        machine.list_sizes[variable] = 0
+
+
+@njit(error_model="numpy", forceinline=True)
+def read(words: Any, place: int) -> None:
+    """Show an event to all runs, and start one with it."""
+    machine = machine_at(words)
+    control, size = machine.control, machine.size
+    last = machine.variables - 1
+    for variable in range(last, -1, -1):
+        if machine.list_sizes[variable] == 0:
+            continue
+        takes = machine.kleene[variable] and machine.fits[variable * size + place] != 0
+        begins = variable < last and machine.fits[(variable + 1) * size + place] != 0
+        if takes or begins or machine.options & at.CONTIGUOUS:
+            _show(words, variable, place, takes, begins)
+    if control[at.NEXT_START] < machine.number_of_starts and machine.starts[control[at.NEXT_START]] == place:
+        control[at.NEXT_START] += 1
+        run = start(words, place)
+        if run >= 0:
+            _arrive(words, run, 0, place)
+    if machine.options & at.MERGING:
+        for variable in range(machine.variables):
+            if machine.list_sizes[variable] > 1 and machine.list_sizes[machine.variables + variable] == place:
+                merge_state(words, variable, place)
+
+
+@njit(error_model="numpy", forceinline=True)
+def _show(words: Any, variable: int, place: int, takes: bool, begins: bool) -> None:
+    """Show an event to the runs in the state of a variable: they begin the next one, take it, ignore it, or end."""
+    machine = machine_at(words)
+    lists = variable * machine.capacity
+    number = machine.list_sizes[variable]
+    earliest = machine.instants[place] - machine.width
+    row = machine.rows[place]
+    any_match = machine.options & at.ANY_MATCH != 0
+    contiguous = machine.options & at.CONTIGUOUS != 0
+    stays_behind = machine.kleene[variable] or any_match
+    made = 0
+    kept = 0
+    machine.control[at.READ] += number
+    for index in range(number):
+        run = machine.lists[lists + index]
+        if machine.begun[run] < earliest:
+            expire(words, run)
+            continue
+        agreeing = agrees(words, run, place)
+        left = False
+        if begins and agreeing:
+            copy = begin(words, run, variable + 1, place)
+            if copy >= 0:
+                left = True
+                _arrive(words, copy, variable + 1, place)
+        bound = False
+        if takes and agreeing:
+            if any_match:
+                copy = copy_of(words, run)
+                if take(words, copy, run, variable, place):
+                    machine.change[row] += 1
+                    machine.list_sizes[machine.variables + variable] = place
+                    if variable == machine.variables - 1:
+                        finish(words, copy)
+                    machine.lists[lists + number + made] = copy
+                    made += 1
+                else:
+                    release(words, copy)
+            else:
+                bound = take(words, run, run, variable, place)
+                if bound:
+                    machine.list_sizes[machine.variables + variable] = place
+                    if variable == machine.variables - 1:
+                        finish(words, run)
+        if bound or (not contiguous and (stays_behind or not left)):
+            machine.lists[lists + kept] = run
+            kept += 1
+        else:
+            end(words, run, row)
+    for index in range(made):
+        machine.lists[lists + kept + index] = machine.lists[lists + number + index]
+    machine.list_sizes[variable] = kept + made
+
+
+@njit(error_model="numpy")
+def _arrive(words: Any, run: int, variable: int, place: int) -> None:
+    """A run has begun a variable: it joins the list of that state, or is finished."""
+    machine = machine_at(words)
+    if variable == machine.variables - 1:
+        finish(words, run)
+        if not machine.kleene[variable]:
+            end(words, run, machine.rows[place])
+            return
+    size = machine.list_sizes[variable]
+    machine.lists[variable * machine.capacity + size] = run
+    machine.list_sizes[variable] = size + 1
+    machine.list_sizes[machine.variables + variable] = place
+
+
+WHOLE, STAYING = 0, 1
+"""What is left of a postponed run: all it may do with its event, or all but beginning the next variable."""
+
+
+@njit(error_model="numpy")
+def backtrack(words: Any) -> int:
+    """Read events until the end, or until room is wanted; the code says which."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    control = machine.control
+    while True:
+        if not write_finished(words):
+            return at.OUTPUT_FULL
+        run = control[at.SINGLE_RUN] - 1
+        if run < 0:
+            if control[at.POSTPONED] > 0:
+                resume(words)
+                continue
+            if control[at.NEXT_START] >= machine.number_of_starts:
+                return at.DONE
+            control[at.PLACE] = machine.starts[control[at.NEXT_START]]
+            if control[at.PLACE] >= control[at.MATCHED]:
+                control[at.MATCHED] = 0
+            control[at.GROUP_END] = machine.ends[control[at.PLACE]]
+            forget_all(buffer)
+            versions.ends[0] = versions.ends[1] = 0
+            cells.ends[0] = cells.ends[1] = 0
+        place = control[at.PLACE]
+        wanted = wanted_room(words, 4, machine.instants[place] if run < 0 else machine.begun[run])
+        if wanted != at.DONE:
+            return wanted
+        if run < 0:
+            control[at.NEXT_START] += 1
+            control[at.PLACE] = place + 1
+            control[at.LEFT_TO_DO] = WHOLE
+            finishes = control[at.FINISHES]
+            run = start(words, place)
+            control[at.SINGLE_RUN] = 1 + (arrived(words, run, 0, place) if run >= 0 else -1)
+            _bound(words, place, finishes)
+            continue
+        if control[at.MATCHED] and place >= control[at.MATCHED]:
+            end(words, run, machine.rows[control[at.MATCHED] - 1])
+            control[at.SINGLE_RUN] = 0
+            continue
+        outside = place >= control[at.GROUP_END] or machine.rows[place] >= machine.end_row
+        if outside or machine.instants[place] - machine.begun[run] > machine.width:
+            expire(words, run)
+            control[at.SINGLE_RUN] = 0
+            continue
+        control[at.READ] += 1
+        if place < control[at.FURTHEST]:
+            control[at.READ_AGAIN] += 1
+        else:
+            control[at.FURTHEST] = place + 1
+        finishes = control[at.FINISHES]
+        control[at.SINGLE_RUN] = 1 + read_by(words, run, place)
+        _bound(words, place, finishes)
+
+
+@njit(error_model="numpy")
+def _bound(words: Any, place: int, finishes: int) -> None:
+    """If runs are pruned and a run was finished at a place, let no run read an event behind it."""
+    machine = machine_at(words)
+    if machine.options & at.PRUNING and machine.control[at.FINISHES] > finishes:
+        machine.control[at.MATCHED] = place + 1
+
+
+@njit(error_model="numpy")
+def read_by(words: Any, run: int, place: int) -> int:
+    """Show an event to the run; the run that goes on, or -1."""
+    machine = machine_at(words)
+    control, size = machine.control, machine.size
+    variable = machine.states[run]
+    row = machine.rows[place]
+    last = machine.variables - 1
+    any_match = machine.options & at.ANY_MATCH != 0
+    agreeing = agrees(words, run, place)
+    may_begin = variable < last and control[at.LEFT_TO_DO] == WHOLE
+    if may_begin and agreeing and machine.fits[(variable + 1) * size + place] != 0:
+        copy = begin(words, run, variable + 1, place)
+        if copy >= 0:
+            if machine.kleene[variable] or any_match:
+                postpone(words, run, place, STAYING)
+            else:
+                end(words, run, row)
+            control[at.PLACE] = place + 1
+            return arrived(words, copy, variable + 1, place)
+    control[at.PLACE] = place + 1
+    control[at.LEFT_TO_DO] = WHOLE
+    if machine.kleene[variable] and agreeing and machine.fits[variable * size + place] != 0:
+        copy = copy_of(words, run) if any_match else run
+        if take(words, copy, run, variable, place):
+            machine.states[copy] = variable
+            if any_match:
+                machine.change[row] += 1
+                # The copy of this event is put back when the run that ignores it goes on.
+                postpone(words, run, place + 1, WHOLE)
+            if variable == last:
+                finish(words, copy)
+            return copy
+        if any_match:
+            release(words, copy)
+    if machine.options & at.CONTIGUOUS:
+        end(words, run, row)
+        return -1
+    return run
+
+
+@njit(error_model="numpy")
+def postpone(words: Any, run: int, place: int, left_to_do: int) -> None:
+    """Put a run on the stack, with the event from which it will go on; what is made before that is let go of then."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine.hashes[run] = 2 * place + left_to_do
+    kept = run * machine.vector_words
+    machine.vectors[kept] = cells.ends[1]
+    machine.vectors[kept + 1] = versions.ends[1]
+    for state in range(machine.variables):
+        machine.vectors[kept + 2 + state] = buffer.stacks[state * STACK_WORDS + MADE]
+    machine.lists[machine.control[at.POSTPONED]] = run
+    machine.control[at.POSTPONED] += 1
+
+
+@njit(error_model="numpy")
+def resume(words: Any) -> None:
+    """Take the run that was postponed last from the stack."""
+    machine, cells, _, buffer, versions, _ = parts_at(words)
+    machine.control[at.POSTPONED] -= 1
+    run = machine.lists[machine.control[at.POSTPONED]]
+    machine.control[at.SINGLE_RUN] = 1 + run
+    machine.control[at.PLACE] = machine.hashes[run] >> 1
+    machine.control[at.LEFT_TO_DO] = machine.hashes[run] & 1
+    kept = run * machine.vector_words
+    cells.ends[1] = machine.vectors[kept]
+    versions.ends[1] = machine.vectors[kept + 1]
+    for state in range(machine.variables):
+        buffer.stacks[state * STACK_WORDS + MADE] = machine.vectors[kept + 2 + state]
+
+
+@njit(error_model="numpy")
+def arrived(words: Any, run: int, variable: int, place: int) -> int:
+    """The run that has begun a variable, or -1 if it is finished with that."""
+    machine = machine_at(words)
+    machine.states[run] = variable
+    machine.control[at.LEFT_TO_DO] = WHOLE
+    if variable == machine.variables - 1:
+        finish(words, run)
+        if not machine.kleene[variable]:
+            end(words, run, machine.rows[place])
+            return -1
+    return run
+
+
+def advance(words: Any) -> int:
+    """Read events until the end, or until room is wanted; the code of `words.py` says which."""
+    if words[at.OPTIONS] & at.BACKTRACKING:
+        return int(backtrack(words))
+    return int(advance_all(words))

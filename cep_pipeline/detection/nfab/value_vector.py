@@ -1,0 +1,245 @@
+"""The value vector of a run (SIGMOD'08 section 5.2.2): the values of its past that decide its future.
+
+A run's future depends on its state, its start, and those values of what it has bound that some later edge reads. Two
+runs in one state that agree on these take the same events from now on, whatever their histories: they can be merged.
+`value_vector` finds these values in a clause; `vector_words` writes for the kernel how each is read from a run's slots
+and the cells of its lists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+
+from cep_pipeline.detection.instances import codes
+from cep_pipeline.detection.instances.program import Program
+from cep_pipeline.detection.nfab import words as at
+from cep_pipeline.detection.nfab.automaton import Mention, last_variable, mentions, reads_whole_list
+from cep_pipeline.detection.nfab.memory import address
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.slices.prepared import PreparedEvents
+
+TIMESTAMP = "timestamp"
+
+
+class ValueSource(IntEnum):
+    """The source of a value of the vector.
+
+    Attributes
+    ----------
+    FIRST, LAST
+        An attribute of the first or of the newest event of a variable (of a single one, both are its event).
+    LENGTH
+        How many events a Kleene variable has.
+    AGGREGATE
+        A running aggregate: all that its next value is computed from.
+    LIST
+        The list itself: conditions that read every element of a list that has been left.
+    """
+
+    FIRST = 0
+    LAST = 1
+    LENGTH = 2
+    AGGREGATE = 3
+    LIST = 4
+
+
+@dataclass(frozen=True, order=True)
+class Value:
+    """One column of the value vector: of the variable at a place in the chain, instantiated there."""
+
+    variable: int
+    kind: ValueSource
+    attribute: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class ValueVector:
+    """The columns of V and the bit masks over them.
+
+    Attributes
+    ----------
+    values
+        The columns, by the variable that instantiates them, then by kind and attribute.
+    masks
+        For each variable of the chain the bits of the columns that are bound in its state and read by its edges or
+        those of later states: the paper's `M_q OR M_(q+1) OR ...`, without what is not yet bound.
+    """
+
+    values: tuple[Value, ...]
+    masks: tuple[int, ...]
+
+    def relevant(self, variable: int) -> tuple[Value, ...]:
+        """The columns that two runs in the state of a variable must agree on to be merged."""
+        return tuple(value for bit, value in enumerate(self.values) if self.masks[variable] >> bit & 1)
+
+
+def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
+    """The value vector of a chain."""
+    places = range(len(clause.positive))
+    place_of = {variable.name: place for place, variable in enumerate(clause.positive)}
+    relevant: list[set[Value]] = [set() for _ in places]
+    for conjunct in clause.conjuncts:
+        if not conjunct.variables or not conjunct.variables <= place_of.keys():
+            continue
+        last = last_variable(conjunct, clause)
+        read = mentions(conjunct)
+        for state in places[: last + 1]:
+            if state == last and not _read_again(conjunct, clause, last):
+                continue
+            for node in read:
+                if place_of[node.variable] <= state:
+                    growing = place_of[node.variable] == last and not _reads_pairs(read, node.variable)
+                    relevant[state].update(_values(node, place_of, clause, growing=growing))
+    if pattern.ties is Ties.STRICT:
+        # A later variable begins after the newest event; of one that is left, nothing of this is asked any more.
+        for state in places[:-1]:
+            relevant[state].add(Value(state, ValueSource.LAST, TIMESTAMP))
+    values = tuple(sorted(set().union(*relevant)))
+    masks = tuple(sum(1 << bit for bit, value in enumerate(values) if value in own) for own in relevant)
+    return ValueVector(values, masks)
+
+
+def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
+    """Return whether a run in the state of the conjunct's last variable will test it again: as its list grows, or is
+    left.
+    """
+    variable = clause.positive[last]
+    if not variable.kleene:
+        return False
+    own = [node for node in mentions(conjunct) if node.variable == variable.name]
+    return any(not isinstance(node, Reference) or node.element is not Element.FIRST for node in own)
+
+
+def _reads_pairs(read: tuple[Mention, ...], variable: str) -> bool:
+    """Return whether a conjunct compares elements of a growing list with elements, or with all of the list, chosen
+    apart.
+    """
+    own = [node for node in read if node.variable == variable]
+    whole = any(map(reads_whole_list, own))
+    each = any(isinstance(node, Reference) and node.element is Element.EACH for node in own)
+    indexed = any(
+        (isinstance(node, Reference) and node.element in (Element.CURRENT, Element.PREVIOUS))
+        or (isinstance(node, Aggregate) and node.prefix)
+        for node in own
+    )
+    return whole + each + indexed > 1
+
+
+def _values(node: Mention, place_of: dict[str, int], clause: Clause, *, growing: bool) -> tuple[Value, ...]:
+    """The values that a conjunct reads of a variable; of a list that still grows, those beside the new element."""
+    place = place_of[node.variable]
+    if isinstance(node, Length):
+        return (Value(place, ValueSource.LENGTH),)
+    if isinstance(node, Aggregate):
+        if node.function in ("first", "last"):
+            return (Value(place, ValueSource.FIRST if node.function == "first" else ValueSource.LAST, node.attribute),)
+        if node.prefix and not growing:
+            return (Value(place, ValueSource.LIST),)
+        return (Value(place, ValueSource.AGGREGATE, node.attribute, node.function),)
+    if not clause.positive[place].kleene or node.element is Element.FIRST:
+        return (Value(place, ValueSource.FIRST, node.attribute),)
+    if reads_whole_list(node):
+        return (Value(place, ValueSource.LAST, node.attribute),)
+    if not growing:
+        return (Value(place, ValueSource.LIST),)
+    if node.element is Element.PREVIOUS:
+        return (Value(place, ValueSource.LAST, node.attribute),)
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class VectorWords:
+    """The values that runs in the state of each variable must agree on.
+
+    Attributes
+    ----------
+    words, starts
+        int64: `VALUE_WORDS` of each value; those of variable v are from `starts[v]` to `starts[v + 1]`.
+    most
+        The most values of one variable's state.
+    columns
+        The columns that the words point to.
+    """
+
+    words: Array
+    starts: Array
+    most: int
+    columns: tuple[Array, ...] = field(default=())
+
+
+def vector_words(pattern: Pattern, clause: Clause, program: Program, merges: bool) -> VectorWords:
+    """The words of a clause's value vector; of none where nothing is merged."""
+    if not merges:
+        return VectorWords(np.zeros(1, np.int64), np.zeros(len(clause.positive) + 1, np.int64), 0)
+    vector = value_vector(pattern, clause)
+    columns: list[Array] = []
+    found = []
+    for variable in range(len(clause.positive)):
+        own = []
+        for value in vector.relevant(variable):
+            own += _words(value, clause, program, columns)
+        found.append(own)
+    words = np.array([word for own in found for value in own for word in value] or [0], np.int64)
+    starts = np.cumsum([0, *map(len, found)]).astype(np.int64)
+    return VectorWords(words, starts, max(map(len, found)), tuple(columns))
+
+
+def _words(value: Value, clause: Clause, program: Program, columns: list[Array]) -> list[tuple[int, int, int, int]]:
+    variable = clause.positive[value.variable]
+    is_cell = int(variable.kleene)
+    match value.kind:
+        case ValueSource.FIRST | ValueSource.LAST:
+            columns.append(identity_codes(program.events, value.attribute))
+            how = at.VALUE_OF_FIRST if value.kind is ValueSource.FIRST else at.VALUE_OF_NEWEST
+            return [(how, value.variable, address(columns[-1]), is_cell)]
+        case ValueSource.LENGTH:
+            return [(at.LENGTH_OF_LIST, value.variable, 0, is_cell)]
+        case ValueSource.LIST:
+            return [(at.WHOLE_OF_SLOT, value.variable, 0, is_cell)]
+        case ValueSource.AGGREGATE:
+            return _aggregate_words(value, variable.name, program)
+
+
+def _aggregate_words(value: Value, name: str, program: Program) -> list[tuple[int, int, int, int]]:
+    """The words of a cell that the next value of an aggregate is computed from."""
+    whole = program.events.column(value.attribute).type is ValueType.INT64
+    found = program.accumulators.of(name, value.attribute, value.function, whole=whole)
+    if found is None:
+        return [(at.WHOLE_OF_SLOT, value.variable, 0, 1)]
+    kind, count, place = found
+    # Of an extreme or a sum, how many values there were matters only in that there were any.
+    counted = at.WHOLE_OF_CELL if value.function in ("avg", "count") else at.SIGN_OF_CELL
+    words = [(counted, value.variable, count, 1)]
+    if kind == codes.SUM_WHOLES:
+        words += [(at.WHOLE_OF_CELL, value.variable, place + word, 1) for word in range(2)]
+    elif kind in (codes.LEAST_WHOLE, codes.GREATEST_WHOLE):
+        words.append((at.WHOLE_OF_CELL, value.variable, place, 1))
+    elif kind != codes.ONLY_COUNT:
+        words.append((at.REAL_OF_CELL, value.variable, place, 1))
+    return words
+
+
+def identity_codes(events: PreparedEvents, attribute: str) -> Array:
+    """int64: equal only for rows with the same value of an attribute (or both without one)."""
+
+    def make() -> Array:
+        column = events.column(attribute)
+        if column.type is ValueType.FLOAT64_LIST:
+            return np.arange(len(events), dtype=np.int64)
+        if column.valid is not None:
+            numbers = np.full(len(events), -1, np.int64)
+            numbers[column.valid] = np.unique(column.values[column.valid], return_inverse=True)[1]
+            return numbers
+        if column.type is ValueType.FLOAT64:
+            return np.ascontiguousarray(column.values).view(np.int64)
+        return np.ascontiguousarray(column.values.astype(np.int64))
+
+    return events.derive(("identity of values", attribute), make)

@@ -1,0 +1,199 @@
+"""Buffers of matches, expanded lazily in the page's order."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from itertools import islice
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.compressed import compressing, expansion
+from cep_pipeline.detection.compressed.expansion import StreamOrderedPaths
+from cep_pipeline.detection.matches import MANY_PATTERNS
+from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
+from tests.answers import comparable, from_tables
+from tests.oracle import evaluate
+from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+LANGUAGE = replace(ANY_MATCH_LANGUAGE, output=False, consume=False)
+SIXTY = "NAME sixty PATTERN SEQ(A a, B+ v[], C c) WITHIN 1 day RETURN v.LEN AS n, v[1].x AS first, c.s"
+
+
+def stream(middle: int) -> pa.Table:
+    kinds = ["A", *["B"] * middle, "C"]
+    return stream_schema().table([{"timestamp": t, "kind": kind, "x": t, "s": "é"} for t, kind in enumerate(kinds)])
+
+
+class NeverInStreamOrder:
+    """In place of the walks along the stream: the other way to find matches in order."""
+
+    @staticmethod
+    def of(*_: object) -> None:
+        return None
+
+
+def compressed(text: str, table: pa.Table) -> pa.Table:
+    [found] = cep.detect(cep.parse_patterns(text, stream_schema()), table, output="compressed").values()
+    return found
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(statement=statements(LANGUAGE), stream_rows=rows(), data=st.data())
+def test_one_by_one_and_all_at_once(statement: Statement, stream_rows: list[Row], data: st.DataObject) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        [pattern] = cep.parse_patterns(statement.text, stream_schema(), params=statement.params)
+    assume(listed_because(pattern) is None)
+    table = events_table(stream_rows)
+    with patch.object(compressing, "EDGES_AT_ONCE", data.draw(st.sampled_from([1 << 20, 2]))):
+        found = cep.detect([pattern], table, output="compressed")[pattern.name]
+    with (
+        patch.object(expansion, "AT_ONCE", data.draw(st.sampled_from([0, 0, 3, 1 << 17]))),
+        patch.object(expansion, "FIRST_ROWS", data.draw(st.sampled_from([1, 64]))),
+        patch.object(
+            expansion, "StreamOrderedPaths", data.draw(st.sampled_from([StreamOrderedPaths, NeverInStreamOrder]))
+        ),
+    ):
+        expanded = cep.expand(found).read_all()
+    assert comparable(from_tables([pattern], {pattern.name: expanded})) == comparable(evaluate([pattern], table))
+
+
+@pytest.mark.parametrize("at_once", [0, 1 << 17])
+@pytest.mark.parametrize("structure", ["SEQ(A a, B+ v[], C c)", "SEQ(Ev+ v[], Ev+ w[])", "AND(A a, B+ v[], C+ c[])"])
+def test_seqs_that_do_not_grow_with_time(structure: str, at_once: int) -> None:
+    seqs = [4, 1, 8, 0, 7, 2, 6, 5]
+    stream_rows = [{"timestamp": t, "seq": seq, "kind": "ABBCBABC"[t]} for t, seq in enumerate(seqs)]
+    patterns = cep.parse_patterns(f"NAME p PATTERN {structure} WITHIN 1 day", stream_schema())
+    events = events_table(stream_rows)
+    with patch.object(expansion, "AT_ONCE", at_once):
+        expanded = cep.expand(cep.detect(patterns, events, output="compressed")["p"]).read_all()
+    assert comparable(from_tables(patterns, {"p": expanded})) == comparable(evaluate(patterns, events))
+    assert expanded.num_rows > 10
+
+
+def test_the_first_of_very_many_matches_come_at_once() -> None:
+    table = compressed(SIXTY, stream(60))
+    assert table.select(["pattern", "end_seq", "count"]).to_pylist() == [
+        {"pattern": "sixty", "end_seq": 61, "count": str(2**60 - 1)}
+    ]
+    reader = cep.expand(table)
+    batches = [*islice(reader, 2)]
+    assert [batch.num_rows for batch in batches] == [expansion.FIRST_ROWS, 4 * expansion.FIRST_ROWS]
+    small = cep.detect(cep.parse_patterns(SIXTY, stream_schema()), stream(12))["sixty"]
+    # The first lists of 60 are those that take all of the first 48, and then go on as lists of 12 do.
+    found = pa.Table.from_batches(batches).to_pylist()
+    for row, alike in zip(found, small.to_pylist(), strict=False):
+        seqs = [binding["seq"] for binding in row["bindings"]]
+        assert seqs == [*range(49), *(binding["seq"] + 48 for binding in alike["bindings"][1:])]
+    assert found[0]["n"] == 60
+    assert found[0]["first"] == 1
+
+
+def test_iterating_gives_matches_of_the_first_pattern_first() -> None:
+    patterns = cep.parse_patterns(f"{SIXTY}; NAME pairs PATTERN SEQ(A a, B b) WITHIN 1 day", stream_schema())
+    found = [*islice(cep.detect_batches(patterns, stream(60)), 3)]
+    assert [name for name, _ in found] == ["sixty"] * 3
+    whole = [*cep.detect_batches(patterns, stream(6))]
+    assert [name for name, _ in whole] == ["sixty", "pairs"]
+    verbose = cep.detect(patterns, stream(6))
+    assert [pa.Table.from_batches([batch]).to_pylist() for _, batch in whole] == [
+        table.to_pylist() for table in verbose.values()
+    ]
+
+
+def test_tables_of_several_patterns_and_without_rows() -> None:
+    patterns = cep.parse_patterns(
+        f"{SIXTY}; NAME none PATTERN SEQ(C c, A a) WITHIN 1 day RETURN c.x; NAME bs PATTERN B+ b[] WITHIN 2 us",
+        stream_schema(),
+    )
+    tables = cep.detect(patterns, stream(5), output="compressed")
+    verbose = cep.detect(patterns, stream(5))
+    empty = cep.expand(tables["none"]).read_all()
+    assert empty.schema == verbose["none"].schema
+    assert empty.num_rows == 0
+    expanded = cep.expand(pa.concat_tables(tables.values()).replace_schema_metadata(None)).read_all()
+    assert expanded.schema == MANY_PATTERNS
+    assert expanded.column("match_id").to_pylist() == [
+        match_id for table in verbose.values() for match_id in table.column("match_id").to_pylist()
+    ]
+
+
+def test_buffers_outlive_a_file(tmp_path: object) -> None:
+    text = "NAME up PATTERN SEQ(A a, B+ v[], C c) WHERE v[i].x > v[i-1].x WITHIN 1 day RETURN v[v.LEN].x AS x, a.h AS h"
+    table = compressed(text, stream(6))
+    pq.write_table(table, f"{tmp_path}/c.parquet")
+    read = cep.expand(pq.read_table(f"{tmp_path}/c.parquet")).read_all()
+    assert read.equals(cep.expand(table).read_all())
+    assert read.num_rows == 2**6 - 1
+
+
+def test_matches_that_must_be_listed_are_compressed_within_the_limit() -> None:
+    text = "NAME sums PATTERN SEQ(A a, B+ v[], C c) WHERE sum(v[].x) > 3 WITHIN 1 day"
+    patterns = cep.parse_patterns(text, stream_schema())
+    table = cep.detect(patterns, stream(6), output="compressed", limit=61)["sums"]
+    assert table.column("count").to_pylist() == ["59"]
+    assert cep.expand(table).read_all().equals(cep.detect(patterns, stream(6))["sums"])
+    for output in ("compressed", "count", "verbose"):
+        with pytest.raises(TooManyMatches, match="more than 1,000 matches") as caught:
+            cep.detect(patterns, stream(40), output=output, limit=1000)
+        assert caught.value.count is None
+
+
+def test_a_limit_tells_the_count() -> None:
+    patterns = cep.parse_patterns(SIXTY, stream_schema())
+    with pytest.raises(TooManyMatches, match="1,152,921,504,606,846,975 matches") as caught:
+        cep.detect(patterns, stream(60), limit=1_000_000)
+    assert caught.value.count == 2**60 - 1
+    assert caught.value.exit_code == 2
+    assert "compressed" in str(caught.value)
+    assert cep.detect(patterns, stream(60), output="count", limit=1)["sixty"].num_rows == 1
+    assert cep.detect(patterns, stream(3), limit=7)["sixty"].num_rows == 7
+    with pytest.raises(InputError, match="limit is -1"):
+        cep.detect(patterns, stream(3), limit=-1)
+
+
+def test_single_events_are_counted_whatever_the_limit_and_by_the_plan() -> None:
+    patterns = cep.parse_patterns("NAME pairs PATTERN SEQ(B a, B b) WITHIN 1 day", stream_schema())
+    assert cep.detect(patterns, stream(9), output="count", limit=3)["pairs"].column("count").to_pylist() == ["36"]
+    with pytest.raises(TooManyMatches) as caught:
+        cep.detect(patterns, stream(9), limit=3)
+    assert caught.value.count == 36
+    patterns = cep.parse_patterns(SIXTY, stream_schema())
+    other = cep.plan(patterns, cep.estimate_statistics(patterns, stream(60)), "dp_left_deep", "throughput")
+    for output in ("count", "compressed"):
+        with pytest.raises(PlanError, match="in the pattern's order"):
+            cep.detect(patterns, stream(60), plan=other, mechanism="eager_nfa", output=output)
+
+
+def test_policies_are_refused() -> None:
+    patterns = cep.parse_patterns("PATTERN A+ a[] WITHIN 1 day CONSUME MATCHED", stream_schema())
+    with pytest.raises(UnsupportedPattern, match="'compressed' with CONSUME MATCHED"):
+        cep.detect(patterns, stream(3), output="compressed")
+
+
+def test_what_cannot_be_expanded_is_refused() -> None:
+    table = compressed(SIXTY, stream(3))
+    with pytest.raises(InputError, match="has the columns pattern, end_seq"):
+        cep.expand(table.drop_columns(["buffer"]))
+    with pytest.raises(InputError, match="metadata have been lost"):
+        cep.expand(table.slice(0, 0).replace_schema_metadata(None))
+    [good] = table.column("buffer").to_pylist()
+    later = good[:4] + b"\x09" + good[5:]
+    for bad, said in (
+        (b"no", "damaged"),
+        (b"x" * 80, "no buffer of matches"),
+        (good[:-9], "damaged"),
+        (later, "version 9"),
+    ):
+        with pytest.raises(InputError, match=said):
+            cep.expand(table.set_column(4, "buffer", pa.array([bad]))).read_all()
