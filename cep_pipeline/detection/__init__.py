@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cep_pipeline.detection import lazy_chain_nfa, lazy_tree_nfa
 from cep_pipeline.detection.mechanism import Counters, Mechanism, Orders, Owned
 
 if TYPE_CHECKING:
@@ -69,19 +68,19 @@ def _find_nfab(
     yield from find_matches(pattern, orders, events, owned, counters, options)
 
 
-def _check_evaluation_tree(pattern: Pattern) -> None:
-    from cep_pipeline.detection.evaluation_tree.find import refuse_unsupported
+def _check_lazy_tree(pattern: Pattern) -> None:
+    from cep_pipeline.detection.lazy_tree.run import refuse_unsupported
 
     refuse_unsupported(pattern)
 
 
-def _find_evaluation_tree(
+def _find_lazy_tree(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
-    """Clause after clause, each with a tree of its own; an order is a left-deep tree."""
-    from cep_pipeline.detection.evaluation_tree.find import find_by_trees
+    """Clause after clause, in orders of its own whatever the plan says; a node is a state of the automaton."""
+    from cep_pipeline.detection.lazy_tree.run import find
 
-    yield from find_by_trees(pattern, orders, events, owned, counters)
+    yield from find(pattern, events, owned, counters)
 
 
 def _check_eager_nfa(pattern: Pattern) -> None:
@@ -99,30 +98,39 @@ def _find_eager_nfa(
     yield from find_eagerly(pattern, orders, events, owned, counters)
 
 
-def _check_shared(mechanism: str, pattern: Pattern) -> None:
-    from cep_pipeline.detection.shared_network.support import refuse_for
+def _check_network(mechanism: str, pattern: Pattern) -> None:
+    from cep_pipeline.detection.network.finding import refuse_for
 
     refuse_for(mechanism, pattern)
 
 
-def _find_shared(
-    mechanism: str,
-    sharing: Sharing,
-    patterns: Sequence[Pattern],
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-) -> Iterator[tuple[int, Block]]:
-    """All patterns on one network, in which equal nodes of their plans are one."""
-    from cep_pipeline.detection.shared_network.find import find_shared
+def _network_of_one(mechanism: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs one pattern after another, each clause on a join network of its own."""
 
-    yield from find_shared(mechanism, sharing, patterns, orders, events, owned, counters)
+    def find(
+        pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
+    ) -> Iterator[Block]:
+        from cep_pipeline.detection.network.finding import find_alone
+
+        yield from find_alone(mechanism, sharing, pattern, orders, events, owned, counters)
+
+    check: Callable[[Pattern], None] = partial(_check_network, mechanism)
+    return Mechanism(check, find, runs_trees=sharing == "subexpression", in_order=True)
 
 
-def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
-    """A mechanism that runs many patterns together, and one pattern as the only one."""
-    find_many = partial(_find_shared, mechanism, sharing)
+def _network_of_many(mechanism: str, sharing: Sharing) -> Mechanism:
+    """A mechanism that runs many patterns together on one join network, and one pattern as the only one."""
+
+    def find_many(
+        patterns: Sequence[Pattern],
+        orders: Sequence[Orders],
+        events: PreparedEvents,
+        owned: Owned,
+        counters: Counters,
+    ) -> Iterator[tuple[int, Block]]:
+        from cep_pipeline.detection.network.finding import find_together
+
+        yield from find_together(mechanism, sharing, patterns, orders, events, owned, counters)
 
     def find(
         pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
@@ -130,19 +138,19 @@ def _shared(mechanism: str, sharing: Sharing) -> Mechanism:
         for _, block in find_many([pattern], [orders], events, owned, counters):
             yield block
 
-    check: Callable[[Pattern], None] = partial(_check_shared, mechanism)
+    check: Callable[[Pattern], None] = partial(_check_network, mechanism)
     runs_trees = sharing == "subexpression"
     return Mechanism(check, find, find_many=find_many, always_shares=True, runs_trees=runs_trees, in_order=True)
 
 
 MECHANISMS: Mapping[str, Mechanism] = {
     "fused": Mechanism(_check_fused, _find_fused, _count_fused, share=_share_fused, runs_trees=True),
-    "lazy_chain_nfa": Mechanism(lazy_chain_nfa.refuse_unsupported, lazy_chain_nfa.find, in_order=True),
-    "lazy_tree_nfa": Mechanism(lazy_tree_nfa.refuse_unsupported, lazy_tree_nfa.find, in_order=True),
-    "evaluation_tree": Mechanism(_check_evaluation_tree, _find_evaluation_tree, runs_trees=True, in_order=True),
+    "lazy_chain_nfa": _network_of_one("lazy_chain_nfa", "prefix"),
+    "lazy_tree_nfa": Mechanism(_check_lazy_tree, _find_lazy_tree, in_order=True),
+    "evaluation_tree": _network_of_one("evaluation_tree", "subexpression"),
     "eager_nfa": Mechanism(_check_eager_nfa, _find_eager_nfa, in_pattern_order=True, in_order=True),
     "nfab": Mechanism(_check_nfab, _find_nfab, in_pattern_order=True, options=("merge", "backtrack"), prunes=True),
-    "multi_pattern_nfa": _shared("multi_pattern_nfa", "prefix"),
-    "multitree": _shared("multitree", "subexpression"),
+    "multi_pattern_nfa": _network_of_many("multi_pattern_nfa", "prefix"),
+    "multitree": _network_of_many("multitree", "subexpression"),
 }
 """The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last."""
