@@ -14,7 +14,8 @@ The modules in the order in which a call of `cep.detect` meets them:
 The mechanisms:
 
 - `fused`: generated loops over sorted columns, with `kleene` above them for lists;
-- `lazy_nfa`, `evaluation_tree`, `shared_network`: event at a time, in the order of a plan;
+- `network`: event at a time, by the orders or trees of one plan or of many: four mechanisms;
+- `lazy_tree`: event at a time, in an order that it finds as it goes;
 - `eager_nfa`: event at a time, in the pattern's order;
 - `nfab`: runs with a match buffer, for all selection strategies;
 - `instances`: partial matches and their conditions, for all mechanisms that go event by event;

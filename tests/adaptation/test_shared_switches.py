@@ -24,7 +24,7 @@ from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
 from cep_pipeline.patterns import Pattern
 from tests.answers import comparable, from_tables
-from tests.detection.shared_network.workloads import patterns_of, workloads
+from tests.detection.network.workloads import patterns_of, workloads
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE
 from tests.streams import Row, cut, events_table, rows

@@ -149,7 +149,7 @@ def test_a_window_that_holds_more_than_there_is_room_for_is_a_shorter_one(monkey
     stream = permuted_rates(6_000, 3_000, seed=1)
     longer = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
     monkeypatch.setattr(adaptation_patterns, "MOST_BYTES", 1 << 12)
-    monkeypatch.setattr("cep_pipeline.detection.evaluation_tree.run.ROOM", 16)
+    monkeypatch.setattr("cep_pipeline.detection.network.memory.ROOM", 16)
     bounded = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
     assert bounded < longer
     assert fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3, TREE_BY, bounded // 2).window_s == bounded // 2

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.evaluation_tree.assembly import Assembly
 from cep_pipeline.detection.fused.clause import KernelRun
+from cep_pipeline.detection.network.network import network_of
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.multi_pattern import members_of
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import Ordering
 from cep_pipeline.planning.trees import PositionTree, named_join
@@ -81,13 +82,19 @@ def test_trees_ask_where_the_evaluation_tree_does(pattern: Pattern, tree: Positi
     expected = expectations(pattern)
     assert not isinstance(tree, int)
     join = named_join(tree, expected.statistics.names)
-    assembly = Assembly(pattern, clause, join)
+    [member] = members_of([pattern])
+    prepared = PreparedEvents(EVENTS, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
+    network = network_of([member], [join], "none", prepared).network
+    asked_with = {name: {*node.slots} for node in network.nodes for name in node.negated}
+    root = {variable.name for variable in clause.positive}
     nodes = expected.nodes(tree)
-    for placed, node in zip(
-        expected.negations([node.variables for node in nodes], whole=True), assembly.rejecting_at, strict=True
-    ):
-        members = {clause.positive[number].name for number in assembly.members[node]}
-        assert {*placed.asked_with} == members
+    placed = list(expected.negations([node.variables for node in nodes], whole=True))
+    assert len(placed) == len(clause.negated)
+    for one in placed:
+        assert {*one.asked_with} == asked_with.get(one.variable, root)
+    assert sorted(network.rejecting_last(member.id)) == sorted(
+        variable.name for variable in clause.negated if variable.name not in asked_with
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
 from benchmarks.measure import one_core
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
-from cep_pipeline.detection.shared_network.run import NetworkRun
+from cep_pipeline.detection.network.run import Held, NetworkRun
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT
@@ -184,7 +184,9 @@ def run_orders(
     finally:
         gc.enable()
     counters = Counters()
-    run.count(counters)
+    held = Held(len(events))
+    run.count(counters, held)
+    held.count(counters)
     return NetworkRan(seconds, found, counters, *run.work)
 
 

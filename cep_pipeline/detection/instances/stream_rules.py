@@ -7,6 +7,7 @@ one if its row is not below the later one's *floor*; an event is before another 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -49,6 +50,7 @@ class StreamRules:
         self.pattern, self.clause, self.events, self.program = pattern, clause, events, program
         self.floor, self.ceiling = events.derive(("window rows", pattern.window, pattern.partition_by), self._window)
         self.reach, self.onset = events.derive(("order rows", pattern.ties), self._order)
+        self._kept_for: list[tuple[Array, ...]] = []
         self.keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
 
     def _window(self) -> tuple[Array, Array]:
@@ -90,6 +92,36 @@ class StreamRules:
             begin += len(rows)
         one = np.zeros(1, np.int32)
         return np.concatenate((*parts, one)), np.concatenate((*counts, one)), np.array([*words, 0], np.int64)
+
+    def words_for(self, negated: Sequence[str], bound: Sequence[str] | None = None) -> list[int]:
+        """The words of `kernel_words` with which events of some of the negated variables reject a tuple.
+
+        Parameters
+        ----------
+        negated
+            The negated variables that are asked for, in the order of the clause.
+        bound
+            The positive variables that the tuple has bound; None: all.
+        """
+        words = self.kernel_words()
+        numbers = [number for number, variable in enumerate(self.clause.negated) if variable.name in negated]
+        if len(numbers) == len(self.clause.negated) and bound is None:
+            return words
+        rows, counts, triples = self._negated
+        size = len(self.events) + 1
+        own = np.concatenate([*(counts[number * size : (number + 1) * size] for number in numbers), counts[-1:]])
+        own_triples = np.array([*(triples[3 * n + at] for n in numbers for at in range(3)), 0], np.int64)
+        relations = np.array(self.relations)
+        if bound is not None:
+            for variable in self.clause.positive:
+                if variable.name not in bound:
+                    slots = [self.program.slots[self.clause.negated[number].name] for number in numbers]
+                    relations[self.program.slots[variable.name], slots] = 0
+        arrays = relations, rows, own, own_triples
+        self._kept_for.append(arrays)
+        words[5:9] = [int(array.ctypes.data) for array in arrays]
+        words[-2] = len(numbers)
+        return words
 
     def _candidates(self, variable: Variable) -> tuple[Array, Array]:
         """The rows of the events that fit a variable, and for each row how many of them are below it."""

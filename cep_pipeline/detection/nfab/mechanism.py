@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clause
-from cep_pipeline.detection.lazy_nfa.clauses import find_lazily
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     PRUNE,
@@ -21,6 +20,7 @@ from cep_pipeline.detection.mechanisms import (
     orders_only,
     refuse_other_orders,
 )
+from cep_pipeline.detection.network.finding import find_alone
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
@@ -64,7 +64,7 @@ def find_matches(
     for clause, order in zip(pattern.clauses, orders_only(MECHANISM.name, pattern, orders), strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
     if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
-        yield from find_lazily(MECHANISM.name, pattern, orders, events, owned, counters)
+        yield from find_alone(MECHANISM.name, "prefix", pattern, orders, events, owned, counters)
         return
     lives = RunLives()
 

@@ -1,0 +1,105 @@
+"""Numbers that the kernel of join networks and its driver agree on."""
+
+from __future__ import annotations
+
+FINISHED, GO_ON, FOUND_FULL, STORE_FULL, CELLS_FULL, DEATHS_FULL = range(6)
+"""Why the kernel returns: all steps are done, it has worked a while, or there is no room for what an event makes."""
+TESTS_A_CALL = 1 << 27
+"""Conjuncts tested before a call returns, so that a run can be interrupted."""
+
+EVENTS, LISTS, JOIN = range(3)
+"""Kinds of nodes: the events that fit a variable, as they lie in the slice; lists of events of a Kleene variable, each
+for a partial match of the node before it if there is one; joins of two nodes."""
+
+NODE_WORDS = 25
+(
+    N_KIND,
+    N_WIDTH,
+    N_PLACES,
+    N_CODE,
+    N_RULES,
+    N_GROUP,
+    N_BEGINS,
+    N_GROWS,
+    N_LISTS,
+    N_VARIABLE,
+    N_EVENT_TYPE,
+    N_MASKS,
+    N_EDGES,
+    N_EDGES_END,
+    N_OUTPUTS,
+    N_OUTPUTS_END,
+    N_STORED,
+    N_HEADS,
+    N_FROM,
+    N_CEILING,
+    N_KEYS,
+    N_ROWS,
+    N_STARTS,
+    N_READ,
+    N_REJECTS,
+) = range(NODE_WORDS)
+"""int64 words of a node: its kind; how many slots it has, and where their places in the tuple under test are; where the
+words of its conditions and rules begin; the groups of conjuncts that a tuple (or a complete list) is tested for, the
+first element of a list, and a later one; the store of lists that may grow (-1: it has no lists); the place of the
+Kleene variable, and of its event type among those of lists; where the masks of what is bound are, before there is a
+list and with it; its edges and outputs; whether later events can meet its instances; where its newest instance of each
+key is (-1: events need not agree); the row from which on its tuples are wanted; the address of where windows that begin
+with each row end; of the keys (0: none); and for events, of their rows by key, of where those of each key begin, and of
+how many of each are read; and whether events of negated variables reject tuples here."""
+
+EDGE_WORDS = 6
+E_PARENT, E_ROLE, E_SIBLING, E_OWN, E_OTHER, E_ASCENTS = range(EDGE_WORDS)
+"""int64 words of an edge: the node above; what the node below is to it; the node on the other side (-1: none); the
+first slot of this side and of the other one; where the ascents are of each slot with the newest event."""
+SIDE, BEFORE_LIST, ELEMENT = range(3)
+"""Roles of edges: a side of a join; the partial matches that lists are made for; the events that lists are made of."""
+
+OUTPUT_WORDS = 5
+O_FOUND, O_CODE, O_RULES, O_PLACES, O_FROM = range(OUTPUT_WORDS)
+"""int64 words of an output: where the words are of its matches, conditions and rules; where the places of the node's
+slots are in a match; and the row from which on the last event of a match lies."""
+
+FIRST, LAST, KEY, OLDER, SLOTS = range(5)
+"""int32 words of a stored instance: its first and its last row, its key, the older instance of that key, and from
+`SLOTS` on its slots."""
+
+FRAME_WORDS = 5
+F_NODE, F_BEGIN, F_END, F_EDGE, F_SLOT = range(FRAME_WORDS)
+"""int64 words of what is still to be joined: new instances of a node, the next edge, the slot of the newest event."""
+
+CANDIDATES, PASSES, CREATED, COUNTS = range(4)
+"""Counts of a node, and how many there are."""
+DEATH_WORDS = 3
+D_NODE, D_COUNT, D_NEXT = range(DEATH_WORDS)
+"""int32 words: so many instances of a node whose windows end at a row, and what else does."""
+
+REGISTERS = 17
+(
+    STEPS,
+    STEP,
+    ROW,
+    DEPTH,
+    EPOCH,
+    TOUCHED,
+    TOUCHED_OUTPUTS,
+    SHORT_OF,
+    ALIVE,
+    NODES,
+    DEATHS_ROOM,
+    DEATHS_MADE,
+    DEATHS_FREE,
+    DEATHS_USED,
+    DEATH_ROW,
+    LISTING,
+    CELLS_MADE,
+) = range(REGISTERS)
+"""The registers: how many steps there are, the step, its row, frames in use, the number of the attempt, nodes and
+outputs that it has touched, the node (or output) that is full, instances alive, numbers of nodes, room for deaths, how
+many were ever made, the first free one, how many are in use, the first row whose deaths are to come, whether there are
+lists, and the cells that there were before the event."""
+
+LIST_CEILING = 32
+"""The word that has the address of where the longest windows of lists end."""
+MACHINE_WORDS = 33
+"""Words of `stores.machine_at` before those of the ring of cells."""

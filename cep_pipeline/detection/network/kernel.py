@@ -1,0 +1,623 @@
+"""The loop of join networks, written in Numba. Imported only where it is compiled; `run.py` calls it.
+
+A step is an event that fits a variable of some pattern. It goes along the edges of the nodes whose events it is one of
+(the list l_T of MCEP [0071]); what is new at a node is joined with what the other side of each edge has, and what
+passes there is new at the node above. What the current event made is beyond the marks of the stores, so that it can be
+taken back where there is no room for all of it.
+
+A node of lists holds, for each partial match of the node before it (or for none), lists of the events of its variable.
+An event begins a list for each partial match, and goes on each list that there is; a partial match that is new makes
+all lists of the events that came before it.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
+from cep_pipeline.detection.instances.cells import (
+    append,
+    cell_before,
+    drop_newest,
+    forget_cells,
+    length_of,
+    list_contains,
+    row_of,
+)
+from cep_pipeline.detection.instances.finished import add_match, found_at
+from cep_pipeline.detection.instances.interpreter import code_at, group_holds
+from cep_pipeline.detection.instances.rules import first_row, in_window, joins, last_row, rejected, rules_at
+from cep_pipeline.detection.instances.searching import first_at_least, first_passing
+from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.stores import (
+    View,
+    bury,
+    compact,
+    cut,
+    holds_more,
+    keep,
+    load,
+    machine_at,
+    newest_before,
+    next_older,
+    push,
+    take_back,
+    touch,
+)
+
+# --- where what came before can be joined with what is new -----------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def view_of(w: Any, rules: int) -> View:
+    """The tuple under test, with the rules at some place of the words."""
+    m = machine_at(w)
+    return View(m.ascents, rules_at(w, rules), m.cells, m.bound)
+
+
+@njit(error_model="numpy")
+def first_of(view: View, variable: int) -> int:
+    """The first row that the tuple under test binds to a variable."""
+    return first_row(view.rules, view.cells, view.bound, 0, variable)
+
+
+@njit(error_model="numpy")
+def last_of(view: View, variable: int) -> int:
+    """The last row that the tuple under test binds to a variable."""
+    return last_row(view.rules, view.cells, view.bound, 0, variable)
+
+
+@njit(error_model="numpy")
+def in_order(view: View, at: int) -> bool:
+    """Whether the pairs at `ascents[at]` are in their order; its length comes first."""
+    for pair in range(view.ascents[at]):
+        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
+        if first_of(view, other) < view.rules.onset[last_of(view, one)]:
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def are_distinct(view: View, at: int) -> bool:
+    """Whether the pairs at `ascents[at]` have no event in common; its length comes first."""
+    cells, bound = view.cells, view.bound
+    for pair in range(view.ascents[at]):
+        one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
+        if view.rules.kleene[one] and view.rules.kleene[other]:
+            cell = bound[one]
+            for _ in range(length_of(cells, bound[one])):
+                if list_contains(cells, bound[other], row_of(cells, cell)):
+                    return False
+                cell = cell_before(cells, cell)
+        elif view.rules.kleene[one]:
+            if list_contains(cells, bound[one], bound[other]):
+                return False
+        elif view.rules.kleene[other]:
+            if list_contains(cells, bound[other], bound[one]):
+                return False
+        elif bound[one] == bound[other]:
+            return False
+    return True
+
+
+@njit(error_model="numpy")
+def scan_bounds(w: Any, view: View, at: int, row: int) -> tuple[int, int, int]:
+    """Between which rows the newest event lies of what can be joined with the tuple under test.
+
+    Parameters
+    ----------
+    at
+        Where the words of the ascent are, behind the first.
+
+    Returns
+    -------
+    (int, int, int)
+        From which row on, before which row, and where the words of the pairs are whose order is tested.
+    """
+    m = machine_at(w)
+    lower, upper = view.rules.floor[row], row
+    for place in range(at + 1, at + 1 + m.ascents[at]):
+        lower = max(lower, view.rules.onset[last_of(view, m.ascents[place])])
+    at += 1 + m.ascents[at]
+    for place in range(at + 1, at + 1 + m.ascents[at]):
+        upper = min(upper, view.rules.reach[first_of(view, m.ascents[place])])
+    return lower, upper, at + 1 + m.ascents[at]
+
+
+@njit(error_model="numpy")
+def buffered(w: Any, events: int, lower: int, upper: int, row: int, key: int) -> tuple[int, int]:
+    """The places of the events (of the key) that have been read, from one row on and before another.
+
+    Parameters
+    ----------
+    events
+        The node of the events.
+    upper
+        `row` at most.
+    """
+    m = machine_at(w)
+    n = events * c.NODE_WORDS
+    rows, own = int32_at(m.nodes[n + c.N_ROWS]), key if m.nodes[n + c.N_KEYS] != 0 else 0
+    low = int64_at(m.nodes[n + c.N_STARTS])[own]
+    high = low + int32_at(m.nodes[n + c.N_READ])[own]
+    if low == high or rows[high - 1] < lower:
+        return high, high
+    low = first_at_least(rows, low, high, lower)
+    if upper < row:
+        high = first_at_least(rows, low, high, upper)
+    return low, high
+
+
+# --- what becomes of a tuple that passes at a node -------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def passed(w: Any, node: int, first: int, row: int, key: int) -> int:
+    """The tuple under test has passed at a node: put it out for those whose root it is, hold it for those above."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    m.counts[node * c.COUNTS + c.PASSES] += 1
+    if m.nodes[n + c.N_REJECTS]:
+        rules, code = rules_at(w, m.nodes[n + c.N_RULES]), code_at(w, m.nodes[n + c.N_CODE])
+        if rejected(rules, code, m.cells, m.bound, 0, first, row):
+            return c.FINISHED
+    for output in range(m.nodes[n + c.N_OUTPUTS], m.nodes[n + c.N_OUTPUTS_END]):
+        if not put_out(w, node, output, first, row):
+            m.registers[c.SHORT_OF] = output
+            return c.FOUND_FULL
+    if m.nodes[n + c.N_KIND] != c.EVENTS and m.nodes[n + c.N_EDGES] < m.nodes[n + c.N_EDGES_END]:
+        return c.FINISHED if push(w, node, first, row, key) else c.STORE_FULL
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def put_out(w: Any, node: int, output: int, first: int, row: int) -> bool:
+    """Put the tuple under test out as a match of a member, if it is one; False where there is no room.
+
+    It leaves what is shared here: the member's own window is asked, and the events that would reject it.
+    """
+    m = machine_at(w)
+    o = output * c.OUTPUT_WORDS
+    if row < m.outputs[o + c.O_FROM]:
+        return True
+    rules = rules_at(m.words, m.outputs[o + c.O_RULES])
+    if not in_window(rules, first, row):
+        return True
+    n = node * c.NODE_WORDS
+    own, places = m.nodes[n + c.N_PLACES], m.outputs[o + c.O_PLACES]
+    for slot in range(m.nodes[n + c.N_WIDTH]):
+        m.match[m.places[places + slot]] = m.bound[m.places[own + slot]]
+    if rules.negations > 0:
+        code = code_at(m.words, m.outputs[o + c.O_CODE])
+        if rejected(rules, code, m.cells, m.match, 0, first, row):
+            return True
+    found = found_at(m.words, m.outputs[o + c.O_FOUND])
+    r = m.registers
+    if m.output_stamps[output] != r[c.EPOCH]:
+        m.output_stamps[output] = r[c.EPOCH]
+        m.touched_outputs[r[c.TOUCHED_OUTPUTS]] = output
+        r[c.TOUCHED_OUTPUTS] += 1
+        m.saved_outputs[2 * output] = found.used[0]
+        m.saved_outputs[2 * output + 1] = found.used[1]
+    return add_match(found, rules, m.cells, m.match, 0)
+
+
+# --- lists of Kleene variables ---------------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def lengthen(w: Any, node: int, before: int, element: int, first: int, row: int, key: int) -> int:
+    """Put an element behind the list that ends with a cell (-1: begin one), for what else the tuple under test has."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    code = code_at(w, m.nodes[n + c.N_CODE])
+    variable, lists = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_LISTS]
+    m.counts[node * c.COUNTS + c.CANDIDATES] += 1
+    cell = append(m.cells, m.nodes[n + c.N_EVENT_TYPE], before, element, row)
+    if cell < 0:
+        return c.CELLS_FULL
+    m.bound[variable] = cell
+    group = m.nodes[n + c.N_BEGINS] if before < 0 else m.nodes[n + c.N_GROWS]
+    if not group_holds(code, m.cells, group, m.bound, 0):
+        drop_newest(m.cells)
+        return c.FINISHED
+    first = min(first, element)
+    if lists != node and not push(w, lists, first, row, key):
+        return c.STORE_FULL
+    if group_holds(code, m.cells, m.nodes[n + c.N_GROUP], m.bound, 0):
+        status = passed(w, node, first, row, key)
+        if status != c.FINISHED:
+            return status
+    # The lists of a root are held, too, for they may grow.
+    if lists == node and m.nodes[n + c.N_EDGES] == m.nodes[n + c.N_EDGES_END] and not push(w, node, first, row, key):
+        return c.STORE_FULL
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def take_element(w: Any, edge: int, row: int, key: int) -> int:
+    """The event becomes an element of the lists that there are, and begins others."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node = m.edges[e + c.E_PARENT]
+    n = node * c.NODE_WORDS
+    lists = m.nodes[n + c.N_LISTS]
+    touch(w, node)
+    touch(w, lists)
+    made = m.tails[lists]
+    status = _take_element(w, edge, row, key)
+    if status == c.FINISHED and lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
+        cut(w, lists, made)
+    return status
+
+
+@njit(error_model="numpy")
+def _take_element(w: Any, edge: int, row: int, key: int) -> int:
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, before = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
+    n = node * c.NODE_WORDS
+    rules = rules_at(w, m.nodes[n + c.N_RULES])
+    lists, variable = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE]
+    if before < 0:
+        status = lengthen(w, node, -1, row, row, row, key)
+        if status != c.FINISHED:
+            return status
+    if rules.agreeing and key < 0:
+        return c.FINISHED
+    if m.ascents[m.ascent_starts[m.edges[e + c.E_ASCENTS]]] == 0:  # it comes too late for all lists
+        return c.FINISHED
+    mask = m.nodes[n + c.N_MASKS]
+    places = m.nodes[n + c.N_PLACES]
+    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+    number = newest_before(w, lists, row, row, key)
+    while number >= 0:
+        if int32_at(m.stores[lists])[number * stride + c.LAST] < rules.floor[row]:
+            break
+        first = load(w, lists, number, places)
+        if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask + rules.slots), first, row - 1, variable, row):
+            status = lengthen(w, node, m.bound[variable], row, first, row, key)
+            if status != c.FINISHED:
+                return status
+        number = next_older(w, lists, number)
+    if before < 0:
+        return c.FINISHED
+    return begin_lists(w, node, before, row, key)
+
+
+@njit(error_model="numpy")
+def begin_lists(w: Any, node: int, before: int, row: int, key: int) -> int:
+    """Begin a list with the event for each partial match that came before it."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    rules = rules_at(w, m.nodes[n + c.N_RULES])
+    variable, places, mask = m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES], m.nodes[n + c.N_MASKS]
+    b = before * c.NODE_WORDS
+    if m.nodes[b + c.N_KIND] == c.EVENTS:
+        low, high = buffered(w, before, rules.floor[row], row, row, key)
+        events = int32_at(m.nodes[b + c.N_ROWS])
+        for place in range(low, high):
+            first = events[place]
+            m.bound[m.places[places]] = first
+            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, first, variable, row):
+                status = lengthen(w, node, -1, row, first, row, key)
+                if status != c.FINISHED:
+                    return status
+        return c.FINISHED
+    stride = c.SLOTS + m.nodes[b + c.N_WIDTH]
+    number = newest_before(w, before, row, row, key)
+    while number >= 0:
+        if int32_at(m.stores[before])[number * stride + c.LAST] < rules.floor[row]:
+            break
+        first = load(w, before, number, places)
+        if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row - 1, variable, row):
+            status = lengthen(w, node, -1, row, first, row, key)
+            if status != c.FINISHED:
+                return status
+        number = next_older(w, before, number)
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def make_lists(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+    """Make all lists of the events that came before, for partial matches that are new."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, events = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
+    n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
+    rules = rules_at(w, m.nodes[n + c.N_RULES])
+    if rules.agreeing and key < 0:
+        return c.FINISHED
+    touch(w, node)
+    lists, variable, places = m.nodes[n + c.N_LISTS], m.nodes[n + c.N_VARIABLE], m.nodes[n + c.N_PLACES]
+    touch(w, lists)
+    at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
+    if m.ascents[at] == 0:  # it comes too late for all lists
+        return c.FINISHED
+    view = view_of(w, m.nodes[n + c.N_RULES])
+    mask = m.nodes[n + c.N_MASKS]
+    rows = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS])
+    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+    start = m.tails[lists]
+    for number in range(begin, end):
+        first = row
+        if m.nodes[o + c.N_KIND] == c.EVENTS:
+            m.bound[m.places[places]] = row
+        else:
+            first = load(w, own, number, places)
+        if first < rules.floor[row]:
+            continue
+        lower, upper, _ = scan_bounds(w, view, at + 1, row)
+        low, high = buffered(w, events, lower, upper, row, key)
+        made = m.tails[lists]
+        for place in range(low, high):
+            element, newest = rows[place], m.tails[lists]
+            if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask), first, row, variable, element):
+                status = lengthen(w, node, -1, element, first, row, key)
+                if status != c.FINISHED:
+                    return status
+            for growing in range(made, newest):
+                words = int32_at(m.stores[lists])
+                before = words[growing * stride + c.SLOTS + m.nodes[n + c.N_WIDTH] - 1]
+                started = words[growing * stride + c.FIRST]
+                m.bound[variable] = before
+                if joins(
+                    rules, m.cells, m.bound, 0, uint8_at(m.masks + mask + rules.slots), started, row, variable, element
+                ):
+                    status = lengthen(w, node, before, element, started, row, key)
+                    if status != c.FINISHED:
+                        return status
+    if lists != node and m.nodes[lists * c.NODE_WORDS + c.N_STORED] == 0:
+        cut(w, lists, start)
+    return c.FINISHED
+
+
+# --- joins, and the loop over events ---------------------------------------------------------------------------------
+
+
+@njit(error_model="numpy")
+def search_events(
+    w: Any, node: int, places: int, order: int, low: int, high: int, first: int, events: int, row: int, key: int
+) -> int:
+    """Join the tuple under test with events that came before it, at these places among those of a node."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
+    rows, variable = int32_at(m.nodes[events * c.NODE_WORDS + c.N_ROWS]), m.places[places]
+    group = m.nodes[n + c.N_GROUP]
+    apart = order + 1 + 2 * m.ascents[order]
+    plain = m.ascents[order] == 0 and m.ascents[apart] == 0
+    candidates = 0
+    status = c.FINISHED
+    while low < high:
+        if plain:
+            passing = first_passing(rows, m.bound, code, group, variable, low, high)
+            candidates += passing - low
+            low = passing
+            if low == high:
+                break
+        event = rows[low]
+        low += 1
+        m.bound[variable] = event
+        if plain or (in_order(view, order) and are_distinct(view, apart)):
+            candidates += 1
+            if group_holds(code, m.cells, group, m.bound, 0):
+                status = passed(w, node, min(first, event), row, key)
+                if status != c.FINISHED:
+                    break
+    m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    return status
+
+
+@njit(error_model="numpy")
+def scan_store(
+    w: Any, node: int, places: int, order: int, lower: int, upper: int, first: int, other: int, row: int, key: int
+) -> int:
+    """Join the tuple under test with instances of another node that were made before."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    code, view = code_at(w, m.nodes[n + c.N_CODE]), view_of(w, m.nodes[n + c.N_RULES])
+    group = m.nodes[n + c.N_GROUP]
+    apart = order + 1 + 2 * m.ascents[order]
+    plain = m.ascents[order] == 0 and m.ascents[apart] == 0
+    width = m.nodes[other * c.NODE_WORDS + c.N_WIDTH]
+    stride = c.SLOTS + width
+    linked = m.nodes[other * c.NODE_WORDS + c.N_HEADS] >= 0
+    instances = int32_at(m.stores[other])
+    floor = view.rules.floor[row]
+    candidates = 0
+    status = c.FINISHED
+    number = newest_before(w, other, upper, row, key)
+    while number >= 0:
+        at = number * stride
+        if instances[at + c.LAST] < lower:
+            break
+        started = instances[at + c.FIRST]
+        if started >= floor:
+            for slot in range(width):
+                m.bound[m.places[places + slot]] = instances[at + c.SLOTS + slot]
+            if plain or (in_order(view, order) and are_distinct(view, apart)):
+                candidates += 1
+                if group_holds(code, m.cells, group, m.bound, 0):
+                    status = passed(w, node, min(first, started), row, key)
+                    if status != c.FINISHED:
+                        break
+        number = instances[at + c.OLDER] if linked else number - 1
+    m.counts[node * c.COUNTS + c.CANDIDATES] += candidates
+    return status
+
+
+@njit(error_model="numpy")
+def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+    """Join instances that are new at a node with what the other side of an edge has from before."""
+    m = machine_at(w)
+    e = edge * c.EDGE_WORDS
+    node, other = m.edges[e + c.E_PARENT], m.edges[e + c.E_SIBLING]
+    n, o = node * c.NODE_WORDS, own * c.NODE_WORDS
+    events = m.nodes[other * c.NODE_WORDS + c.N_KIND] == c.EVENTS
+    if not events and m.marks[other] == 0:
+        return c.FINISHED
+    at = m.ascent_starts[m.edges[e + c.E_ASCENTS] + slot]
+    if m.ascents[at] == 0 or row < m.nodes[n + c.N_FROM]:
+        return c.FINISHED
+    view = view_of(w, m.nodes[n + c.N_RULES])
+    if view.rules.agreeing and key < 0:  # it agrees with no other event
+        return c.FINISHED
+    if not events:
+        newest = (m.marks[other] - 1) * (c.SLOTS + m.nodes[other * c.NODE_WORDS + c.N_WIDTH])
+        if int32_at(m.stores[other])[newest + c.LAST] < view.rules.floor[row]:  # all are too old
+            return c.FINISHED
+    touch(w, node)
+    own_places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OWN]
+    places = m.nodes[n + c.N_PLACES] + m.edges[e + c.E_OTHER]
+    single = m.nodes[o + c.N_KIND] == c.EVENTS
+    for number in range(begin, end):
+        first = row
+        if single:
+            m.bound[m.places[own_places]] = row
+        else:
+            first = load(w, own, number, own_places)
+        if first < view.rules.floor[row]:
+            continue
+        lower, upper, order = scan_bounds(w, view, at + 1, row)
+        status = c.FINISHED
+        if events:
+            low, high = buffered(w, other, lower, upper, row, key)
+            if low < high:
+                status = search_events(w, node, places, order, low, high, first, other, row, key)
+        else:
+            status = scan_store(w, node, places, order, lower, upper, first, other, row, key)
+        if status != c.FINISHED:
+            return status
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def push_frame(w: Any, node: int, begin: int, end: int, slot: int) -> None:
+    """New instances of a node are to be joined along its edges."""
+    m = machine_at(w)
+    r = m.registers
+    at = r[c.DEPTH] * c.FRAME_WORDS
+    m.frames[at + c.F_NODE] = node
+    m.frames[at + c.F_BEGIN] = begin
+    m.frames[at + c.F_END] = end
+    m.frames[at + c.F_EDGE] = m.nodes[node * c.NODE_WORDS + c.N_EDGES]
+    m.frames[at + c.F_SLOT] = slot
+    r[c.DEPTH] += 1
+
+
+@njit(error_model="numpy")
+def climb(w: Any, row: int, key: int) -> int:
+    """Go along the edges of what is new, and of what that makes, until nothing is new."""
+    m = machine_at(w)
+    r = m.registers
+    while r[c.DEPTH] > 0:
+        at = (r[c.DEPTH] - 1) * c.FRAME_WORDS
+        node, begin, end = m.frames[at + c.F_NODE], m.frames[at + c.F_BEGIN], m.frames[at + c.F_END]
+        edge, slot = m.frames[at + c.F_EDGE], m.frames[at + c.F_SLOT]
+        n = node * c.NODE_WORDS
+        if edge == m.nodes[n + c.N_EDGES_END]:
+            if m.nodes[n + c.N_STORED] == 0 and m.nodes[n + c.N_KIND] != c.EVENTS:
+                cut(w, node, begin)
+            r[c.DEPTH] -= 1
+            continue
+        m.frames[at + c.F_EDGE] = edge + 1
+        e = edge * c.EDGE_WORDS
+        above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
+        made = m.tails[above]
+        if role == c.SIDE:
+            status = join(w, node, edge, begin, end, slot, row, key)
+        elif role == c.ELEMENT:
+            status = take_element(w, edge, row, key)
+        else:
+            status = make_lists(w, node, edge, begin, end, slot, row, key)
+        if status != c.FINISHED:
+            return status
+        if m.tails[above] > made:
+            push_frame(w, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def take(w: Any, step: int, row: int) -> int:
+    """Let an event into every node whose events it is one of."""
+    m = machine_at(w)
+    m.registers[c.DEPTH] = 0
+    for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
+        node = m.leaves[place]
+        n = node * c.NODE_WORDS
+        key = int32_at(m.nodes[n + c.N_KEYS])[row] if m.nodes[n + c.N_KEYS] != 0 else 0
+        if m.nodes[n + c.N_OUTPUTS] < m.nodes[n + c.N_OUTPUTS_END]:
+            touch(w, node)
+            m.bound[m.places[m.nodes[n + c.N_PLACES]]] = row
+            status = passed(w, node, row, row, key)
+            if status != c.FINISHED:
+                return status
+        push_frame(w, node, 0, 1, 0)
+        status = climb(w, row, key)
+        if status != c.FINISHED:
+            return status
+    return c.FINISHED
+
+
+@njit(error_model="numpy")
+def read(w: Any, step: int, row: int) -> None:
+    """The event has been dealt with: later ones find it among the events of its nodes."""
+    m = machine_at(w)
+    for place in range(m.leaf_starts[step], m.leaf_starts[step + 1]):
+        n = m.leaves[place] * c.NODE_WORDS
+        if m.nodes[n + c.N_KEYS] == 0:
+            int32_at(m.nodes[n + c.N_READ])[0] += 1
+        else:
+            key = int32_at(m.nodes[n + c.N_KEYS])[row]
+            if key >= 0:
+                int32_at(m.nodes[n + c.N_READ])[key] += 1
+
+
+def run_network(words: Any) -> int:
+    """Read events until all are read or there is no room; then call it again with more room.
+
+    Parameters
+    ----------
+    words
+        int64: what `machine_at` reads. Matches may be taken away between calls.
+
+    Returns
+    -------
+    int
+        A code of `codes.py`; what is full is in the register `SHORT_OF`.
+    """
+    w = words
+    m = machine_at(w)
+    r = m.registers
+    tested = m.tested[0]
+    while r[c.STEP] < r[c.STEPS]:
+        step = r[c.STEP]
+        row = m.rows[step]
+        bury(w, row)
+        if r[c.LISTING]:
+            forget_cells(m.cells, row, int32_at(m.words[c.LIST_CEILING]))
+            r[c.CELLS_MADE] = m.cells.ends[1]
+        r[c.EPOCH] += 1
+        r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
+        before = m.tested[0]
+        code = take(w, step, row)
+        held = holds_more(w)
+        if code == c.FINISHED and not keep(w):
+            code = c.DEATHS_FULL
+        if code != c.FINISHED:
+            take_back(w, before)
+            if code != c.STORE_FULL or not compact(w, r[c.SHORT_OF], row):
+                return int(code)
+            continue
+        if r[c.LISTING] and not held:  # its lists are part of no instance
+            m.cells.ends[1] = r[c.CELLS_MADE]
+        read(w, step, row)
+        m.held[step] = r[c.ALIVE]
+        r[c.STEP] = step + 1
+        if m.tested[0] - tested > c.TESTS_A_CALL:
+            return c.GO_ON
+    return c.FINISHED

@@ -1,0 +1,339 @@
+"""The events that a network reads, the arrays that its kernel works in, and their growth between its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+
+from cep_pipeline.detection.instances import CODE_WORDS, RING_WORDS, RULES_WORDS, CellRing, Program, StreamRules
+from cep_pipeline.detection.instances.found import FOUND_WORDS, FoundMatches
+from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.members import EventsOf
+from cep_pipeline.detection.network.network import Network, Node
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.errors import DataError
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.planning.multi_pattern import MemberId
+from cep_pipeline.planning.trees import Join
+from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import group_rows
+from cep_pipeline.slices.views import leaf_view
+
+ROOM = 1 << 6
+"""Instances that each store has room for at first, and deaths."""
+MOST_WORDS = 1 << 31
+"""Words of the instances of one node: 8 GB."""
+MOST_FOUND = 1 << 18
+"""Events of matches of one member that are held before they are taken away, unless one event makes more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """Where the matches of a member are put.
+
+    Attributes
+    ----------
+    member, slots
+        The member, and its variable in each slot of its root.
+    first_row
+        The row from which on the last event of a match lies.
+    """
+
+    member: MemberId
+    slots: tuple[str, ...]
+    first_row: int
+    found: FoundMatches
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """A member over the events of a slice: its conditions and rules."""
+
+    program: Program
+    rules: StreamRules
+
+
+class EventRows:
+    """The rows of the events of one node.
+
+    Parameters
+    ----------
+    begin, end
+        The rows of the slice that are read.
+
+    Attributes
+    ----------
+    rows
+        int32: in stream order.
+    by_key, starts
+        int32: those that agree with others, sorted by (key, row); int64: where those of each key begin.
+    read
+        int32: how many of each key the kernel has read.
+    keys
+        int32: of each row of the slice its key, -1 where it agrees with none; None where events need not agree.
+    different
+        How many keys there are, 1 where events need not agree.
+    tested
+        How many tests of a conjunct on one event it took to find them.
+    """
+
+    def __init__(self, what: EventsOf, events: PreparedEvents, begin: int, end: int) -> None:
+        self.what = what
+        self.rows: Array = leaf_view(events, what.event_type, tuple(what.filters), begin, end).rows
+        typed = events.leaf_rows(what.event_type)
+        low, high = np.searchsorted(typed, (begin, end))
+        self.typed = int(high - low)
+        self.tested = len(what.filters) * len(typed)
+        self.keys: Array | None = None
+        self.different = 1
+        self.by_key, self.starts = self.rows, np.array([0, len(self.rows)], np.int64)
+        if what.agree_on:
+            self.keys, different = agreement_codes(events, what.agree_on)
+            self.different = max(different, 1)
+            own = self.keys[self.rows]
+            known = self.rows[own >= 0]
+            order, self.starts = group_rows(self.keys[known], self.different)
+            self.by_key = known[order]
+        self.by_key = np.ascontiguousarray(self.by_key)
+        self.read: Array = np.zeros(self.different, np.int32)
+
+    def held(self, ceiling: Array, size: int) -> Array:
+        """int64, shape (size,): events held after each row, each until its window ends."""
+        rows = self.by_key
+        change = np.bincount(rows, minlength=size + 1) - np.bincount(ceiling[rows] + 1, minlength=size + 1)
+        return np.cumsum(change[:size])
+
+
+def steps_of(leaves: Sequence[tuple[int, EventRows]]) -> tuple[Array, Array, Array]:
+    """The rows at which events come, int32; where the nodes of each begin, int64; and these nodes, int32."""
+    rows = np.concatenate([np.zeros(0, np.int32), *(leaf.rows for _, leaf in leaves)])
+    nodes = np.repeat(
+        np.array([node for node, _ in leaves], np.int32), np.array([len(leaf.rows) for _, leaf in leaves], np.int64)
+    )
+    order = np.argsort(rows, kind="stable")
+    rows, nodes = rows[order], nodes[order]
+    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1]))) if len(rows) else np.zeros(0, np.int64)
+    return rows[starts].astype(np.int32), np.append(starts, len(rows)).astype(np.int64), nodes.astype(np.int32)
+
+
+class Memory:
+    """All that the kernel reads and writes for a network over one slice.
+
+    Parameters
+    ----------
+    network, members
+        The nodes, and of each member what is compiled.
+    outputs
+        Of each node by number.
+    leaves
+        Of each node of events its rows.
+    common
+        What the members' conditions have in common.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        members: Mapping[MemberId, Compiled],
+        outputs: Mapping[int, Sequence[Output]],
+        leaves: Mapping[int, EventRows],
+        common: CommonTerms,
+        events: PreparedEvents,
+    ) -> None:
+        self.network, self.leaves, self.common = network, leaves, common
+        self.outputs = [output for node in network.nodes for output in outputs.get(node.number, ())]
+        self._members, self._events = members, events
+        nodes = len(network.nodes)
+        self._widest = max(len(member.program.variables) for member in members.values()) + 1
+        self.rows, self._leaf_starts, self._leaves = steps_of(list(leaves.items()))
+        self.registers = np.zeros(c.REGISTERS, np.int64)
+        self._event_types = sorted({node.last.event_type for node in network.nodes if node.kind == c.LISTS})
+        self.ring = CellRing.of_types(common.accumulators, self._event_types)
+        self._places: list[int] = []
+        self._masks: list[Array] = []
+        self._ascent_starts: list[int] = []
+        self._ascents: list[int] = []
+        self._edges: list[int] = []
+        self._outputs: list[int] = []
+        self._heads = 0
+        self._code_at, self._rules_at, blocks, begin = self._blocks()
+        self._own_rules: list[int] = []
+        self._own_rules_at = begin
+        self._nodes = np.array([self._node(node, outputs.get(node.number, ())) for node in network.nodes], np.int64)
+        self._found_at = begin + len(self._own_rules)
+        for number in range(len(self.outputs)):
+            self._outputs[number * c.OUTPUT_WORDS + c.O_FOUND] = self._found_at + number * FOUND_WORDS
+        self._stores = [
+            np.empty(0 if node.kind == c.EVENTS else ROOM * (c.SLOTS + len(node.slots)), np.int32)
+            for node in network.nodes
+        ]
+        self._store_addresses = np.array([int(store.ctypes.data) for store in self._stores], np.int64)
+        self._rooms = np.full(nodes, ROOM, np.int64)
+        self.counts = np.zeros((nodes, c.COUNTS), np.int64)
+        self.peaks = np.zeros(nodes, np.int64)
+        self._deaths = np.empty(ROOM * c.DEATH_WORDS, np.int32)
+        self.held = np.zeros(max(len(self.rows), 1), np.int32)
+        self._arrays = self._all_arrays(nodes, len(events))
+        r = self.registers
+        r[c.STEPS], r[c.NODES], r[c.DEATHS_ROOM], r[c.DEATHS_FREE] = len(self.rows), nodes, ROOM, -1
+        r[c.LISTING] = bool(self._event_types)
+        self.words = np.array(
+            [
+                *(int(array.ctypes.data) for array in self._arrays),
+                *self.ring.kernel_words(),
+                *blocks,
+                *self._own_rules,
+                *(word for output in self.outputs for word in output.found.kernel_words()),
+            ],
+            np.int64,
+        )
+        assert len(self._arrays) == c.MACHINE_WORDS
+
+    def _all_arrays(self, nodes: int, events: int) -> list[Array]:
+        outputs = len(self.outputs)
+        self._edge_words, self._output_words = _whole(self._edges), _whole(self._outputs)
+        longest = [self._ceiling(node) for node in self.network.nodes if node.kind == c.LISTS]
+        return [
+            *(self.registers, self._nodes, self._edge_words, self._output_words),
+            *(np.array([*self._places, 0], np.int32), np.concatenate((*self._masks, np.zeros(1, np.uint8)))),
+            *(_whole(self._ascent_starts), _whole(self._ascents)),
+            *(self.rows, self._leaf_starts, self._leaves),
+            *(self._store_addresses, self._rooms, np.zeros(nodes, np.int64), np.zeros(nodes, np.int64)),
+            *(self.counts, np.zeros((nodes, c.COUNTS), np.int64), np.zeros(nodes, np.int64)),
+            *(np.zeros(nodes + 1, np.int32), np.full(self._heads + 1, -1, np.int32)),
+            *(np.zeros((nodes + 2) * c.FRAME_WORDS, np.int64),),
+            *(np.full(self._widest, -1, np.int32), np.full(self._widest, -1, np.int32)),
+            *(np.zeros(nodes, np.int64), self.peaks),
+            *(np.full(events + 2, -1, np.int32), self._deaths, self.held),
+            *(np.zeros(2 * outputs + 1, np.int64), np.zeros(outputs + 1, np.int64), np.zeros(outputs + 1, np.int32)),
+            self.common.counts,
+            reduce(np.maximum, longest) if longest else np.zeros(1, np.int32),
+        ]
+
+    # --- words ---------------------------------------------------------------------------------------------------
+
+    def _blocks(self) -> tuple[dict[MemberId, int], dict[MemberId, int], list[int], int]:
+        """The words of all members' conditions and rules, where those of each are, and where they end."""
+        words: list[int] = []
+        code_at, rules_at = {}, {}
+        begin = c.MACHINE_WORDS + RING_WORDS
+        for name, member in self._members.items():
+            rules_at[name] = begin + len(words)
+            words += member.rules.words_for(self.network.rejecting_last(name))
+            code_at[name] = begin + len(words)
+            words += member.program.kernel_words()
+        assert len(words) == len(self._members) * (CODE_WORDS + RULES_WORDS)
+        self._rule_words = {name: words[at - begin : at - begin + RULES_WORDS] for name, at in rules_at.items()}
+        return code_at, rules_at, words, begin + len(words)
+
+    def _ceiling(self, node: Node) -> Array:
+        """int32: where the largest window of a node's users ends that begins with each row."""
+        return self._members[node.window.id].rules.ceiling
+
+    def _node(self, node: Node, outputs: Sequence[Output]) -> list[int]:
+        member = self._members[node.member.id]
+        words = [0] * c.NODE_WORDS
+        words[c.N_KIND], words[c.N_WIDTH] = node.kind, len(node.slots)
+        slots = [member.program.slots[name] for name in node.slots]
+        words[c.N_PLACES] = len(self._places)
+        self._places += slots
+        words[c.N_CODE] = self._code_at[node.member.id]
+        words[c.N_RULES] = self._own_rules_at + len(self._own_rules)
+        # The rules of its first user, in the largest window of all.
+        window = self._rule_words[node.window.id]
+        rules = self._rule_words[node.member.id]
+        if node.negated:
+            rules = member.rules.words_for(node.negated, node.slots)
+            words[c.N_REJECTS] = 1
+        self._own_rules += [*window[:2], *rules[2:]]
+        words[c.N_CEILING] = window[1]
+        words[c.N_GROUP], words[c.N_BEGINS], words[c.N_GROWS] = node.complete, node.begins, node.grows
+        words[c.N_LISTS] = node.lists
+        words[c.N_STORED], words[c.N_HEADS] = node.stored, -1
+        if node.kind == c.LISTS:
+            words[c.N_VARIABLE] = slots[-1]
+            words[c.N_EVENT_TYPE] = self._event_types.index(node.last.event_type)
+            words[c.N_MASKS] = sum(map(len, self._masks))
+            mask = np.zeros((2, len(member.program.variables)), np.uint8)
+            mask[0, slots[:-1]] = 1
+            mask[1, slots] = 1
+            self._masks.append(mask.ravel())
+        words[c.N_EDGES] = len(self._edges) // c.EDGE_WORDS
+        for edge in node.edges:
+            if node.kind == c.EVENTS and not edge.advances:
+                continue
+            ascents = len(self._ascent_starts)
+            for ascent in edge.ascents:
+                self._ascent_starts.append(len(self._ascents))
+                self._ascents += ascent
+            self._edges += [edge.parent, edge.role, edge.sibling, edge.own, edge.other, ascents]
+        words[c.N_EDGES_END] = len(self._edges) // c.EDGE_WORDS
+        words[c.N_OUTPUTS] = len(self._outputs) // c.OUTPUT_WORDS
+        for output in outputs:
+            at = len(self._places)
+            self._places += [self._members[output.member].program.slots[name] for name in output.slots]
+            code, rules_at = self._code_at[output.member], self._rules_at[output.member]
+            self._outputs += [0, code, rules_at, at, output.first_row]
+        words[c.N_OUTPUTS_END] = len(self._outputs) // c.OUTPUT_WORDS
+        words[c.N_FROM] = 0 if node.edges else min((output.first_row for output in outputs), default=0)
+        if node.kind == c.EVENTS:
+            leaf = self.leaves[node.number]
+            words[c.N_KEYS] = 0 if leaf.keys is None else int(leaf.keys.ctypes.data)
+            words[c.N_ROWS], words[c.N_STARTS] = int(leaf.by_key.ctypes.data), int(leaf.starts.ctypes.data)
+            words[c.N_READ] = int(leaf.read.ctypes.data)
+        elif node.agree_on and node.stored:
+            words[c.N_HEADS] = self._heads
+            self._heads += max(agreement_codes(self._events, node.agree_on)[1], 1)
+        return words
+
+    # --- growth --------------------------------------------------------------------------------------------------
+
+    def make_room(self, code: int) -> None:
+        """Make room for what the kernel had none for, but for matches."""
+        if code == c.STORE_FULL:
+            self._enlarge(int(self.registers[c.SHORT_OF]))
+        elif code == c.CELLS_FULL:
+            self.ring.grow()
+            self.words[c.MACHINE_WORDS : c.MACHINE_WORDS + RING_WORDS] = self.ring.kernel_words()
+        elif code == c.DEATHS_FULL:
+            place = next(number for number, array in enumerate(self._arrays) if array is self._deaths)
+            self._deaths = np.concatenate((self._deaths, np.empty_like(self._deaths)))
+            self._arrays[place] = self._deaths
+            self.words[place] = int(self._deaths.ctypes.data)
+            self.registers[c.DEATHS_ROOM] *= 2
+
+    def enlarge_output(self, number: int) -> None:
+        """Double the room for the matches of an output, which is empty."""
+        found = self.outputs[number].found
+        found.grow()
+        at = self._found_at + number * FOUND_WORDS
+        self.words[at : at + FOUND_WORDS] = found.kernel_words()
+
+    def _enlarge(self, node: int) -> None:
+        before, holder = self._stores[node], _holder(self.network)
+        if 2 * len(before) > MOST_WORDS:
+            raise DataError(
+                f"{holder} holds more than {self._rooms[node]:,} instances within a window: shorten the window, add "
+                "conditions, or use mechanism 'fused', which stores none of single events"
+            )
+        ask_for(2 * before.nbytes, f"{holder} holds {self._rooms[node]:,} instances within a window")
+        self._stores[node] = np.concatenate((before, np.empty_like(before)))
+        self._store_addresses[node] = int(self._stores[node].ctypes.data)
+        self._rooms[node] *= 2
+
+
+def _holder(network: Network) -> str:
+    """A node in the words of the mechanism that it is of."""
+    if network.shared.sharing != "none":
+        return "a node of the shared plan"
+    [plan] = network.shared.plans.values()
+    return "a node of the tree" if isinstance(plan, Join | str) else "a state of the lazy automaton"
+
+
+def _whole(numbers: Sequence[int]) -> Array:
+    return np.array([*numbers, 0], np.int64)

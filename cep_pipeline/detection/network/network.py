@@ -1,0 +1,463 @@
+"""A network made of a shared plan: nodes of events, lists and joins, and the edges along which events go up.
+
+Every node of the shared plan becomes one node, whoever uses it, written in the variables of its first user (the *model*
+of `SharedNode`): those of another user stand in the same slots. Beside these there are nodes of events, one for all
+that read the same, from which lists are made and orders go on. They are the input buffer of the automaton.
+
+Where one side of a tree's join is a Kleene variable, lists are made for the partial matches of the other side, as in an
+order that binds the variable next. All lists of a window, exponentially many, are made only where it takes them: for a
+root, the beginning of an order, and one of two such sides.
+
+A tree in a plan that shares nothing is the instance-based tree of JQPG section 2.3. Each of its leaves has events of
+its own; that of a Kleene variable makes all lists (the power set of section 5.2), and a negated variable is asked for
+at the lowest node that has all that its events are compared with (section 5.3). Where the window of the whole match
+decides, that is the root.
+
+Networks are kept: a plan is run over slice after slice, and its network has no part in the events.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from cep_pipeline.detection.instances.condition_groups import ConditionGroups, Moment
+from cep_pipeline.detection.instances.program import may_match
+from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.members import EventsOf, parts_of
+from cep_pipeline.patterns.normal_form import Variable
+from cep_pipeline.planning.multi_pattern import Member, MemberId, SharedNode, SharedPlan, Sharing, share
+from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of, nodes_of
+from cep_pipeline.slices.prepared import PreparedEvents
+
+Place = tuple[str, int, tuple[str, ...]]
+"""A pattern, one of its clauses, and variables of it."""
+
+
+@dataclass(eq=False)
+class Edge:
+    """From a node up to one that is made of it.
+
+    Attributes
+    ----------
+    parent, role, sibling
+        As in `codes.py`.
+    own, other
+        The first slot of this side and of the other one at the parent.
+    ascents
+        For each own slot, what is looked at when it has the newest event (`Ascents.words`).
+    """
+
+    parent: int
+    role: int
+    sibling: int
+    own: int
+    other: int
+    ascents: list[list[int]]
+
+    @property
+    def advances(self) -> bool:
+        """Whether what is new below can be joined with something that came before: it may come last."""
+        return self.sibling < 0 or any(words[0] for words in self.ascents)
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of a network.
+
+    Attributes
+    ----------
+    number, kind
+        As in `codes.py`.
+    member, slots
+        The first user, and its variable in each slot; of nodes of events one variable.
+    sides
+        How many of the slots are of the left side; the others are of the right one. Of lists the right one is their
+        variable.
+    events
+        What events a node of events has.
+    edges
+        In the order in which events go along them.
+    members
+        Whose root it is, with their variables in the slots.
+    places
+        What it stands for in the plans: the first one is what is counted by.
+    windows
+        Members with the window of each size there is among its users.
+    stored, partial
+        Whether later events can meet what it holds, and whether that is partial matches of a plan: other events are
+        held as input buffer only.
+    lists
+        The node of lists that may grow; its own number where complete lists may grow, too.
+    complete, begins, grows
+        The groups of conjuncts that a tuple (or a complete list) is tested for, the first element of a list, and a
+        later one.
+    negated
+        The negated variables whose events reject tuples here, in the order of the clause.
+    """
+
+    number: int
+    kind: int
+    member: Member
+    slots: tuple[str, ...]
+    sides: int = 0
+    events: EventsOf | None = None
+    edges: list[Edge] = field(default_factory=list)
+    members: list[tuple[MemberId, tuple[str, ...]]] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    windows: dict[int, Member] = field(default_factory=dict)
+    stored: bool = False
+    partial: bool = False
+    lists: int = -1
+    complete: int = -1
+    begins: int = -1
+    grows: int = -1
+    negated: tuple[str, ...] = ()
+
+    @property
+    def last(self) -> Variable:
+        """The variable of the last slot."""
+        return self.member.clause.by_name[self.slots[-1]]
+
+    @property
+    def window(self) -> Member:
+        """A member with the largest window of its users."""
+        return self.windows[max(self.windows)]
+
+    @property
+    def agree_on(self) -> tuple[str, ...]:
+        """The attributes that its events agree on, sorted."""
+        return parts_of(self.member).agree_on
+
+
+class Network:
+    """The nodes of a shared plan, wired.
+
+    Attributes
+    ----------
+    nodes
+        Each behind those that it is made of.
+
+    Parameters
+    ----------
+    shared
+        The plan of all members.
+    groups
+        The conditions of each member, which are asked for groups of conjuncts.
+    """
+
+    def __init__(self, shared: SharedPlan, groups: Mapping[MemberId, ConditionGroups]) -> None:
+        self.shared = shared
+        self._groups = groups
+        self.nodes: list[Node] = []
+        self._events: dict[tuple[EventsOf, str | None], Node] = {}
+        self._of: dict[int, Node] = {}
+        self._arranged: dict[int, tuple[int, ...]] = {}
+        self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
+        self._asked_early: dict[MemberId, set[str]] = {}
+        for node in shared:
+            self._add(node)
+        for member in shared.members.values():
+            if self._is_instance_tree(member):
+                self._reject_early(member)
+
+    @cached_property
+    def event_nodes(self) -> tuple[Node, ...]:
+        """The nodes of events."""
+        return tuple(node for node in self.nodes if node.kind == c.EVENTS)
+
+    def rejecting_last(self, name: MemberId) -> list[str]:
+        """The negated variables of a member that are asked for when its matches are put out."""
+        early = self._asked_early.get(name, set())
+        return [variable.name for variable in self.shared.members[name].clause.negated if variable.name not in early]
+
+    def _is_instance_tree(self, member: Member) -> bool:
+        return self.shared.sharing == "none" and isinstance(self.shared.plans[member.id], Join | str)
+
+    def _reject_early(self, member: Member) -> None:
+        """Say of each negated variable which node asks for it, unless it is asked for at the root."""
+        nodes = [self._of[node.index] for node in self.shared.nodes_of(member.id) if node.index in self._of]
+        early = self._asked_early[member.id] = set()
+        for variable in member.clause.negated:
+            needed = parts_of(member).rejecting_early(variable)
+            if needed is None:
+                continue
+            lowest = min((node for node in nodes if needed <= {*node.slots}), key=lambda node: len(node.slots))
+            if not lowest.members:
+                lowest.negated = (*lowest.negated, variable.name)
+                early.add(variable.name)
+
+    # --- nodes ---------------------------------------------------------------------------------------------------
+
+    def _add(self, shared: SharedNode) -> None:
+        if shared.left is None:
+            self._add_leaf(shared)
+            return
+        left, right, cut = shared.left, shared.right, shared.below[0]
+        before, behind = self._placed(left, range(cut)), self._placed(right, range(cut, shared.size))
+        member = shared.model[0]
+        alone = self._is_instance_tree(member)
+        if right is not None and self._is_kleene(left) and not self._is_kleene(right) and not alone:
+            left, right, before, behind = right, left, behind, before
+        self._arranged[shared.index] = (*before, *behind)
+        slots = self._slots(shared, shared.model[1])
+        lists = len(behind) == 1 and member.clause.by_name[slots[-1]].kleene and not alone
+        node = self._new(c.LISTS if lists else c.JOIN, member, slots)
+        self._of[shared.index] = node
+        self._note(node, shared, self._users(shared))
+        node.sides = len(before)
+        if right is None or lists:
+            other = self._event_node(member, slots[-1])
+        else:
+            other = self._below(right, member, slots[node.sides :])
+        self._connect(node, self._below(left, member, slots), other, in_tree=right is not None and not lists)
+
+    def _add_leaf(self, shared: SharedNode) -> None:
+        """A leaf, or the first state of an order: events, and lists of them for those who need lists by themselves."""
+        member, slots = shared.model
+        of_lists = self._listed.get(shared.index, ())
+        if of_lists:
+            node = self._of[shared.index] = self._new(c.LISTS, member, slots)
+            self._note(node, shared, [user for user in self._users(shared) if user.id in of_lists])
+            self._connect(node, None, self._event_node(member, slots[-1]), in_tree=False)
+        for user in self._users(shared):
+            if user.id not in of_lists:
+                self._root(self._event_node(user, shared.sharers[user.id][0][0]), shared, user)
+
+    @cached_property
+    def _listed(self) -> dict[int, set[MemberId]]:
+        """The Kleene variables of the plan of which all lists are made, and for whom."""
+        found: dict[int, set[MemberId]] = {}
+        for name, root in self.shared.roots.items():
+            alone = self._is_instance_tree(self.shared.members[name])
+            before = [
+                node.left
+                for node in self.shared.nodes_of(name)
+                if node.left is not None and (node.right is None or self._is_kleene(node.right))
+            ]
+            leaves = [node.index for node in self.shared.nodes_of(name) if alone and node.left is None]
+            for index in (root, *before, *leaves):
+                if self._is_kleene(index):
+                    found.setdefault(index, set()).add(name)
+        return found
+
+    def _is_kleene(self, index: int) -> bool:
+        """Whether a node of the plan is a Kleene variable by itself."""
+        node = self.shared[index]
+        member, slots = node.model
+        return node.left is None and member.clause.by_name[slots[-1]].kleene
+
+    def _placed(self, index: int | None, places: Sequence[int]) -> tuple[int, ...]:
+        """These slots of a node of the plan, where the node below them stands, in the order that it has them here."""
+        arranged = None if index is None else self._arranged.get(index)
+        return tuple(places) if arranged is None else tuple(places[place] for place in arranged)
+
+    def _slots(self, shared: SharedNode, slots: tuple[str, ...]) -> tuple[str, ...]:
+        """The variables in the slots of a node of the plan as the node here has them."""
+        arranged = self._arranged.get(shared.index)
+        return slots if arranged is None else tuple(slots[place] for place in arranged)
+
+    def _new(self, kind: int, member: Member, slots: tuple[str, ...]) -> Node:
+        node = Node(len(self.nodes), kind, member, slots)
+        self.nodes.append(node)
+        return node
+
+    def _users(self, shared: SharedNode) -> list[Member]:
+        return [self.shared.members[user] for user in shared.sharers]
+
+    def _note(self, node: Node, shared: SharedNode, users: list[Member]) -> None:
+        for user in users:
+            node.windows.setdefault(user.window, user)
+            for slots in shared.sharers[user.id]:
+                node.places.append((*user.id, self._spelled(user, slots)))
+            if user.id in shared.members:
+                [root] = shared.sharers[user.id]
+                node.members.append((user.id, self._slots(shared, root)))
+
+    def _root(self, node: Node, shared: SharedNode, user: Member) -> None:
+        self._note(node, shared, [user])
+
+    def _below(self, index: int, member: Member, slots: tuple[str, ...]) -> Node:
+        """The node of a node of the plan, or of its events where it is one event, as a member sees it."""
+        return self._of[index] if index in self._of else self._event_node(member, slots[0])
+
+    def _event_node(self, member: Member, name: str) -> Node:
+        """The node of the events that fit a variable of a member."""
+        what = parts_of(member).events_of(name)
+        key = what, name if self._is_instance_tree(member) else None
+        if key not in self._events:
+            node = self._events[key] = self._new(c.EVENTS, member, (name,))
+            node.events = what
+        return self._events[key]
+
+    def _spelled(self, member: Member, slots: tuple[str, ...]) -> tuple[str, ...]:
+        """The variables of a node as the member's plan has them from left to right."""
+        plan = self.shared.plans[member.id]
+        if isinstance(plan, Join):
+            if member.id not in self._spellings:
+                self._spellings[member.id] = {frozenset(leaves_of(node)): leaves_of(node) for node in nodes_of(plan)}
+            return self._spellings[member.id][frozenset(slots)]
+        return tuple(name for name in plan if name in slots) if not isinstance(plan, str) else slots
+
+    # --- edges ---------------------------------------------------------------------------------------------------
+
+    def _connect(self, node: Node, left: Node | None, right: Node, *, in_tree: bool) -> None:
+        """Let a node be made of what is on its left (None: of nothing) and on its right, a node of the plan or not."""
+        self._ask(node)
+        cut = node.sides
+        for below in (left, right):
+            if below is not None:
+                for window, user in node.windows.items():
+                    below.windows.setdefault(window, user)
+        if left is not None:
+            role = c.BEFORE_LIST if node.kind == c.LISTS else c.SIDE
+            self._edge(node, left, right, role, 0, cut)
+        self._edge(node, right, left, c.ELEMENT if node.kind == c.LISTS else c.SIDE, cut, 0, partial=in_tree)
+        if node.kind == c.LISTS:
+            self._grow(node)
+
+    def _edge(
+        self, node: Node, below: Node, other: Node | None, role: int, own: int, others: int, *, partial: bool = True
+    ) -> None:
+        parts = parts_of(node.member)
+        mine = node.slots[own : own + len(below.slots)]
+        rest = node.slots[others : others + (len(other.slots) if other else 0)]
+        below.edges.append(
+            Edge(node.number, role, -1 if other is None else other.number, own, others, parts.ascents(mine, rest))
+        )
+        # What is held meets later events of the other side, if these can come last.
+        held = any(parts.may_come_last(name, mine) for name in rest)
+        below.stored = below.stored or held
+        below.partial = below.partial or (held and partial)
+
+    def _grow(self, node: Node) -> None:
+        """Where lists are kept that may grow, and whether they are."""
+        grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
+        if self._groups[node.member.id].is_empty(node.complete):
+            node.lists, node.stored = node.number, grows
+            return
+        lists = self._new(c.LISTS, node.member, node.slots)
+        lists.windows, lists.lists, lists.stored = node.windows, lists.number, grows
+        node.lists = lists.number
+
+    def _ask(self, node: Node) -> None:
+        """Ask for the groups of conjuncts of a node that is made of others."""
+        groups, slots = self._groups[node.member.id], node.slots
+        left, right = frozenset(slots[: node.sides]), frozenset(slots[node.sides :])
+        if node.kind == c.JOIN:
+            sides = [Moment(side, side) for side in (left, right)]
+            node.complete = groups.group(Moment(left | right, left | right), sides)
+            return
+        [name] = right
+        begun = Moment(left | right, left)
+        node.begins = groups.first_group(name, Moment(left, left))
+        node.grows = groups.element_group(name, begun)
+        node.complete = groups.left_group(begun, (name,))
+
+
+MOST_NODES = 1 << 14
+"""Nodes of the networks that are kept; those that were not asked for longest go first."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedNetwork:
+    """The network of a plan, whatever the events.
+
+    Attributes
+    ----------
+    members
+        Those that may have matches.
+    groups
+        Of each the groups of conjuncts that nodes and negations test: all that there will ever be.
+    """
+
+    network: Network
+    members: Mapping[MemberId, Member]
+    groups: Mapping[MemberId, ConditionGroups]
+
+
+@dataclass(frozen=True)
+class _NetworkKey:
+    """The key of a kept network. It is hashed once: there are many trees in it."""
+
+    members: tuple[Member, ...]
+    plans: tuple[OrderOrTree, ...]
+    sharing: Sharing
+    possible: tuple[bool, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.members, self.plans, self.sharing, self.possible))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+class KeptNetworks:
+    """The networks that were asked for last.
+
+    Parameters
+    ----------
+    most_nodes
+        Nodes that they have together, unless one has more by itself.
+    """
+
+    def __init__(self, most_nodes: int) -> None:
+        self._most = most_nodes
+        self._nodes = 0
+        self._kept: OrderedDict[_NetworkKey, PlannedNetwork] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def network(
+        self, members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
+    ) -> PlannedNetwork:
+        """As `network_of`."""
+        # A clause with a condition that never holds has no matches; shared nodes are not written in its variables.
+        possible = tuple(may_match(parts_of(member).conditions, events) for member in members)
+        orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)
+        key = _NetworkKey(tuple(members), orders, sharing, possible)
+        known = self._kept.get(key)
+        if known is not None:
+            self._kept.move_to_end(key)
+            return known
+        known = self._kept[key] = _made(key)
+        self._nodes += len(known.network.nodes)
+        while self._nodes > self._most and len(self._kept) > 1:
+            self._nodes -= len(self._kept.popitem(last=False)[1].network.nodes)
+        return known
+
+
+_networks = KeptNetworks(MOST_NODES)
+
+
+def network_of(
+    members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
+) -> PlannedNetwork:
+    """The network of members by their orders or trees; the same again where it has been asked for before.
+
+    Raises
+    ------
+    PlanError
+        An order or a tree does not fit its member, or is not run where plans are shared so.
+    """
+    return _networks.network(members, plans, sharing, events)
+
+
+def _made(key: _NetworkKey) -> PlannedNetwork:
+    taken, sharing = [], key.sharing
+    for member, plan, may_have_matches in zip(key.members, key.plans, key.possible, strict=True):
+        if may_have_matches:
+            taken.append((member, plan))
+        else:
+            share([member], [plan], sharing)  # only refuses a plan that does not fit
+    shared = share([member for member, _ in taken], [plan for _, plan in taken], sharing)
+    groups = {member.id: ConditionGroups(parts_of(member).conditions) for member, _ in taken}
+    network = Network(shared, groups)
+    for member, _ in taken:
+        for variable in member.clause.negated:
+            groups[member.id].rejecting_group(variable.name)
+    return PlannedNetwork(network, {member.id: member for member, _ in taken}, groups)

@@ -1,0 +1,296 @@
+"""Run a shared plan over one slice: events enter its nodes, and the matches of each member leave its root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.instances import KERNEL_SOURCES, StreamRules, compile_program
+from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.instances.term_writer import CommonTerms
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conjuncts_joining
+from cep_pipeline.detection.network import codes as c
+from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
+from cep_pipeline.detection.network.network import Node, network_of
+from cep_pipeline.detection.shared_bindings import without_earlier
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
+from cep_pipeline.planning.trees import OrderOrTree
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import leaf_view
+from cep_pipeline.statistics.node_counts import NodeCounts
+
+FIRST_FOUND = 1 << 10
+"""Events of matches of one member that there is room for at first."""
+
+_run_network = NativeKernel(
+    "cep_pipeline.detection.network.kernel",
+    "run_network",
+    ("int64*",),
+    sources=(
+        *KERNEL_SOURCES,
+        "cep_pipeline.detection.instances.searching",
+        "cep_pipeline.detection.network.codes",
+        "cep_pipeline.detection.network.stores",
+    ),
+)
+
+
+class Held:
+    """What networks hold together, the most after an event.
+
+    Parameters
+    ----------
+    events
+        Number of events of the slice.
+    """
+
+    def __init__(self, events: int) -> None:
+        self.instances: Array = np.zeros(events, np.int64)
+        self.buffered: Array = np.zeros(events, np.int64)
+
+    def count(self, counters: Counters) -> None:
+        """Count the most partial matches, and the most events outside of these."""
+        counters.count_peak(int(self.instances.max(initial=0)))
+        counters.events_buffered = max(counters.events_buffered, int(self.buffered.max(initial=0)))
+
+
+class NetworkRun:
+    """One run of members over a slice: iterate over it once for its blocks of matches.
+
+    Parameters
+    ----------
+    members, plans
+        Clauses of patterns under skip_till_any_match, and the order or tree of each.
+    sharing
+        What of the plans is shared.
+    events, owned
+        The slice's own events with the look-back before them, and the slice `[start, end)`.
+    with_negated
+        Whether the events of negated variables count as buffered.
+    finality
+        When matches count as final, for the run of one member; None: when those of each member are.
+
+    Raises
+    ------
+    PlanError
+        An order or a tree does not fit its member, or is not run where plans are shared so.
+    DataError
+        While it is iterated over: a window has more instances than memory is there for.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        plans: Sequence[OrderOrTree],
+        sharing: Sharing,
+        events: PreparedEvents,
+        owned: Owned,
+        *,
+        with_negated: bool,
+        finality: Finality | None = None,
+    ) -> None:
+        self.events, self.owned, self.finality = events, owned, finality
+        self._with_negated = with_negated
+        planned = network_of(members, plans, sharing, events)
+        self.network, self.members, self._groups = planned.network, planned.members, planned.groups
+        self._compiled: dict[MemberId, Compiled] = {}
+        self._common = CommonTerms(events, ())
+        self._memory: Memory | None = None
+        self._outputs: _Outputs | None = None
+
+    def prepare(self) -> None:
+        """Do all that is done before the first event is read; iteration does, unless somebody has."""
+        if self._memory is not None or not self.members:
+            return
+        _run_network.compile()
+        compiled = self._compiled = self._compile()
+        begin = min(earliest_row(member.pattern, self.events, self.owned) for member in self.members.values())
+        end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
+        leaves = {
+            node.number: EventRows(node.events, self.events, begin, end)
+            for node in self.network.nodes
+            if node.events is not None
+        }
+        outputs = self._outputs = _Outputs(self)
+        self._memory = Memory(self.network, compiled, outputs.by_node, leaves, self._common, self.events)
+
+    def _compile(self) -> dict[MemberId, Compiled]:
+        """The conditions and rules of all members over the events."""
+        tested = [tested for groups in self._groups.values() for tested in groups.conditions.tested]
+        self._common = CommonTerms(self.events, [atom for one in tested for atom in one.conjunct.atoms])
+        compiled = {}
+        for name, member in self.members.items():
+            pattern, clause = member.pattern, member.clause
+            program = compile_program(pattern, clause, self.events, self._common, self._groups[name])
+            rules = StreamRules(pattern, clause, self.events, program)
+            rules.prepare()
+            compiled[name] = Compiled(program, rules)
+        return compiled
+
+    def __iter__(self) -> Iterator[tuple[MemberId, Block]]:
+        """The blocks of matches, each with its member."""
+        self.prepare()
+        memory, outputs = self._memory, self._outputs
+        if memory is None or outputs is None:
+            return
+        while True:
+            code = _run_network(memory.words)
+            if code == c.FINISHED:
+                break
+            if code == c.FOUND_FULL:
+                number = int(memory.registers[c.SHORT_OF])
+                found = memory.outputs[number].found
+                empty = not len(found)
+                yield from outputs.drain(memory.outputs[number])
+                if empty or found.capacity < MOST_FOUND:
+                    memory.enlarge_output(number)
+            memory.make_room(code)
+        for output in memory.outputs:
+            yield from outputs.drain(output)
+        yield from outputs.rest()
+
+    def first_row_of(self, finality: Finality) -> int:
+        """The row from which on matches are wanted that count as final at a point."""
+        if self.owned[0] is None or finality is not Finality.LAST_EVENT:
+            return 0
+        return self.events.rows_before(self.owned[0])
+
+    @property
+    def work(self) -> tuple[int, int]:
+        """Candidates that joins and lists have tested, and partial matches that they have made; none of them events."""
+        counts = None if self._memory is None else self._memory.counts
+        return (0, 0) if counts is None else (int(counts[:, c.CANDIDATES].sum()), int(counts[:, c.CREATED].sum()))
+
+    # --- counts --------------------------------------------------------------------------------------------------
+
+    def count(self, counters: Counters, held: Held) -> None:
+        """Add what has been counted, when the run is over: every node once, whoever uses it."""
+        memory = self._memory
+        if memory is None:
+            return
+        size = len(self.events)
+        rows = memory.rows
+        if len(rows):
+            held.instances[rows[0] :] += np.repeat(memory.held[: len(rows)], np.diff(rows, append=size))
+        tested = set()
+        for node in self.network.nodes:
+            most_events = 0
+            if node.events is not None:
+                leaf = memory.leaves[node.number]
+                if node.events not in tested:
+                    tested.add(node.events)
+                    counters.evaluations += leaf.tested
+                if node.stored:
+                    of_leaf = leaf.held(self._ceiling(node), size)
+                    if node.partial:
+                        most_events = int(of_leaf.max(initial=0))
+                        held.instances += of_leaf
+                    else:
+                        held.buffered += of_leaf
+            if node.places:
+                counters.count(self._counts_of(node, memory, most_events))
+        if any(member.clause.negated for member in self.members.values()):
+            held.buffered += self._negated(counters)
+        counters.evaluations += int(self._common.counts[0])
+
+    def _counts_of(self, node: Node, memory: Memory, most_events: int) -> NodeCounts:
+        (pattern, clause, names), *others = node.places
+        tested = None
+        if node.events is not None:
+            leaf = memory.leaves[node.number]
+            counts = leaf.typed, len(leaf.rows), 0, 0
+            if node.partial:
+                counts = *counts[:2], len(leaf.by_key), most_events
+        else:
+            holding = node.number if node.lists < 0 else node.lists
+            candidates, passes, _ = memory.counts[node.number].tolist()
+            counts = candidates, passes, int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
+            if node.kind == c.JOIN:
+                tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
+        return NodeCounts(pattern, clause, names, *counts, tested, tuple(dict.fromkeys(others)))
+
+    def _ceiling(self, node: Node) -> Array:
+        return self._compiled[node.window.id].rules.ceiling
+
+    def _negated(self, counters: Counters) -> Array:
+        """int64: after each row the events that are held to reject matches, each for the longest window."""
+        held = np.zeros(len(self.events), np.int64)
+        windows: dict[tuple[str, frozenset[Conjunct]], Array] = {}
+        for name, member in self.members.items():
+            for variable in member.clause.negated:
+                filters = self._groups[name].conditions.filters(variable.name)
+                what = variable.event_type, frozenset(filters)
+                rules = self._compiled[name].rules
+                if what not in windows:
+                    counters.evaluations += len(filters) * len(self.events.leaf_rows(variable.event_type))
+                windows[what] = np.maximum(windows.get(what, rules.ceiling), rules.ceiling)
+        if self._with_negated:
+            end = len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
+            for (event_type, alone), ceiling in windows.items():
+                rows = leaf_view(self.events, event_type, tuple(alone), 0, end).rows
+                change = np.bincount(rows, minlength=len(held) + 1) - np.bincount(
+                    ceiling[rows] + 1, minlength=len(held) + 1
+                )
+                held += np.cumsum(change[: len(held)])
+        return held
+
+
+class _Outputs:
+    """The matches of the members of a run.
+
+    A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it out,
+    once both are known (`shared_bindings`).
+    """
+
+    def __init__(self, run: NetworkRun) -> None:
+        self.by_node: dict[int, list[Output]] = {}
+        self._leaving: dict[MemberId, list[Output]] = {}
+        self._held: dict[Output, list[Block]] = {}
+        self._own: dict[MemberId, Output] = {}
+        for node in run.network.nodes:
+            for name, slots in node.members:
+                member = run.members[name]
+                own = finality_of(member.pattern, member.clause) if run.finality is None else run.finality
+                self._own[name] = self._add(run, node.number, member, slots, own)
+                if run.owned == EVERYTHING:
+                    continue
+                for other in run.members.values():
+                    later = finality_of(other.pattern, other.clause)
+                    if other.pattern is member.pattern and later > own and _same(other, member):
+                        output = self._add(run, node.number, member, slots, later)
+                        self._leaving.setdefault(other.id, []).append(output)
+                        self._held[output] = []
+        for name in self._leaving:
+            self._held[self._own[name]] = []
+
+    def _add(self, run: NetworkRun, node: int, member: Member, slots: tuple[str, ...], finality: Finality) -> Output:
+        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, FIRST_FOUND)
+        output = Output(member.id, slots, run.first_row_of(finality), found)
+        self.by_node.setdefault(node, []).append(output)
+        return output
+
+    def drain(self, output: Output) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that an output has, but for those that wait for what others find."""
+        block = output.found.drain()
+        if block is None:
+            return
+        if output in self._held:
+            self._held[output].append(block)
+        else:
+            yield output.member, block
+
+    def rest(self) -> Iterator[tuple[MemberId, Block]]:
+        """The matches that have waited."""
+        for name, leaving in self._leaving.items():
+            for block in without_earlier(self._held[self._own[name]], [self._held[output] for output in leaving]):
+                yield name, block
+
+
+def _same(one: Member, other: Member) -> bool:
+    return one.clause.positive == other.clause.positive

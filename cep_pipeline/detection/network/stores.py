@@ -1,0 +1,380 @@
+"""The instances that the nodes of a network hold. Imported only where its kernel is compiled.
+
+Each store is sorted by the newest rows of its instances, since an instance is made at its last event; where events must
+agree, the instances of each key are linked, too. What has expired stays until room is needed.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-any-return"
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from cep_pipeline.compiled.pointers import int32_at, int64_at
+from cep_pipeline.detection.instances.cells import Cells, cells_at, drop_newest
+from cep_pipeline.detection.instances.rules import Rules
+from cep_pipeline.detection.network import codes as c
+
+
+class Machine(NamedTuple):
+    """A network, its instances, and how far the kernel is.
+
+    Attributes
+    ----------
+    words
+        All words, to which the nodes' and outputs' places of conditions, rules and matches point.
+    registers
+        By the names in `codes.py`.
+    nodes, edges, outputs
+        `codes.NODE_WORDS`, `EDGE_WORDS`, `OUTPUT_WORDS` words each.
+    places, masks
+        Places in the tuple under test, and the address of masks of them, uint8.
+    ascent_starts, ascents
+        Where each ascent begins, and their words (`members.Ascents`).
+    rows, leaf_starts, leaves
+        Of each step its row, and the nodes of events that it fits: from `leaf_starts[step]` on.
+    stores, rooms, tails, marks
+        Of each node the address of its instances, how many have room, how many it holds, and how many before the event.
+    counts, saved, stamps, touched
+        Counts of each node, what they were before the event, the last attempt that touched it, and those touched.
+    heads
+        The newest instance of each node and key.
+    frames
+        What is still to be joined.
+    bound, match
+        The tuple under test by the places of the node's first sharer, and a match by those of its clause.
+    alive, peaks
+        Of each node its instances, and the most of them.
+    dying, deaths
+        Of each row the first of the deaths when it is reached, and all deaths.
+    held
+        Of each step the instances behind it.
+    saved_outputs, output_stamps, touched_outputs
+        What outputs held before the event, the last attempt that touched each, and those touched.
+    tested
+        int64[1]: how many conjuncts were tested.
+    cells
+        The elements of lists.
+    """
+
+    words: Any
+    registers: Any
+    nodes: Any
+    edges: Any
+    outputs: Any
+    places: Any
+    masks: Any
+    ascent_starts: Any
+    ascents: Any
+    rows: Any
+    leaf_starts: Any
+    leaves: Any
+    stores: Any
+    rooms: Any
+    tails: Any
+    marks: Any
+    counts: Any
+    saved: Any
+    stamps: Any
+    touched: Any
+    heads: Any
+    frames: Any
+    bound: Any
+    match: Any
+    alive: Any
+    peaks: Any
+    dying: Any
+    deaths: Any
+    held: Any
+    saved_outputs: Any
+    output_stamps: Any
+    touched_outputs: Any
+    tested: Any
+    cells: Cells
+
+
+class View(NamedTuple):
+    """The tuple under test, with what tests of order and distinctness read beside it.
+
+    Attributes
+    ----------
+    ascents, bound
+        As those of `Machine`.
+    rules, cells
+        The rules of the node that tests it, and the elements of lists.
+    """
+
+    ascents: Any
+    rules: Rules
+    cells: Cells
+    bound: Any
+
+
+@njit(error_model="numpy")
+def machine_at(words: Any) -> Machine:
+    """The pointers in the words that `memory.py` writes, in the order of the attributes."""
+    return Machine(
+        words,
+        int64_at(words[0]),
+        int64_at(words[1]),
+        int64_at(words[2]),
+        int64_at(words[3]),
+        int32_at(words[4]),
+        words[5],
+        int64_at(words[6]),
+        int64_at(words[7]),
+        int32_at(words[8]),
+        int64_at(words[9]),
+        int32_at(words[10]),
+        int64_at(words[11]),
+        int64_at(words[12]),
+        int64_at(words[13]),
+        int64_at(words[14]),
+        int64_at(words[15]),
+        int64_at(words[16]),
+        int64_at(words[17]),
+        int32_at(words[18]),
+        int32_at(words[19]),
+        int64_at(words[20]),
+        int32_at(words[21]),
+        int32_at(words[22]),
+        int64_at(words[23]),
+        int64_at(words[24]),
+        int32_at(words[25]),
+        int32_at(words[26]),
+        int32_at(words[27]),
+        int64_at(words[28]),
+        int64_at(words[29]),
+        int32_at(words[30]),
+        int64_at(words[31]),
+        cells_at(words, c.MACHINE_WORDS),
+    )
+
+
+@njit(error_model="numpy")
+def touch(w: Any, node: int) -> None:
+    """Note that the event changes something of a node, so that it can be taken back."""
+    m = machine_at(w)
+    r = m.registers
+    if m.stamps[node] != r[c.EPOCH]:
+        m.stamps[node] = r[c.EPOCH]
+        m.touched[r[c.TOUCHED]] = node
+        r[c.TOUCHED] += 1
+        for count in range(c.COUNTS):
+            m.saved[node * c.COUNTS + count] = m.counts[node * c.COUNTS + count]
+
+
+@njit(error_model="numpy")
+def push(w: Any, node: int, first: int, row: int, key: int) -> bool:
+    """Hold the tuple under test at a node; False where the store is full."""
+    m = machine_at(w)
+    number = m.tails[node]
+    if number >= m.rooms[node]:
+        m.registers[c.SHORT_OF] = node
+        return False
+    n = node * c.NODE_WORDS
+    width, places = m.nodes[n + c.N_WIDTH], m.nodes[n + c.N_PLACES]
+    words = int32_at(m.stores[node])
+    at = number * (c.SLOTS + width)
+    words[at + c.FIRST] = first
+    words[at + c.LAST] = row
+    words[at + c.KEY] = key
+    heads = m.nodes[n + c.N_HEADS]
+    if heads >= 0 and key >= 0:
+        words[at + c.OLDER] = m.heads[heads + key]
+        m.heads[heads + key] = number
+    for slot in range(width):
+        words[at + c.SLOTS + slot] = m.bound[m.places[places + slot]]
+    m.tails[node] = number + 1
+    m.counts[node * c.COUNTS + c.CREATED] += 1
+    return True
+
+
+@njit(error_model="numpy")
+def load(w: Any, node: int, number: int, places: int) -> int:
+    """Put the slots of an instance at these places of the tuple under test; its first row is returned."""
+    m = machine_at(w)
+    width = m.nodes[node * c.NODE_WORDS + c.N_WIDTH]
+    words = int32_at(m.stores[node])
+    at = number * (c.SLOTS + width)
+    for slot in range(width):
+        m.bound[m.places[places + slot]] = words[at + c.SLOTS + slot]
+    return words[at + c.FIRST]
+
+
+@njit(error_model="numpy")
+def newest_before(w: Any, node: int, upper: int, row: int, key: int) -> int:
+    """The newest instance (of the key) whose last row is below `upper`, which is `row` at most; -1 if there is none."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+    words, heads = int32_at(m.stores[node]), m.nodes[n + c.N_HEADS]
+    if heads >= 0:
+        number = m.heads[heads + key]
+        while number >= 0 and words[number * stride + c.LAST] >= upper:
+            number = words[number * stride + c.OLDER]
+        return number
+    low, high = 0, m.marks[node]
+    if upper >= row:
+        return high - 1
+    while low < high:
+        middle = (low + high) >> 1
+        if words[middle * stride + c.LAST] < upper:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1
+
+
+@njit(error_model="numpy")
+def next_older(w: Any, node: int, number: int) -> int:
+    """The instance before another one (of its key); -1 if there is none."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    if m.nodes[n + c.N_HEADS] < 0:
+        return number - 1
+    return int32_at(m.stores[node])[number * (c.SLOTS + m.nodes[n + c.N_WIDTH]) + c.OLDER]
+
+
+@njit(error_model="numpy")
+def cut(w: Any, node: int, number: int) -> None:
+    """Let go of the newest instances of a node, from a number on."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    heads = m.nodes[n + c.N_HEADS]
+    if heads >= 0:
+        stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+        words = int32_at(m.stores[node])
+        for newest in range(m.tails[node] - 1, number - 1, -1):
+            key = words[newest * stride + c.KEY]
+            if key >= 0:
+                m.heads[heads + key] = words[newest * stride + c.OLDER]
+    m.tails[node] = number
+
+
+@njit(error_model="numpy")
+def compact(w: Any, node: int, row: int) -> bool:
+    """Drop the instances of a store whose windows have ended before a row; whether at least half of it is free then."""
+    m = machine_at(w)
+    n = node * c.NODE_WORDS
+    heads, stride = m.nodes[n + c.N_HEADS], c.SLOTS + m.nodes[n + c.N_WIDTH]
+    words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
+    before = m.tails[node]
+    if heads >= 0:
+        for number in range(before):
+            if words[number * stride + c.KEY] >= 0:
+                m.heads[heads + words[number * stride + c.KEY]] = -1
+    kept = 0
+    for number in range(before):
+        at, to = number * stride, kept * stride
+        if ceiling[words[at + c.FIRST]] < row:
+            continue
+        if to != at:
+            for word in range(stride):
+                words[to + word] = words[at + word]
+        if heads >= 0 and words[to + c.KEY] >= 0:
+            words[to + c.OLDER] = m.heads[heads + words[to + c.KEY]]
+            m.heads[heads + words[to + c.KEY]] = kept
+        kept += 1
+    m.tails[node] = kept
+    m.marks[node] = kept
+    return before > kept and 2 * kept <= m.rooms[node]
+
+
+@njit(error_model="numpy")
+def bury(w: Any, row: int) -> None:
+    """Count off the instances whose windows have ended before a row."""
+    m = machine_at(w)
+    r = m.registers
+    for ended in range(r[c.DEATH_ROW], row + 1):
+        death = m.dying[ended]
+        while death >= 0:
+            at = death * c.DEATH_WORDS
+            following = m.deaths[at + c.D_NEXT]
+            m.alive[m.deaths[at + c.D_NODE]] -= m.deaths[at + c.D_COUNT]
+            r[c.ALIVE] -= m.deaths[at + c.D_COUNT]
+            m.deaths[at + c.D_NEXT] = r[c.DEATHS_FREE]
+            r[c.DEATHS_FREE] = death
+            r[c.DEATHS_USED] -= 1
+            death = following
+        m.dying[ended] = -1
+    r[c.DEATH_ROW] = row + 1
+
+
+@njit(error_model="numpy")
+def holds_more(w: Any) -> bool:
+    """Whether the event has made instances that are held."""
+    m = machine_at(w)
+    for number in range(m.registers[c.TOUCHED]):  # noqa: SIM110 (Numba has no any)
+        if m.tails[m.touched[number]] > m.marks[m.touched[number]]:
+            return True
+    return False
+
+
+@njit(error_model="numpy")
+def keep(w: Any) -> bool:
+    """Hold what the event made, until windows end; False where there is no room to note when."""
+    m = machine_at(w)
+    r = m.registers
+    made = 0
+    for number in range(r[c.TOUCHED]):
+        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
+    if r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
+        return False
+    for number in range(r[c.TOUCHED]):
+        node = m.touched[number]
+        n = node * c.NODE_WORDS
+        stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+        words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
+        if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
+            for instance in range(m.marks[node], m.tails[node]):
+                _note_death(w, node, ceiling[words[instance * stride + c.FIRST]] + 1)
+            m.alive[node] += m.tails[node] - m.marks[node]
+            m.peaks[node] = max(m.peaks[node], m.alive[node])
+            r[c.ALIVE] += m.tails[node] - m.marks[node]
+        m.marks[node] = m.tails[node]
+    return True
+
+
+@njit(error_model="numpy")
+def _note_death(w: Any, node: int, row: int) -> None:
+    m = machine_at(w)
+    r = m.registers
+    death = m.dying[row]
+    if death >= 0 and m.deaths[death * c.DEATH_WORDS + c.D_NODE] == node:
+        m.deaths[death * c.DEATH_WORDS + c.D_COUNT] += 1
+        return
+    death = r[c.DEATHS_FREE]
+    if death >= 0:
+        r[c.DEATHS_FREE] = m.deaths[death * c.DEATH_WORDS + c.D_NEXT]
+    else:
+        death = r[c.DEATHS_MADE]
+        r[c.DEATHS_MADE] = death + 1
+    r[c.DEATHS_USED] += 1
+    at = death * c.DEATH_WORDS
+    m.deaths[at + c.D_NODE] = node
+    m.deaths[at + c.D_COUNT] = 1
+    m.deaths[at + c.D_NEXT] = m.dying[row]
+    m.dying[row] = death
+
+
+@njit(error_model="numpy")
+def take_back(w: Any, tested: int) -> None:
+    """Undo what the event made, before which so many conjuncts had been tested."""
+    m = machine_at(w)
+    r = m.registers
+    m.tested[0] = tested
+    for number in range(r[c.TOUCHED]):
+        node = m.touched[number]
+        cut(w, node, m.marks[node])
+        for count in range(c.COUNTS):
+            m.counts[node * c.COUNTS + count] = m.saved[node * c.COUNTS + count]
+    for number in range(r[c.TOUCHED_OUTPUTS]):
+        output = m.touched_outputs[number]
+        used = int64_at(m.words[m.outputs[output * c.OUTPUT_WORDS + c.O_FOUND]])
+        used[0] = m.saved_outputs[2 * output]
+        used[1] = m.saved_outputs[2 * output + 1]
+    if r[c.LISTING]:
+        while m.cells.ends[1] > r[c.CELLS_MADE]:
+            drop_newest(m.cells)

@@ -1,0 +1,134 @@
+"""Runs of the lazy automata where memory is short, on many events and long lists, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import cep_pipeline as cep
+from cep_pipeline.detection import MECHANISMS
+from cep_pipeline.detection.instances import cell_ring
+from cep_pipeline.detection.instances.found import FoundMatches
+from cep_pipeline.detection.lazy_tree import run, states
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
+from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.slices.blocks import ListBlock, MatchBlock
+from cep_pipeline.slices.prepared import PreparedEvents
+from tests.streams import SECOND, Row, events_table, stream_schema
+
+LAZY = ("lazy_chain_nfa", "lazy_tree_nfa")
+
+
+def bindings(mechanism: str, text: str, rows: list[Row], order: str = "") -> list[bytes]:
+    """All matches as sorted bytes, so that blocks of any size compare."""
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    events = PreparedEvents(events_table(rows), type_attribute="kind", base_type="Ev")
+    orders = [tuple(order) or tuple(v.name for v in clause.positive) for clause in pattern.clauses]
+    found = []
+    for block in MECHANISMS[mechanism].find(pattern, orders, events, EVERYTHING, Counters()):
+        lists = ListBlock.of(block) if isinstance(block, MatchBlock) else block
+        for start, end in zip(lists.offsets[:-1], lists.offsets[1:], strict=True):
+            found.append(lists.rows[start:end].tobytes() + lists.variables[start:end].tobytes())
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+@pytest.fixture
+def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Memory that must grow at every occasion."""
+    monkeypatch.setattr(states, "INSTANCE_ROOM", 2)
+    monkeypatch.setattr(states, "SEARCH_ROOM", 2)
+    monkeypatch.setattr(states, "CellRing", lambda program: cell_ring.CellRing(program, 2))
+    monkeypatch.setattr(run, "FoundMatches", lambda *arguments: FoundMatches(*arguments, elements=1))
+    yield
+
+
+def random_rows(events: int, seed: int, kinds: str = "ABC", step_s: float = 0.5) -> list[Row]:
+    generator = np.random.default_rng(seed)
+    times = np.cumsum(generator.integers(0, 3, events) * step_s)
+    return [
+        {
+            "timestamp": round(float(time) * SECOND),
+            "kind": kinds[generator.integers(len(kinds))],
+            "x": int(generator.integers(100)),
+            "id": int(generator.integers(4)),
+        }
+        for time in times
+    ]
+
+
+STATEMENTS = (
+    "PATTERN SEQ(A a, B b, C c) WHERE a.x < b.x WITHIN 8 seconds",
+    "PATTERN AND(A a, B b, A c) WHERE a.x < c.x WITHIN 6 seconds TIES ANY",
+    "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x > b[i-1].x AND a.x < c.x WITHIN 9 seconds",
+    "PATTERN AND(A+ a[], B b) WHERE a[i].x > a[i-1].x AND sum(a[].x) < 2 * b.x WITHIN 5 seconds",
+    "PATTERN SEQ(A a, NOT(C n), B b) WHERE n.x < a.x WITHIN 30 EVENTS PARTITION BY id",
+    "PATTERN SEQ(A a, B+ b[]) WHERE b[i].x > avg(b[..i-1].x) WITHIN 12 EVENTS PARTITION BY id TIES STRICT",
+)
+
+
+@pytest.mark.parametrize("mechanism", LAZY)
+@pytest.mark.parametrize("text", STATEMENTS)
+def test_memory_grows_wherever_it_is_short(mechanism: str, text: str, little_room: None) -> None:
+    rows = random_rows(250, seed=len(text))
+    expected = bindings("fused", text, rows)
+    assert len(expected) > 20
+    names = "".join(v.name for v in cep.parse_patterns(text, stream_schema())[0].clauses[0].positive)
+    for order in permutations(names):
+        assert bindings(mechanism, text, rows, "".join(order)) == expected
+
+
+@pytest.mark.parametrize("mechanism", LAZY)
+def test_many_events(mechanism: str) -> None:
+    """Windows that end, instances and cells that are let go of, rates that change, roots that are searched again."""
+    rows = random_rows(3000, 1, "AABBBC") + [
+        {**row, "timestamp": row["timestamp"] + 5000 * SECOND} for row in random_rows(3000, 2, "ABBCCC")
+    ]
+    for text in STATEMENTS:
+        assert bindings(mechanism, text, rows) == bindings("fused", text, rows)
+
+
+@pytest.mark.parametrize("mechanism", LAZY)
+@pytest.mark.parametrize("order", ["abc", "acb", "bac", "bca", "cab", "cba"])
+def test_long_lists(mechanism: str, order: str) -> None:
+    """Lists that are longer than the first stack of searches, wherever they stand in the order."""
+    rows = [{"timestamp": second * SECOND, "kind": "B", "x": second} for second in range(1, 151)]
+    rows = [{"timestamp": 0, "kind": "A", "x": 0}, *rows, {"timestamp": 151 * SECOND, "kind": "C", "x": 0}]
+    text = "PATTERN SEQ(A a, B+ b[], C c) WHERE b[i].x = b[i-1].x + 1 AND b.LEN > 60 WITHIN 1 hour"
+    assert len(bindings(mechanism, text, rows, order)) == sum(151 - length for length in range(61, 151))
+
+
+@pytest.mark.parametrize("mechanism", LAZY)
+def test_other_strategies_are_refused_by_name(mechanism: str) -> None:
+    text = "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.x < b.x } WITHIN 1 hour"
+    patterns = cep.parse_patterns(text, stream_schema())
+    with pytest.raises(UnsupportedPattern, match=f"{mechanism}.*skip_till_next_match") as refusal:
+        cep.detect(patterns, events_table([]), mechanism=mechanism)
+    assert refusal.value.mechanism == mechanism
+
+
+@pytest.mark.parametrize("mechanism", LAZY)
+def test_more_variables_than_a_set_has_bits_are_refused(mechanism: str) -> None:
+    text = "PATTERN AND({}) WITHIN 1 hour"
+    schema = stream_schema()
+    [fits] = cep.parse_patterns(text.format(", ".join(f"A a{number}" for number in range(62))), schema)
+    MECHANISMS[mechanism].check(fits)
+    [exceeds] = cep.parse_patterns(text.format(", ".join(f"A a{number}" for number in range(63))), schema)
+    with pytest.raises(UnsupportedPattern, match="63 variables"):
+        MECHANISMS[mechanism].check(exceeds)
+
+
+def test_an_order_of_other_variables_is_refused() -> None:
+    with pytest.raises(PlanError, match="the plan orders a, c, but clause 0 binds a, b: plan the pattern again"):
+        bindings("lazy_chain_nfa", "PATTERN SEQ(A a, B b) WITHIN 1 hour", random_rows(3, 1), "ac")
+
+
+def test_the_tree_takes_no_order_of_a_plan() -> None:
+    rows = random_rows(200, 4)
+    expected = bindings("fused", STATEMENTS[0], rows)
+    assert {tuple(bindings("lazy_tree_nfa", STATEMENTS[0], rows, order)) for order in ("abc", "cba")} == {
+        tuple(expected)
+    }

@@ -1,0 +1,106 @@
+"""What is kept of a shared plan between runs over different events: the network, and its conditions as written once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cep_pipeline as cep
+from cep_pipeline.detection.network import network as networks
+from cep_pipeline.detection.network.members import parts_of
+from cep_pipeline.detection.network.network import KeptNetworks, PlannedNetwork
+from cep_pipeline.errors import PlanError
+from cep_pipeline.planning.multi_pattern import members_of
+from cep_pipeline.planning.trees import Join, OrderOrTree
+from cep_pipeline.slices.prepared import PreparedEvents
+from tests.answers import comparable, from_tables
+from tests.detection.network.workloads import patterns_of, random_plan, workloads
+from tests.oracle import evaluate
+from tests.streams import Row, events_table, rows, stream_schema
+from tests.thoroughness import examples
+
+TEXT = """
+NAME sums PATTERN SEQ(A a, B b, C c)
+WHERE a.x + b.x > c.x AND a.y < b.y AND -c.y / 2 <= a.y + 1.5 WITHIN 1 minute;
+NAME either PATTERN AND(A p, B q, C r)
+WHERE (p.x > q.x OR r.x = 3) AND abs(p.y - r.y) > 1 WITHIN 30 seconds;
+NAME without PATTERN SEQ(A a, ~B n, C c)
+WHERE n.x > a.x + c.x AND a.id BETWEEN c.x AND 2 * c.id WITHIN 1 minute"""
+NO_EVENTS = PreparedEvents(events_table([]), type_attribute="kind", base_type="Ev")
+
+
+def network(kept: KeptNetworks, text: str, plans: Sequence[OrderOrTree]) -> PlannedNetwork:
+    return kept.network(members_of(cep.parse_patterns(text, stream_schema())), plans, "subexpression", NO_EVENTS)
+
+
+@pytest.mark.filterwarnings("ignore:.*constrains no clause")
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    text=st.one_of(st.just(TEXT), workloads(4)),
+    streams=st.lists(st.tuples(rows(), st.integers(0, 1)), min_size=2, max_size=4),
+    mechanism=st.sampled_from(("multi_pattern_nfa", "multitree")),
+)
+def test_the_same_patterns_over_other_events(text: str, streams: list[tuple[list[Row], int]], mechanism: str) -> None:
+    """With nulls and without, of other values, in plans that come again: what is kept must not hold on to a slice."""
+    patterns = patterns_of(text)
+    for stream_rows, seed in [*streams, *reversed(streams)]:
+        table = events_table(stream_rows)
+        tables = cep.detect(patterns, table, plan=random_plan(patterns, table, mechanism, seed), mechanism=mechanism)
+        assert comparable(from_tables(patterns, tables)) == comparable(evaluate(patterns, table))
+
+
+def test_a_plan_has_one_network() -> None:
+    patterns = cep.parse_patterns(TEXT, stream_schema())
+    members, kept = members_of(patterns), KeptNetworks(1000)
+    trees = [Join("a", Join("b", "c")), Join("r", Join("p", "q")), Join("a", "c")]
+    first = kept.network(members, trees, "subexpression", NO_EVENTS)
+    again = [Join("a", Join("b", "c")), Join("r", Join("p", "q")), Join("a", "c")]
+    assert kept.network(members, again, "subexpression", NO_EVENTS) is first
+    assert kept.network(members, [*trees[:2], Join("c", "a")], "subexpression", NO_EVENTS) is not first
+    assert kept.network(members, trees, "none", NO_EVENTS) is not first
+    assert len(kept) == 3
+
+
+def test_networks_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    make = networks._made
+
+    def noted(asked: networks._NetworkKey) -> PlannedNetwork:
+        made.append(asked)
+        return make(asked)
+
+    monkeypatch.setattr(networks, "_made", noted)
+    texts = [f"NAME p PATTERN SEQ(A a, B b) WHERE a.x < b.x + {number} WITHIN 1 minute" for number in range(3)]
+    patterns = [cep.parse_patterns(text, stream_schema()) for text in texts]
+    kept = KeptNetworks(7)  # two of three nodes
+    for number in (0, 1, 0, 2, 0, 1):
+        kept.network(members_of(patterns[number]), [Join("a", "b")], "subexpression", NO_EVENTS)
+        assert len(kept) <= 2
+    assert len(made) == 4
+
+
+def test_a_pattern_that_never_matches_is_left_out_and_its_plan_looked_at() -> None:
+    text = "NAME p PATTERN SEQ(A a, B b) WHERE 1 > 2 AND a.x < b.x WITHIN 1 minute; NAME q PATTERN A a WITHIN 1 second"
+    kept = KeptNetworks(100)
+    planned = network(kept, text, [Join("a", "b"), "a"])
+    assert list(planned.members) == [("q", 0)]
+    with pytest.raises(PlanError, match="binds a, b"):
+        network(kept, text, [Join("a", "c"), "a"])
+
+
+def test_conjuncts_of_numbers_are_written_once() -> None:
+    """For whatever events there will be; those over strings are written for each slice."""
+    text = "NAME p PATTERN SEQ(A a, B b) WHERE a.x + b.x > 3 AND a.s < b.s AND a.y < b.y WITHIN 1 minute"
+    patterns = cep.parse_patterns(text, stream_schema())
+    [member] = members_of(patterns)
+    kinds = [{"timestamp": at, "seq": at, "kind": kind, "x": 2, "y": 1.0 + at} for at, kind in enumerate("AB")]
+    found, written = [], []
+    for extra in (0, 1):
+        table = events_table([{**row, "x": row["x"] + extra, "s": f"{extra}{row['kind']}"} for row in kinds])
+        found.append(cep.detect(patterns, table, mechanism="multitree")["p"].num_rows)
+        written.append(dict(parts_of(member).conditions.written))
+    assert found == [1, 1]
+    assert sorted(written[0]) == [0, 2] and written[0] == written[1]
