@@ -108,7 +108,7 @@ def _show(text: str) -> None:
     if not console.is_terminal:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    page = Console(force_terminal=True, width=min(console.width, WIDTH), color_system=console.color_system)
+    page = Console(force_terminal=True, width=min(console.width, WIDTH))
     with page.capture() as laid_out:
         # Links lead to places of the page and to files of the checkout: a terminal follows neither.
         page.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
