@@ -113,8 +113,8 @@ def _show(text: str) -> None:
     if not console.is_terminal:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    console.width = min(console.width, WIDTH)
-    with console.capture() as laid_out:
+    page = Console(force_terminal=True, width=min(console.width, WIDTH))
+    with page.capture() as laid_out:
         # Links lead to places of the page and to files of the checkout: a terminal follows neither.
-        console.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
+        page.print(Markdown(_LINK.sub(r"\1", text), code_theme="ansi_dark"))
     click.echo_via_pager(laid_out.get(), color=True)

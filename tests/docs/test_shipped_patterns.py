@@ -1,4 +1,4 @@
-"""The pattern files that come with the project: each has a comment that says what it asks."""
+"""The pattern files of the project: examples of the language, each with a comment that says what it asks."""
 
 from __future__ import annotations
 
