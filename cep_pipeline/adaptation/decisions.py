@@ -44,6 +44,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck, Verification, f
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.questions import ClauseQuestions
+from cep_pipeline.planning.planners import keeps_order
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -126,10 +127,6 @@ class Verdict:
         return f"Verdict({self.replan}, {self.reason!r}, {self.checks!r}, {self.patterns!r})"
 
 
-KEEPING_ORDER = frozenset({"trivial", "none", "sharing"})
-"""Planners that give the same plan on any statistics: what moved is said, but planning again would change nothing."""
-
-
 @dataclass(frozen=True)
 class DecisionState:
     """What decisions about a plan rest on.
@@ -206,7 +203,7 @@ class DecisionState:
             return [], []
         without = without_invariants(self.plan)
         names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
-        kept = [name for name in names if self.plan.for_pattern(name).planner in KEEPING_ORDER]
+        kept = [name for name in names if keeps_order(self.plan.for_pattern(name).planner)]
         return [name for name in names if name not in kept], kept
 
     @property

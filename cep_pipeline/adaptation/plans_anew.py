@@ -15,14 +15,11 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.make_plan import sharing_for
-from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.planners import UNSHARED
-from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
+from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
-from cep_pipeline.planning.multi_pattern.workload import SearchOptions
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOptions
 from cep_pipeline.planning.numbers.questions import ClauseQuestions
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.workload_plan import Sharing, WorkloadSearch
@@ -223,7 +220,7 @@ def planned_together(
         Trees are to be shared, and a mechanism runs orders only; or they are to be planned by another cost.
     """
     search = search or {}
-    if planner not in MULTI_PATTERN_PLANNER_NAMES:
+    if planner is None or planner not in MULTI_PATTERN_PLANNERS:
         if plan is None or plan.sharing == "none":
             if search:
                 raise InputError(f"{', '.join(search)}: for planners of many patterns together, not for {planner}")
@@ -231,7 +228,7 @@ def planned_together(
         planner = DEFAULT_TOGETHER if plan.workload is None else plan.workload.search.planner
     shared_cost(cost, alpha)
     options = _checked_search(search)
-    if planner in UNSHARED:
+    if not MULTI_PATTERN_PLANNERS[planner].shares:
         return Together(planner, "none", options, cost, alpha)
     asked = search.get("sharing")
     if asked is None and plan is not None and plan.sharing != "none":

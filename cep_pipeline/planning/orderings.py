@@ -118,7 +118,8 @@ class TreeOrdering:
         return positions_of(self.tree)
 
 
-Planner = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
+PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
+"""The algorithm of a planner of one pattern."""
 
 
 def positions_of(side: Side) -> tuple[int, ...]:

@@ -13,7 +13,6 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, left_deep
 from cep_pipeline.planning.planners import (
-    MAX_COMPARED_VARIABLES,
     PLANNERS,
 )
 from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
@@ -130,7 +129,7 @@ def _alternatives(
     others: dict[str, Ordering | TreeOrdering] = {
         name: other(statistics, model)
         for name, other in PLANNERS.items()
-        if name != planner and statistics.size <= MAX_COMPARED_VARIABLES.get(name, statistics.size)
+        if name != planner and other.is_compared_on(statistics.size)
     }
     if tree is None and 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
         others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))

@@ -141,7 +141,8 @@ def test_planners_without_invariants_say_so(planner: str) -> None:
 
 
 def test_an_exact_planner_beyond_its_budget_has_none_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PLANNERS, "dp_left_deep", lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    short = replace(PLANNERS["dp_left_deep"], function=lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    monkeypatch.setitem(PLANNERS, "dp_left_deep", short)
     made = plan(ABC, CALM, "dp_left_deep")
     assert invariants_of(made, ABC) == ()
     assert "exceed the exact search's budget" in without_invariants(made)["one"]

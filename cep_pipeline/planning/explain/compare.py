@@ -14,7 +14,7 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import cost_model
-from cep_pipeline.planning.planners import PLANNERS, TREE_PLANNERS, planner_named
+from cep_pipeline.planning.planners import PLANNERS, planner_named
 from cep_pipeline.planning.trees import OrderOrTree, named_join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -95,7 +95,7 @@ def compare_planners(
 
 def makes_trees(planned: PlannedBy) -> bool:
     """Whether the planner is one of trees."""
-    return planned.planner in TREE_PLANNERS
+    return PLANNERS[planned.planner].makes_trees
 
 
 def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannedBy:

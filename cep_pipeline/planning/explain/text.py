@@ -14,7 +14,7 @@ from cep_pipeline.planning.explain.nodes import LONGEST_LIST, Happened, Observed
 from cep_pipeline.planning.explain.workload import workload_lines
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
-from cep_pipeline.planning.planners import LOCAL_SEARCHES, WITHOUT_INVARIANTS
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
 from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
 from cep_pipeline.planning.workload_plan import Sharing, WorkloadPlan
 
@@ -251,7 +251,7 @@ def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
         return "none recorded here; what it shares has those of another pattern, and its numbers have a threshold"
     if clause.comparisons:
         return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
-    return f"none; {WITHOUT_INVARIANTS.get(pattern.planner) or clause.note or 'there is no other way'}"
+    return f"none; {without_invariants_because(pattern.planner) or clause.note or 'there is no other way'}"
 
 
 def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:

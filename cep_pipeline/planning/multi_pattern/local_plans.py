@@ -18,8 +18,8 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
-from cep_pipeline.planning.multi_pattern.shared_costs import check_model
 from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.trees import PositionTree, positions_below

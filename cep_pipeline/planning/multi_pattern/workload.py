@@ -17,13 +17,64 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
 from cep_pipeline.planning.workload_plan import Sharing
+
+MAX_TOGETHER = 64
+"""Most members that a neighbour of `vertex:k` changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """A neighbourhood function.
+
+    Attributes
+    ----------
+    name
+        `edge`, or `vertex:k`.
+    together
+        How many members a neighbour changes: 2, or up to k.
+
+    Notes
+    -----
+    N_edge draws an edge and one of its common subpatterns, each such pair as often as any other; N_vertex^k draws a
+    member, a subpattern that it has in common with some other, and up to k - 1 others that have it.
+
+    Examples
+    --------
+    >>> Neighbourhood.of("vertex:4")
+    Neighbourhood(name='vertex:4', together=4)
+    """
+
+    name: str
+    together: int
+
+    @classmethod
+    def of(cls, name: str) -> Neighbourhood:
+        """The neighbourhood of this name.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if name == "edge":
+            return cls(name, 2)
+        kind, _, number = name.partition(":")
+        if kind == "vertex" and number.isascii() and number.isdigit() and 2 <= int(number) <= MAX_TOGETHER:
+            return cls(name, int(number))
+        raise InputError(
+            f"there is no neighbourhood {name!r}; there are: edge, and vertex:K with K from 2 to {MAX_TOGETHER}"
+        )
+
+    def weight(self, uses: int) -> float:
+        """How often a subpattern with so many uses is drawn."""
+        return float(math.comb(uses, 2) if self.name == "edge" else uses)
+
 
 Plans: TypeAlias = dict[MemberId, "OrderOrTree | str"]
 """The order or tree of each member."""
