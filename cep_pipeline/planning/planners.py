@@ -18,8 +18,7 @@ from cep_pipeline.planning.algorithms.event_frequency import event_frequency_ord
 from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
 from cep_pipeline.planning.algorithms.trivial import trivial_order
-from cep_pipeline.planning.algorithms.zstream import zstream_tree
-from cep_pipeline.planning.algorithms.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
@@ -250,8 +249,8 @@ def planners_text() -> str:
 
     Examples
     --------
-    >>> print(planners_text().split("Trees")[0].strip())
-    Orders:
+    >>> print(planners_text().split("Planners of trees")[0].strip())
+    Planners of orders:
       trivial              the pattern's own order
       event_frequency      the rarest event first
       greedy               at each step the cheapest next variable
@@ -260,9 +259,9 @@ def planners_text() -> str:
       dp_left_deep         the cheapest order, exactly
     """
     groups: dict[str, list[Planner | MultiPatternPlanner]] = {
-        "Orders": [planner for planner in PLANNERS.values() if not planner.makes_trees],
-        "Trees": [planner for planner in PLANNERS.values() if planner.makes_trees],
-        "Plans of all patterns together, which share work": [*MULTI_PATTERN_PLANNERS.values()],
+        "Planners of orders": [planner for planner in PLANNERS.values() if not planner.makes_trees],
+        "Planners of trees": [planner for planner in PLANNERS.values() if planner.makes_trees],
+        "Planners of all patterns together, so that they share work": [*MULTI_PATTERN_PLANNERS.values()],
     }
     lines = []
     for title, planners in groups.items():

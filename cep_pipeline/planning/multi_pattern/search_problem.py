@@ -11,10 +11,10 @@ from itertools import chain, combinations, permutations
 import numpy as np
 
 from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.local_plans import JoinCosts, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
-from cep_pipeline.planning.multi_pattern.subset_keys import bits_of
 from cep_pipeline.planning.numbers.cardinality import mask_of
 
 MAX_ALL_SUBSETS = 10
