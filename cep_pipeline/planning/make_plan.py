@@ -169,7 +169,7 @@ def _plan_together(
 
 
 def sharing_for(asked: Sharing | None, orders_only: Collection[str]) -> Sharing:
-    """What patterns planned together share: what is asked for, or what their mechanisms run.
+    """The rule of sharing for patterns planned together: the one asked for, or else one that their mechanisms run.
 
     Parameters
     ----------

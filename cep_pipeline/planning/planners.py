@@ -65,7 +65,7 @@ class Planner:
         return self.function(statistics, cost)
 
     def is_compared_on(self, size: int) -> bool:
-        """Whether it is run for comparison on a clause of this many variables."""
+        """True if it is run for comparison on a clause of this many variables."""
         return self.compared_up_to is None or size <= self.compared_up_to
 
 
@@ -223,7 +223,7 @@ def without_invariants_because(name: str) -> str:
 
 
 def keeps_order(name: str) -> bool:
-    """Whether a planner makes the same plan on any statistics, so that planning again changes nothing."""
+    """True if a planner makes the same plan on any statistics, so that planning again changes nothing."""
     planner = PLANNERS.get(name) or MULTI_PATTERN_PLANNERS.get(name)
     return planner is not None and planner.keeps_order
 

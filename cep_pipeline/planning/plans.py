@@ -28,7 +28,7 @@ VERSION = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """How a set of patterns is run.
+    """The plan of a set of patterns: the order or tree by which each clause is run.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.orderings import DecidingComparison, ln_measure
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.planning.all_plans import MODELS, with_any_last

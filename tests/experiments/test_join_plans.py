@@ -63,7 +63,7 @@ from benchmarks.experiments.join_plans.streams import (
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS, Join, plan
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 
 TINY = Sizes(
     stocks=12,

@@ -24,7 +24,7 @@ from cep_pipeline.detection.measured_plans import MeasuredRun, Run, measure_runs
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain.compare import PlannedBy, compare_planners, makes_trees
+from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners, makes_trees
 from cep_pipeline.statistics import estimate_statistics
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
@@ -131,7 +131,7 @@ class _Streams:
         return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
 
 
-def mechanism_of(planned: PlannedBy) -> str:
+def mechanism_of(planned: PlannerResult) -> str:
     """What runs a planner's plans."""
     return TREE if makes_trees(planned) else CHAIN
 
@@ -211,7 +211,7 @@ def _under(strategy: str, drawn: Drawn, stream: JoinStream) -> Pattern:
     return contiguous(drawn, stream) if strategy == CONTIGUOUS else drawn.pattern
 
 
-def _planned_figures(planned: PlannedBy) -> dict[str, Figure]:
+def _planned_figures(planned: PlannerResult) -> dict[str, Figure]:
     # Beyond what JSON holds nothing is lost: costs are compared by their logarithms.
     return {"plan": planned.text, "ln_cost": planned.ln_cost, "planning_s": planned.seconds}
 

@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ConditionGraph:
-    """What a clause's conditions connect, as a forest.
+    """The variables of a clause and the conditions that connect them, as a forest.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ConditionGraph:
 
 
 def has_asi(statistics: ClauseStatistics, cost: CostModel) -> bool:
-    """Whether IKKBZ's order is the cheapest one without cross products, under this cost model."""
+    """True if IKKBZ's order is the cheapest one without cross products, under this cost model."""
     plain = cost.pair is None and (cost.delay is None or cost.alpha == 0)
     return plain and cost.node is PARTIAL_MATCHES and ConditionGraph.of(statistics).exact
 

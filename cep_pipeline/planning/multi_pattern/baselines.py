@@ -40,7 +40,7 @@ class Block:
 
     @property
     def contiguous(self) -> bool:
-        """Whether it is a part of the pattern's sequence, in its order."""
+        """True if it is a part of the pattern's sequence, in its order."""
         return self.places == tuple(range(self.places[0], self.places[0] + len(self.places)))
 
 
@@ -186,7 +186,7 @@ def redundancy_ratio(workload: Workload, options: SearchOptions) -> tuple[Plans,
 
 
 class BlockCosts:
-    """What blocks cost: the steps by which their variables are bound one after another."""
+    """The costs of blocks: the steps by which their variables are bound one after another."""
 
     def __init__(self, workload: Workload) -> None:
         self._members = planned_together(workload)
@@ -195,14 +195,14 @@ class BlockCosts:
         self._costs = [plans.costs(ln_scale) for plans in local]
 
     def cost(self, block: Block) -> float:
-        """What a block costs its member alone, without its single variables."""
+        """The cost of a block for its member alone, without its single variables."""
         costs = self._costs[block.member]
         places = block.places
         steps = ((mask_of(places[: step + 1]), 1 << places[step]) for step in range(1, len(places)))
         return float(np.sum([costs.joined(reached, added) for reached, added in steps]))
 
     def ratio(self, blocks: Sequence[Block]) -> float:
-        """How many times what blocks cost in one node is what they cost apart."""
+        """The cost of blocks apart, divided by their cost in one node."""
         apart = [self.cost(block) for block in blocks]
         windows = [self._members[block.member].window for block in blocks]
         once = max(cost for cost, window in zip(apart, windows, strict=True) if window == max(windows))
@@ -336,7 +336,7 @@ class _Steiner:
         return known
 
     def _is_elsewhere(self, place: int, block: Block) -> bool:
-        """Whether another member's plan computes what a block of this one does."""
+        """True if another member's plan computes what a block of this one does."""
         return self._window_of_others(self._around(place, block).keys[block.mask], place) >= 0
 
     def _connect(self, place: int, block: Block | None) -> float:
@@ -359,7 +359,7 @@ class _Steiner:
                 del windows[window]
 
     def _added(self, place: int, block: Block | None) -> float:
-        """What a member's plan costs beside what the others share with it."""
+        """The cost of a member's plan without the nodes that others share with it."""
         member = self._members[place]
         added = 0.0
         for key, cost in self._around(place, block).nodes.items():

@@ -207,11 +207,11 @@ class ClauseForms:
         return _TreeForm(digest("tree", one.key, other.key, *least), tuple(slots))
 
     def joining(self, left: Places, right: Places) -> tuple[object, ...]:
-        """What decides which partial matches of two sides are joined, by the slots that they have together."""
+        """The conditions that join partial matches of two sides, by the slots that they have together."""
         return self._content((*left, *right), len(left))
 
     def within(self, places: Places) -> tuple[object, ...]:
-        """What decides which combinations of two or more variables' instances are partial matches, by their slots."""
+        """The conditions that make combinations of variables' instances partial matches, by their slots."""
         return self._content(places, None)
 
     def _content(self, places: Places, cut: int | None) -> tuple[object, ...]:
@@ -258,7 +258,7 @@ class _TreeForm:
 
 
 def _setting(pattern: Pattern, clause: Clause) -> tuple[object, ...]:
-    """What all events of a node have in common: the stream, and what windows measure."""
+    """The setting of a node's events: the stream, and the measure of windows."""
     window: list[object] = ["time"]
     if pattern.window.events is not None:
         window = ["events", *sorted(set(pattern.partition_by))]
@@ -355,7 +355,7 @@ class SubsetKeys:
         return found
 
     def relation(self, one: int, other: int) -> str:
-        """What two variables have to do with each other, seen from the first one."""
+        """The relation of two variables, seen from the first one."""
         known = self._relations.get((one, other))
         if known is None:
             known = self._relations[one, other] = digest(*self.forms.joining((one,), (other,)))
@@ -432,7 +432,7 @@ class SubsetKeys:
             cells = finer
 
     def _exchangeable(self, one: int, other: int, members: Sequence[int]) -> bool:
-        """Whether exchanging two variables changes nothing."""
+        """True if exchanging two variables changes nothing."""
         swapped = tuple({one: other, other: one}.get(place, place) for place in members)
         return self.forms.within(tuple(members)) == self.forms.within(swapped)
 

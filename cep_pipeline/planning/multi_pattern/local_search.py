@@ -163,7 +163,7 @@ class LocalSearch:
 
     @property
     def threshold(self) -> float:
-        """That of simulated annealing, in the search's own unit."""
+        """The threshold of simulated annealing, in the search's own unit."""
         return float(self._measures[c.THRESHOLD])
 
     def plans(self) -> list[PositionPlan]:

@@ -39,7 +39,7 @@ def widest(plan: SharedPlan, node: SharedNode) -> MemberId:
 
 
 def same_users(node: SharedNode, other: SharedNode) -> bool:
-    """Whether the same members use two nodes, each equally often."""
+    """True if the same members use two nodes, each equally often."""
     return {name: len(uses) for name, uses in node.sharers.items()} == {
         name: len(uses) for name, uses in other.sharers.items()
     }
@@ -69,7 +69,7 @@ class TreeOfMember:
         return self.nodes[frozenset(positions_of(tree))]
 
     def parts(self, tree: PositionTree) -> list[PositionTree]:
-        """What the zone of a subtree's root is put together from: leaves, and subtrees that others use, too."""
+        """The parts of the zone of a subtree's root: leaves, and subtrees that others use, too."""
         root = self.node(tree)
 
         def parts_of(one: PositionTree) -> Iterator[PositionTree]:

@@ -45,7 +45,7 @@ class Subpattern:
         return len(self.leaves)
 
     def embeddings(self, member: Member) -> tuple[Slots, ...]:
-        """Where it is in a member: the member's variables in the slots; none: the member does not contain it.
+        """The places of the sub-pattern in a member, as variables in the slots; none where it is not in it.
 
         There are several only where variables are alike.
         """
@@ -53,7 +53,7 @@ class Subpattern:
         return tuple(subsets.names(mask) for mask in subsets.masks_with(self.key, self.leaves))
 
     def is_in(self, member: Member) -> bool:
-        """Whether a member contains it."""
+        """True if a member contains it."""
         return bool(member.subsets.masks_with(self.key, self.leaves))
 
 
@@ -90,7 +90,7 @@ def maximal_common(one: Member, other: Member) -> tuple[Subpattern, ...]:
 
 
 def maximal_within(one: SubsetKeys, mask: int, other: SubsetKeys, other_mask: int) -> list[int]:
-    """Where in the first of two clauses the maximal common sub-patterns of some of their variables are."""
+    """The sets of the first clause's variables whose sub-patterns are the maximal common ones of some variables."""
     if one.key(mask) == other.key(other_mask):
         return [mask]
     leaf_keys, other_keys = one.forms.leaf_keys, other.forms.leaf_keys
@@ -132,7 +132,7 @@ def _without_other_conjuncts(one: SubsetKeys, other: SubsetKeys, mapping: dict[i
 
 
 def _maximal(subsets: SubsetKeys, masks: Iterable[int]) -> list[int]:
-    """Of sets of a clause's variables those whose sub-pattern is in no other one's, one of each, the largest first."""
+    """The sets of a clause's variables whose sub-pattern is in no other one's, one of each, the largest first."""
     kept: list[int] = []
     for mask in sorted({subsets.key(mask): mask for mask in masks}.values(), key=lambda mask: -mask.bit_count()):
         if not any(subsets.masks_with(subsets.key(mask), subsets.leaves(mask), among=larger) for larger in kept):
@@ -347,7 +347,7 @@ class PatternGraph:
     # -- how it is found -------------------------------------------------------------------------------------------
 
     def _maximal_with_others(self, member: Member) -> Iterator[int]:
-        """Where in a member, not in the graph yet, its maximal common sub-patterns with those that are in it are."""
+        """The sets of a new member's variables that are its maximal common sub-patterns with members of the graph."""
         here: dict[int, int] = {}
         there: dict[int, int] = {}
         for leaf, mask in member.subsets.masks_of_leaves.items():
@@ -395,7 +395,7 @@ class PatternGraph:
         return tuple(member.subsets.masks_with(subpattern.key, subpattern.leaves))
 
     def _pairs_of(self, number: int) -> Iterator[tuple[str, int]]:
-        """Of each sub-pattern in a member: with how many others it is a maximal common one."""
+        """The number of members with which each sub-pattern of a member is a maximal common one."""
         contained = self._of_member[number]
         for key in contained:
             covered = 1 << number
@@ -419,7 +419,7 @@ class PatternGraph:
         return tuple(self._named[number].id for number in bits_of(numbers))
 
     def _larger(self, number: int, key: str, among: Iterable[str]) -> Iterator[str]:
-        """Of some sub-patterns in a member, those that contain one of them."""
+        """The sub-patterns of a member that contain one of these."""
         contained, part = self._of_member[number], self._common[key].subpattern
         masks = contained[key]
         size, [only, *others] = part.size, masks

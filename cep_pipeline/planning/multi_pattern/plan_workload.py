@@ -161,7 +161,7 @@ def _named(planner: str, sharing: str) -> MultiPatternPlanner:
 
 
 def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
-    """What the plan to start from has for members."""
+    """The orders or trees of members in the plan to start from."""
     trees = rule != "prefix"
     found: Plans = {}
     known = {plan.pattern: plan for plan in start.patterns}

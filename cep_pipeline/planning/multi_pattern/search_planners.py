@@ -57,7 +57,7 @@ class Budget:
 
     @property
     def used(self) -> float:
-        """How much of it is used, from 0 to 1: of the steps or of the seconds, of which there is less left."""
+        """The used share, from 0 to 1: of the steps or of the seconds, of which there is less left."""
         shares = [0.0]
         if self.steps is not None:
             shares.append(self._given / max(self._given + self.steps, 1))
@@ -235,7 +235,7 @@ def anneal(search: LocalSearch, budget: Budget) -> None:
 
 
 class Cooling:
-    """How a threshold comes down, once or several times, while a budget is used.
+    """The course of a threshold, which comes down once or several times while a budget is used.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ class Cooling:
         return self._coolings * self._last - self._first - (self._coolings - 1) * self._reheated
 
     def at(self, used: float) -> tuple[int, int]:
-        """Where a share of the budget is used: the number of the cooling, from 0, and the power of `ALPHA` there."""
+        """The place after a share of the budget: the number of the cooling, from 0, and the power of `ALPHA`."""
         place = min(used, 1.0) * self._coolings
         number = min(int(place), self._coolings - 1)
         first = self._reheated if number else self._first

@@ -72,7 +72,7 @@ class Neighbourhood:
         )
 
     def weight(self, uses: int) -> float:
-        """How often a subpattern with so many uses is drawn."""
+        """The weight with which a sub-pattern with this many uses is drawn."""
         return float(math.comb(uses, 2) if self.name == "edge" else uses)
 
 
@@ -82,7 +82,7 @@ Plans: TypeAlias = dict[MemberId, "OrderOrTree | str"]
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """What a search has come to: a point of its cost over time.
+    """The progress of a search: a point of its cost over time.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How long and how a local search goes on.
+    """The limits and settings of a local search.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class SearchOptions:
 
 @dataclass(eq=False)
 class Workload:
-    """What planners of many patterns see.
+    """The input of planners of many patterns: the members, their statistics, and the costs of their nodes.
 
     Attributes
     ----------
@@ -169,13 +169,13 @@ class Workload:
     model: CostModel = THROUGHPUT
 
     def keeps_order(self, member: Member) -> bool:
-        """Whether a member runs in the pattern's order only: it is asked to, or its strategy does."""
+        """True if a member runs in the pattern's order only: it is asked to, or its strategy does."""
         pattern = member.pattern
         return pattern.name in self.in_pattern_order or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
 
     @property
     def trees(self) -> bool:
-        """Whether members are planned by trees."""
+        """True if members are planned by trees."""
         return self.sharing != "prefix"
 
     @cached_property
@@ -202,7 +202,7 @@ class Workload:
 
     @cached_property
     def start(self) -> Plans:
-        """What is given, and of the others the cheapest plans, each by itself (MCEP [0115]).
+        """The plans to start from: the given ones, and the cheapest plan of each other member (MCEP [0115]).
 
         Members that have nothing in common with others have the cheapest plan where they are planned again.
         """
