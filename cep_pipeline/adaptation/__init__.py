@@ -1,4 +1,23 @@
-"""The plan follows the data: invariants of plans, decision functions, minimal distances, forecasts, and the loop."""
+"""The plan follows the data: invariants of plans, decision functions, minimal distances, forecasts, and the loop.
+
+    detect > estimate > decide > plan again > switch (acep-invariants patent, Algorithm 1)
+
+| module | content |
+| --- | --- |
+| `loop` | `AdaptiveDetection`: its settings, and a run of the loop over one stream |
+| `plan_loop`, `plan_makers` | the patterns that follow one plan, and the maker of their plans |
+| `event_stream`, `plan_switch`, `loop_outputs` | reading the stream, switching plans without losing matches, output |
+| `recent_statistics` | statistics of the latest events |
+| `decisions` | decision functions: static, unconditional, constant threshold, invariants |
+| `invariants` | the comparisons that have to come out as they did for a plan to stay the best one |
+| `verification` | the check of invariants on fresh statistics: its definition |
+| `compiled_check` | the same check by one compiled call, for plans that a compiled search has found |
+| `thresholds` | the check of numbers against a threshold |
+| `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
+| `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
+| `memo_cells` | all that the result of a dynamic program rests on; for experiments and tests |
+| `forecast`, `describe`, `report` | trends of invariants, sentences about them, and the report of a run |
+"""
 
 from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function
 from cep_pipeline.adaptation.distance import DISTANCES, Distances, distance_rule

@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
+from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
-from cep_pipeline.adaptation.found_check import CompiledCheck, FoundInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
@@ -43,12 +43,13 @@ from cep_pipeline.adaptation.thresholds import (
 from cep_pipeline.adaptation.verification import InvariantCheck, Verification, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
+from cep_pipeline.planning.planners import keeps_order
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
-class Violated(Sequence[Invariant]):
+class ViolatedInvariants(Sequence[Invariant]):
     """The violated invariants among the checks of a verdict, made when they are asked for: few rules ask."""
 
     def __init__(self, verdict: Verdict) -> None:
@@ -69,7 +70,7 @@ class Violated(Sequence[Invariant]):
 
 
 class Verdict:
-    """Whether to plan again, and why.
+    """A decision: plan again or not, and the reason.
 
     Parameters
     ----------
@@ -126,13 +127,9 @@ class Verdict:
         return f"Verdict({self.replan}, {self.reason!r}, {self.checks!r}, {self.patterns!r})"
 
 
-KEEPING_ORDER = frozenset({"trivial", "none", "sharing"})
-"""Planners that give the same plan on any statistics: what moved is said, but planning again would change nothing."""
-
-
 @dataclass(frozen=True)
 class DecisionState:
-    """What decisions about a plan rest on.
+    """The state that decisions about a plan rest on.
 
     Attributes
     ----------
@@ -164,7 +161,7 @@ class DecisionState:
 
     @cached_property
     def threshold_check(self) -> ThresholdCheck | None:
-        """What compares the numbers of the pattern, of one by itself that was planned from statistics."""
+        """The threshold check of a single pattern that was planned from statistics; None otherwise."""
         if len(self.patterns) > 1 or self.snapshot is None or self.since or self.together:
             return None
         [pattern] = self.patterns
@@ -172,10 +169,10 @@ class DecisionState:
 
     @cached_property
     def check(self) -> InvariantCheck | CompiledCheck:
-        """What is asked of snapshots about the invariants."""
+        """The check of the invariants."""
         if self.made is not None:
             return self.made
-        if isinstance(self.invariants, FoundInvariants):
+        if isinstance(self.invariants, LazyInvariants):
             return self.invariants.check()
         return InvariantCheck(self.invariants, self.patterns, self.questions)
 
@@ -186,7 +183,7 @@ class DecisionState:
 
     @cached_property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
-        """What is asked of snapshots about the numbers of each pattern."""
+        """The questions to snapshots about the numbers of each pattern."""
         return questions_of(self.patterns) if self.asked is None else self.asked
 
     @cached_property
@@ -202,16 +199,16 @@ class DecisionState:
     def unguarded(self) -> tuple[list[str], list[str]]:
         """The patterns that are checked by thresholds: those that can be planned otherwise, and those that keep the
         pattern's order."""
-        if isinstance(self.invariants, FoundInvariants):  # planners that are searched by compiled code have invariants
+        if isinstance(self.invariants, LazyInvariants):  # planners that are searched by compiled code have invariants
             return [], []
         without = without_invariants(self.plan)
         names = [pattern.name for pattern in self.patterns if pattern.name in without or self.together]
-        kept = [name for name in names if self.plan.for_pattern(name).planner in KEEPING_ORDER]
+        kept = [name for name in names if keeps_order(self.plan.for_pattern(name).planner)]
         return [name for name in names if name not in kept], kept
 
     @property
     def together(self) -> bool:
-        """Whether the patterns were planned together."""
+        """True if the patterns were planned together."""
         return self.plan.workload is not None
 
 
@@ -263,7 +260,7 @@ class DecisionFunction(ABC):
 
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
-        """Whether these statistics ask for another plan."""
+        """True if these statistics ask for another plan."""
 
     def replanned(
         self, state: DecisionState, verdict: Verdict, plan: Plan, snapshot: StatisticsSnapshot, *, gain: float
@@ -294,7 +291,7 @@ class DecisionFunction(ABC):
     def _invariants(
         self, plan: Plan, patterns: tuple[Pattern, ...], snapshot: StatisticsSnapshot | None
     ) -> Sequence[Invariant]:
-        """Those of a plan that decisions look at."""
+        """The invariants of a plan that decisions look at."""
         return ()
 
     def _first_distances(self, plan: Plan) -> Distances:
@@ -389,7 +386,7 @@ class InvariantBased(DecisionFunction):
         return self.distance.begin(plan)
 
     def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
-        return self.distance.after_replanning(distances, Violated(verdict), gain)
+        return self.distance.after_replanning(distances, ViolatedInvariants(verdict), gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants, of a plan of many patterns together of all.

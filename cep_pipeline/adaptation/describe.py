@@ -15,7 +15,7 @@ from cep_pipeline.planning.orderings import Side, named, positions_of
 
 
 def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
-    """Of which block it is, and what was chosen there over what.
+    """The block of an invariant, and the two sides between which the planner chose.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def describe_verification(verification: Verification, patterns: Sequence[Pattern
 
 
 def describe_deviation(deviation: Deviation) -> str:
-    """What has moved, from where to where, and by how much."""
+    """A sentence: the number that has moved, its old and new value, and the share."""
     before, now = format_number(deviation.before), format_number(deviation.now)
     return f"pattern {deviation.pattern}: {deviation.what} moved from {before} to {now}, by {deviation.relative:.1%}"
 

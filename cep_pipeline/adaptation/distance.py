@@ -48,7 +48,7 @@ class Distances:
                 raise InputError(f"a minimal distance is a finite number, 0 or more, not {distance}")
 
     def of(self, invariants: Iterable[Invariant]) -> Mapping[str, float] | float:
-        """As `verify` takes them."""
+        """The distances in the form that `verify` takes."""
         if not self.own:
             return self.everywhere
         return {one.key: self.own.get(one.key, self.everywhere) for one in invariants}
@@ -67,14 +67,14 @@ class Distances:
 
 
 class DistanceRule(Protocol):
-    """How the minimal distances are found."""
+    """The rule that sets the minimal distances."""
 
     def begin(self, plan: Plan) -> Distances:
-        """Those of the first plan."""
+        """The distances of the first plan."""
         ...
 
     def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
-        """Those to go on with when violated invariants have led to a plan that gained this share of the cost."""
+        """The distances to go on with after violated invariants led to a plan that gained this share of the cost."""
         ...
 
 
@@ -158,7 +158,7 @@ def average_relative_difference(comparisons: Iterable[DecidingComparison]) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What was tried, and the best of it."""
+    """The distances that were tried, and the best of them."""
 
     best: float
     tried: tuple[tuple[float, float], ...]

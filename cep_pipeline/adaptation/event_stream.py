@@ -113,7 +113,7 @@ class EventStream:
         return first, self.arrived
 
     def has_more(self) -> bool:
-        """Whether there are events that the loop has not seen."""
+        """True if there are events that the loop has not seen."""
         while self.arrived == len(self) and self._pull():
             pass
         return self.arrived < len(self)

@@ -1,4 +1,4 @@
-"""Which invariant is closest to violation, and when its trend will have violated it."""
+"""Forecasts of invariants: the one closest to violation, and the day on which its trend will have violated it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FARTHEST_DAYS = 3660
 
 @dataclass(frozen=True)
 class Trend:
-    """How the distance of an invariant to its violation goes over the days.
+    """The distance of an invariant to its violation over the days.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Trend:
 
     @property
     def falls(self) -> bool:
-        """Whether the distance falls by more than chance: 2 standard errors."""
+        """True if the distance falls by more than chance: 2 standard errors."""
         return self.per_day is not None and self.error is not None and self.per_day + 2 * self.error < 0
 
 

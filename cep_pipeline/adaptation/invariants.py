@@ -32,7 +32,7 @@ from cep_pipeline.planning.orderings import (
     side_text,
     tightest_of_blocks,
 )
-from cep_pipeline.planning.planners import WITHOUT_INVARIANTS
+from cep_pipeline.planning.planners import without_invariants_because
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.statistics.versioned import check_version
 
@@ -117,7 +117,7 @@ def without_invariants(plan: Plan) -> dict[str, str]:
     """The patterns of a plan that have no invariants, and why: they are checked by thresholds."""
     reasons = {}
     for pattern in plan.patterns:
-        reason = WITHOUT_INVARIANTS.get(pattern.planner) or _given_up(pattern)
+        reason = without_invariants_because(pattern.planner) or _given_up(pattern)
         if reason:
             reasons[pattern.pattern] = reason
     return reasons

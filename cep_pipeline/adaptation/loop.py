@@ -15,8 +15,14 @@ from cep_pipeline.adaptation.decisions import DecisionFunction, InvariantBased, 
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding
 from cep_pipeline.adaptation.plan_loop import PlanLoop
+from cep_pipeline.adaptation.plan_makers import (
+    JointPlanMaker,
+    JointPlanning,
+    PlanMaker,
+    SinglePlanMaker,
+    planned_together,
+)
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
-from cep_pipeline.adaptation.plans_anew import AloneAnew, PlansAnew, Together, TogetherAnew, planned_together
 from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics, statistics_window
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
@@ -90,13 +96,13 @@ class AdaptiveRun:
             PlanLoop(
                 [finding(pattern) for pattern in part],
                 output,
-                plans_anew,
+                plan_maker,
                 settings.decision,
                 settings.minimum_gain,
                 settings.clock,
                 find=settings.find,
             )
-            for part, plans_anew in self._parts(patterns, together)
+            for part, plan_maker in self._parts(patterns, together)
         ]
         schemas = {name: schema for loop in self._loops for name, schema in loop.schemas.items()}
         self.schemas = {pattern.name: schemas[pattern.name] for pattern in patterns}
@@ -117,19 +123,19 @@ class AdaptiveRun:
         self._latest: StatisticsSnapshot | None = None
 
     def _parts(
-        self, patterns: Sequence[Pattern], together: Together | None
-    ) -> Iterator[tuple[Sequence[Pattern], PlansAnew]]:
+        self, patterns: Sequence[Pattern], together: JointPlanning | None
+    ) -> Iterator[tuple[Sequence[Pattern], PlanMaker]]:
         """The patterns that follow one plan, and what makes it."""
         of = self._settings
         if together is None:
             for pattern in patterns:
                 replanner = replanner_for(pattern, self._chosen[pattern.name], of.planner, of.cost, of.alpha)
-                yield [pattern], AloneAnew(pattern, replanner)
+                yield [pattern], SinglePlanMaker(pattern, replanner)
             return
         by_name = {pattern.name: pattern for pattern in patterns}
         for names in components_of_patterns(patterns, together.sharing):
             part = [by_name[name] for name in names]
-            yield part, TogetherAnew(part, self._chosen, together.of_part(len(part) / len(patterns)))
+            yield part, JointPlanMaker(part, self._chosen, together.of_part(len(part) / len(patterns)))
 
     def batches(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Read the stream, once.
@@ -242,7 +248,7 @@ class AdaptiveRun:
         return new if given is None and self._given_snapshot is None else []
 
     def report(self) -> AdaptationReport:
-        """What has been decided so far, and where the time went."""
+        """The decisions so far, and the time that they took."""
         checks = sorted((check for loop in self._loops for check in loop.checks), key=lambda check: check.row)
         switches = sorted((switch for loop in self._loops for switch in loop.switches), key=lambda switch: switch.row)
         return AdaptationReport(
@@ -290,7 +296,7 @@ class AdaptiveDetection:
         where it is, and switched, for itself. So it is where the first plan is a shared one.
     search
         Of planners of many patterns: `neighbourhood`, `sharing`, `time_limit_s`, `steps`, `seed`, as `plan_workload`
-        takes them; a component has its share of the time and the steps. Without limits, `plans_anew.SEARCH_STEPS`.
+        takes them; a component has its share of the time and the steps. Without limits, `plan_makers.SEARCH_STEPS`.
     mechanism
         A name of `MECHANISMS`; None takes for each pattern the fastest that runs it.
     options
@@ -360,12 +366,12 @@ class AdaptiveDetection:
         return f"<AdaptiveDetection by {planner}, {type(self.decision).__name__}, a decision every {often}>"
 
     def statistics_window(self) -> Window | None:
-        """How far back the statistics reach; None: over the last two intervals, however long they are."""
+        """The reach of the statistics; None: over the last two intervals, however long they are."""
         return statistics_window(self.window, self.every_events, self.interval_us)
 
     @property
     def waits_for_windows(self) -> bool:
-        """Whether no decision is taken before a window has passed."""
+        """True if no decision is taken before a window has passed."""
         return self.every is None and self.every_events is None
 
     @property

@@ -1,4 +1,4 @@
-"""What becomes of the matches that the detection-adaptation loop finds: rows, buffers or a number.
+"""The output of the detection-adaptation loop: its matches as rows, as buffers or as a number.
 
 Stretches of the stream are detected one after another, and matches belong to the stretch that they begin in. So once
 all stretches before a row are done, all matches that end before it are known: they leave in the page's order, and
@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Finding:
-    """What matches of one pattern are found with.
+    """The detection of one pattern: its mechanism, the stream, and what it reads of the stream.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Finding:
 
 
 class LoopOutput(Protocol):
-    """What becomes of the matches of one pattern.
+    """The output of one pattern's matches.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class LoopOutput(Protocol):
 
     @property
     def at_once(self) -> bool:
-        """Whether all of the stream is one stretch, which is detected at its end."""
+        """True if all of the stream is one stretch, which is detected at its end."""
         ...
 
     def find_unlisted(self, stretch: Stretch) -> bool:
@@ -113,7 +113,7 @@ class LoopOutput(Protocol):
         ...
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        """What is known when all matches that begin before a row are; None: all there are."""
+        """The finished output once all matches that begin before a row are known; None: all there are."""
         ...
 
     def needs_from(self, begin: int) -> int:
@@ -281,7 +281,7 @@ class NumberOutput:
 
 
 def output_of(finding: Finding, output: str) -> LoopOutput:
-    """What a form of output, of `detect.OUTPUTS`, makes of the matches of a pattern."""
+    """The output of a pattern's matches in one of the forms `detect.OUTPUTS`."""
     if output == "count":
         return NumberOutput(finding)
     if output == "compressed":
@@ -348,7 +348,7 @@ class _Waiting:
 
 
 class _KeptOfStream(KeptMatches):
-    """What OUTPUT and CONSUME have kept, by rows of the stream; candidates come with the rows of a part of it.
+    """The matches that OUTPUT and CONSUME have kept, by rows of the stream; candidates come with rows of a part of it.
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.algorithms.dp_bushy import search_trees
 from cep_pipeline.planning.algorithms.dp_left_deep import search_orders
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.orderings import (
     Side,
     TreesOfSets,

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from cep_pipeline.adaptation.decisions import DecisionFunction, DecisionState
 from cep_pipeline.adaptation.loop_outputs import Finding, LoopOutput, find_together, output_of
+from cep_pipeline.adaptation.plan_makers import PlanMaker
 from cep_pipeline.adaptation.plan_switch import Stretch, reading_of
-from cep_pipeline.adaptation.plans_anew import PlansAnew
 from cep_pipeline.adaptation.report import Check, PlanSwitch, Seconds
 from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.planning.plans import Plan
@@ -41,7 +41,7 @@ class _Decided(NamedTuple):
 
 
 class PlanLoop:
-    """What the loop does for the patterns that follow one plan: one by itself, or a component of them together.
+    """The loop of the patterns that follow one plan: one pattern by itself, or a component of them together.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class PlanLoop:
         The patterns, what runs each, and the stream.
     output
         A form of `detect.OUTPUTS`.
-    plans_anew
+    plan_maker
         Makes plans of these patterns from statistics.
     decision
         Decides whether to make another one.
@@ -74,7 +74,7 @@ class PlanLoop:
         self,
         findings: Sequence[Finding],
         output: str,
-        plans_anew: PlansAnew,
+        plan_maker: PlanMaker,
         decision: DecisionFunction,
         minimum_gain: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
@@ -90,7 +90,7 @@ class PlanLoop:
         self._stream, self._counters = findings[0].stream, findings[0].counters
         self._reading = reading_of(self.patterns, [finding.reading for finding in findings], self._stream)
         self._outputs = [output_of(finding, output) for finding in findings]
-        self._plans_anew, self._minimum_gain, self._clock = plans_anew, minimum_gain, clock
+        self._plan_maker, self._minimum_gain, self._clock = plan_maker, minimum_gain, clock
         self._state: DecisionState | None = None
         self._begin = 0
         self._waiting: list[Stretch] = []
@@ -107,7 +107,7 @@ class PlanLoop:
 
     @property
     def adapts(self) -> bool:
-        """Whether there is more than one plan.
+        """True if there is more than one plan.
 
         Strategies of section 4 and some mechanisms keep the pattern's order, and merged runs follow no plan.
         """
@@ -130,7 +130,7 @@ class PlanLoop:
 
     def prepare(self) -> None:
         """Work out what follows from the patterns alone, before the clock is looked at."""
-        self._plans_anew.prepare()
+        self._plan_maker.prepare()
 
     def begin(
         self, snapshot: StatisticsSnapshot, plan: Plan | None = None, made_from: StatisticsSnapshot | None = None
@@ -145,14 +145,14 @@ class PlanLoop:
             One that was made before, and from what; None: the numbers that it names.
         """
         began = self._clock()
-        self.plan = self._plans_anew.first(snapshot) if plan is None else self._plans_anew.taken(plan, snapshot)
+        self.plan = self._plan_maker.first(snapshot) if plan is None else self._plan_maker.taken(plan, snapshot)
         planned = self._clock()
         state = self.decision.begin(self.plan, self.patterns, snapshot if plan is None else made_from)
-        self._state = replace(state, asked=self._plans_anew.questions)
+        self._state = replace(state, asked=self._plan_maker.questions)
         self.seconds = self.seconds.plus(Seconds(self._clock() - planned, planned - began))
 
     def may_check(self, budget: float | None) -> bool:
-        """Whether a decision that takes as long as the last one keeps to its share of the time; if not, it is put off.
+        """True if a decision that takes as long as the last one keeps to its share of the time; if not, it is put off.
 
         It does once the events that have come since then take detection long enough, at the rate so far.
         """
@@ -193,7 +193,7 @@ class PlanLoop:
 
     def _replan(self, old: Plan, row: int, snapshot: StatisticsSnapshot) -> float:
         """Make another plan, and use it where it is better; the gain."""
-        again = self._plans_anew.again(old, snapshot)
+        again = self._plan_maker.again(old, snapshot)
         if again.gain is None:
             self.plan = again.write()
             return 0.0
@@ -211,7 +211,7 @@ class PlanLoop:
 
     @property
     def switches(self) -> Sequence[PlanSwitch]:
-        """Those that put another plan in use."""
+        """The checks that put another plan in use."""
         self._write()
         return self._switches
 
@@ -285,7 +285,7 @@ class PlanLoop:
 
 
 def _follows_plans(output: LoopOutput) -> bool:
-    """Whether there is more than one plan by which a pattern's matches are found."""
+    """True if there is more than one plan by which a pattern's matches are found."""
     pattern = output.finding.pattern
     in_order = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or output.finding.mechanism.in_pattern_order
     if in_order or not output.asks_plans:

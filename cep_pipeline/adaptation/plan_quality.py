@@ -1,4 +1,4 @@
-"""What a plan costs on statistics that it was not made from, and what another one gains over it."""
+"""The cost of a plan on statistics that it was not made from, and the gain of another plan over it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.orderings import GRAIN
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import tree_of_positions
@@ -54,7 +54,7 @@ def gain(ln_old: float, ln_new: float) -> float:
 
 
 def same_plans(one: Plan, other: Plan) -> bool:
-    """Whether two plans run every pattern by the same orders and trees, and share the same."""
+    """True if two plans run every pattern by the same orders and trees, and share the same."""
     return one.sharing == other.sharing and _run(one) == _run(other)
 
 

@@ -55,7 +55,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Negations:
-    """What negated variables ask of events outside of a match.
+    """The demands of negated variables on events outside of a match.
 
     Attributes
     ----------
@@ -112,14 +112,14 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
 
 
 class RowsRead(Protocol):
-    """Which events decide about the matches that begin in a part of a stream."""
+    """The events that decide about the matches that begin in a part of a stream."""
 
     def has_come(self, stop: int) -> bool:
-        """Whether all events have been read that decide about matches which begin before this row."""
+        """True if all events have been read that decide about matches which begin before this row."""
         ...
 
     def ahead(self, stop: int) -> int:
-        """How many events behind this row matches that begin before it may hold; 0 where that is not known."""
+        """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
         ...
 
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
@@ -128,7 +128,7 @@ class RowsRead(Protocol):
 
 
 class Reading:
-    """Which events of a stream decide about the matches of a pattern that begin in a part of it.
+    """The events of a stream that decide about the matches of a pattern that begin in a part of it.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Reading:
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
-        """Whether all events have been read that decide about matches which begin before this row.
+        """True if all events have been read that decide about matches which begin before this row.
 
         Notes
         -----
@@ -157,7 +157,7 @@ class Reading:
         return not counts_in_partitions(self._pattern) and self._behind(stop) < len(self._stream)
 
     def ahead(self, stop: int) -> int:
-        """How many events behind this row matches that begin before it may hold; 0 where that is not known."""
+        """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
         return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
 
     def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
@@ -237,7 +237,7 @@ class Reading:
         return self._stream.row_at(self._stream.time_of(end - 1), "right")
 
     def _of_partitions(self, partitions: Partitions, first: int, stop: int) -> Array:
-        """Of each partition with events in `[first, stop)` those, and the window behind (and before) them."""
+        """The events of each partition that has some in `[first, stop)`, and the window behind (and before) them."""
         assert self._pattern.window.events is not None
         own = np.arange(first, stop)
         places = partitions.place[own]
@@ -380,7 +380,7 @@ def last_rows(block: Block) -> Array:
 
 
 class CommonReading:
-    """What several patterns read together: all between the first and the last event that one of them needs.
+    """The events that several patterns read together: all between the first and the last one that any of them needs.
 
     Each finds the same matches as with its own events: those that begin in a part of the stream, and what rejects them,
     lie in its window, whatever others read behind it.
@@ -423,7 +423,7 @@ class CommonReading:
 
 
 def _passes_over_others(pattern: Pattern) -> bool:
-    """Whether events of types that a pattern does not mention make no difference to it."""
+    """True if events of types that a pattern does not mention make no difference to it."""
     return pattern.window.events is None and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
 
 
@@ -432,5 +432,5 @@ def _span(rows: tuple[int, int] | Array) -> tuple[int, int]:
 
 
 def reading_of(patterns: Sequence[Pattern], readings: Sequence[Reading], stream: EventStream) -> RowsRead:
-    """What patterns that are run together read; one alone only what it needs."""
+    """The events that patterns read together; a single pattern reads only those that it needs."""
     return readings[0] if len(patterns) == 1 else CommonReading(patterns, readings, stream)

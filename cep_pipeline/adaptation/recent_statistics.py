@@ -23,7 +23,7 @@ PAIRS_A_CHECK = 2048
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What was counted between two decisions.
+    """The counts between two decisions.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class RecentStatistics:
 
 
 def statistics_window(window: str | int | None, every_events: int | None, every_us: int | None) -> Window | None:
-    """How far back statistics reach: a length of time, a number of events, or as far as the decision before the last.
+    """The reach of statistics: a length of time, a number of events, or as far as the decision before the last.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the detection-adaptation loop did: checks, switches of plans, and where the time went."""
+"""The report of a detection-adaptation loop: checks, switches of plans, and the time that they took."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PlanSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Where the time went.
+    """The seconds that the parts of the loop took.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Seconds:
 
 @dataclass(frozen=True)
 class AdaptationReport:
-    """What happened beside the matches.
+    """The report of one run of the loop.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class AdaptationReport:
 
     @property
     def total(self) -> Seconds:
-        """Where the time went, of all patterns together."""
+        """The seconds of all patterns together."""
         total = Seconds()
         for of_pattern in self.seconds.values():
             total = total.plus(of_pattern)
@@ -169,5 +169,5 @@ class AdaptationReport:
 
     @property
     def replannings(self) -> int:
-        """How often a planner was asked for another plan."""
+        """The number of times that a planner was asked for another plan."""
         return sum(check.replanned for check in self.checks)

@@ -23,7 +23,12 @@ from cep_pipeline.adaptation.threshold_codes import (
 )
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.numbers.questions import ClauseQuestions, ClauseRow, ln_planned_selectivity, planned_share
+from cep_pipeline.planning.numbers.clause_questions import (
+    ClauseQuestions,
+    ClauseRow,
+    ln_planned_selectivity,
+    planned_share,
+)
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 
@@ -43,7 +48,7 @@ def load_kernel() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """How far one number has moved since the plan was made.
+    """The movement of one number since the plan was made.
 
     Attributes
     ----------
@@ -68,7 +73,7 @@ class Deviation:
 
 
 def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions, ...]]:
-    """What snapshots are asked about each pattern, by its name."""
+    """The questions to snapshots about each pattern, by its name."""
     return {
         pattern.name: tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
         for pattern in patterns
@@ -110,7 +115,7 @@ def deviations(
     questions: Mapping[str, Sequence[ClauseQuestions]],
     snapshot: StatisticsSnapshot,
 ) -> Iterator[Deviation]:
-    """How far each number has moved that is known of before, each once, or once from each number that it was.
+    """The movement of each number that is known from before, once from each number that it was.
 
     Parameters
     ----------
@@ -132,7 +137,7 @@ def deviations(
         seen.update(old.items())
 
 
-class Moved(Sequence[Deviation]):
+class Deviations(Sequence[Deviation]):
     """Deviations of numbers that stand in a row, each made when it is asked for."""
 
     def __init__(self, pattern: str, keys: Sequence[str], before: Array, now: Array, count: int) -> None:
@@ -159,7 +164,7 @@ class Moved(Sequence[Deviation]):
 
 
 class ThresholdCheck:
-    """How far the numbers of one pattern have moved, by one compiled call: as `deviations`, to the last bit.
+    """The check of one pattern's numbers against a threshold by one compiled call: as `deviations`, to the last bit.
 
     Parameters
     ----------
@@ -191,12 +196,16 @@ class ThresholdCheck:
             return self._compared(snapshot, np.ones(len(self.keys)), math.inf)[1]
         return self._latest[1]
 
-    def first_moved(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int | None, Moved]:
+    def first_moved(
+        self, snapshot: StatisticsSnapshot, before: Array, threshold: float
+    ) -> tuple[int | None, Deviations]:
         """The first number that has moved by the threshold or more since it was as `before` says, and the deviations up
         to it, or all."""
         first, now = self._compared(snapshot, before, threshold)
         every = len(self.keys)
-        return (None if first == every else first), Moved(self._pattern, self.keys, before, now, min(first + 1, every))
+        return (None if first == every else first), Deviations(
+            self._pattern, self.keys, before, now, min(first + 1, every)
+        )
 
     def _compared(self, snapshot: StatisticsSnapshot, before: Array, threshold: float) -> tuple[int, Array]:
         try:

@@ -18,9 +18,9 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains
 from cep_pipeline.planning.search.orders import ln_steps
 from cep_pipeline.planning.search.sums import ln_add, log_tables, log_tables_of_some
@@ -118,7 +118,7 @@ class Verifications(tuple[Verification, ...]):
 
     @property
     def is_violated(self) -> bool:
-        """Whether one of the invariants is violated."""
+        """True if one of the invariants is violated."""
         return any(one.violated for one in self)
 
     @property
@@ -162,7 +162,7 @@ class InvariantCheck:
     def verifications(
         self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, frozen: bool = False
     ) -> Iterator[Verification]:
-        """What `verify` returns, one after the other: whoever stops at the first violation pays for no more."""
+        """The verifications that `verify` returns, one after the other; a caller may stop at the first violation."""
         for invariant, of in self.measured(snapshot):
             one = invariant.comparison
             sides = (one.chosen, one.rejected)
@@ -259,7 +259,7 @@ def check_distance(distance: float) -> None:
 
 
 def is_violated(comparison: DecidingComparison, left: float, right: float, distance: float = 0.0) -> bool:
-    """Whether f1 > (1 + d) f2, given ln f1 and ln f2; at d = 0 whether the planner would choose the other side.
+    """True if f1 > (1 + d) f2, given ln f1 and ln f2; at d = 0 whether the planner would choose the other side.
 
     Raises
     ------

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from cep_pipeline.cli.options import Command, configuration_options, output_console
 from cep_pipeline.cli.progress import ConsoleObserver
+from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
 from cep_pipeline.errors import InputError
 
@@ -140,7 +141,7 @@ def invariants(
         _tell(of.notes)
 
 
-@click.command()
+@click.command(cls=CommandOfPlanners, short_help="Plan again by fresh statistics; the better plan becomes current.")
 @configuration_options
 @click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")
 @click.option(
@@ -180,10 +181,7 @@ def replan(
     becomes current again, rather than a new version. Without a reason it answers the violation that the last check has
     found, if there is one (`cep status` tells), by the statistics that it was found by.
 
-    \b
-    Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
-    zstream_ordered, dp_bushy; of all patterns together: simulated_annealing, tabu, none, sharing, reordering,
-    redundancy_ratio, merge_decomposition. Cost models: throughput, latency, consume_matched, kernel, instances.
+    {planners}
 
     A search of all patterns together goes on from the current plan; where a violation concerns some of them, or
     --pattern names some, only what is connected with these is planned again, and all others keep their plan.

@@ -91,7 +91,7 @@ def detect(
       cep detect … --adapt --decision constant_threshold --threshold 0.3 --every '5000 events' --window '1 hour'
     """
     from cep_pipeline.adaptation import AdaptiveDetection
-    from cep_pipeline.adaptation.plans_anew import planned_together
+    from cep_pipeline.adaptation.plan_makers import planned_together
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import check_output_file

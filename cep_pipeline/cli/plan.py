@@ -21,7 +21,7 @@ from cep_pipeline.cli.options import (
     parse_parameters,
     pattern_file_options,
 )
-from cep_pipeline.cli.search_options import given_options, search_options, shown_search
+from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
 from cep_pipeline.cli.sources import Asked, open_stream
 from cep_pipeline.errors import InputError
 
@@ -78,7 +78,7 @@ def _what_options(command: Command) -> Command:
     return configuration_options(pattern_file_options(required=False)(command))
 
 
-@click.command()
+@click.command(cls=CommandOfPlanners, short_help="Make a plan by the statistics of files or of a published day.")
 @_what_options
 @click.option(
     "--planner",
@@ -126,11 +126,7 @@ def plan(
     how long planning took, and the events a second that detection by it reads, listing all matches of a sample on one
     core. The plan that would be made without --compare is marked.
 
-    \b
-    Planners of orders: trivial, event_frequency, greedy, ii_random, ii_greedy, dp_left_deep; of trees: zstream,
-    zstream_ordered, dp_bushy. Of all patterns together, so that they share work: simulated_annealing and tabu search
-    for the cheapest plan as long as they may; beside them none, sharing, reordering, redundancy_ratio and
-    merge_decomposition, what they are measured against.
+    {planners}
 
     \b
     Examples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,32 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.planning.multi_pattern import SearchProgress
+
+
+class CommandOfPlanners(click.Command):
+    """A command whose help lists the planners and cost models in place of `{planners}`.
+
+    The list is made from the planners' records when somebody reads it: it takes importing them.
+    """
+
+    _text: str | None = None
+
+    @property
+    def help(self) -> str | None:
+        """The text of the command with the list."""
+        if self._text is None or "{planners}" not in self._text:
+            return self._text
+        from cep_pipeline.planning import COSTS
+        from cep_pipeline.planning.planners import planners_text
+
+        return cleandoc(self._text).replace(
+            "{planners}", f"\b\nPlanners\n{planners_text()}\n\nCost models: {', '.join(COSTS)}."
+        )
+
+    @help.setter
+    def help(self, text: str | None) -> None:
+        self._text = text
+
 
 OPTIONS = {
     "neighbourhood": "--neighbourhood",

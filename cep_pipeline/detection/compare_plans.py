@@ -19,7 +19,7 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import CepError, InputError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import cost_named
-from cep_pipeline.planning.explain.compare import PlannedBy, compare_planners
+from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners
 from cep_pipeline.planning.numbers.logarithms import from_ln
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.trees import Join
@@ -193,7 +193,7 @@ class ComparedPlan:
         Why it does not; empty where it does.
     """
 
-    planned: PlannedBy
+    planned: PlannerResult
     chosen: bool
     run: MeasuredRun | None
     refused: str = ""
@@ -297,7 +297,7 @@ def compare_plans(
     )
 
 
-def _refusal(mechanism: str, pattern: Pattern, planned: PlannedBy) -> str:
+def _refusal(mechanism: str, pattern: Pattern, planned: PlannerResult) -> str:
     """Why a mechanism does not run a plan; empty where it does."""
     kind = MECHANISMS[mechanism]
     if not kind.runs_trees and any(isinstance(order, Join) for order in planned.orders):

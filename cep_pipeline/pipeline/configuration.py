@@ -450,7 +450,7 @@ def _search(
         planned together by this cost model.
     """
     from cep_pipeline.planning.costs import THROUGHPUT, cost_named
-    from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
+    from cep_pipeline.planning.multi_pattern.costs import shared_cost
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
     check_planner(planner)

@@ -79,7 +79,7 @@ class SearchSettings(Document):
     @field_validator("neighbourhood")
     @classmethod
     def _neighbourhood(cls, name: str | None) -> str | None:
-        from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+        from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 
         if name is not None:
             try:

@@ -1,4 +1,22 @@
-"""Plans: what they are, what they cost, and the algorithms that find them."""
+"""Plans: how the patterns of a stream are run, what that costs, and the algorithms that find the cheapest way.
+
+    snapshot of statistics > numbers of a clause > planner (a search by a cost model) > order or tree > Plan > explain
+
+| module | content |
+| --- | --- |
+| `make_plan` | `plan` and `plan_by_strategy`: the way from patterns and statistics to a `Plan` |
+| `planned_clauses` | the plan of a clause, made of the order or tree that a planner found |
+| `plans`, `clause_plans`, `workload_plan` | the plan as data, with its JSON form |
+| `trees`, `orderings` | trees and orders, and the comparisons that decided them |
+| `planners` | one record a planner; a new planner is added there |
+| `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
+| `algorithms/` | the planners, one algorithm a file, and `fallback` for patterns beyond an exact planner's budget |
+| `search/` | the searches behind the exact planners, in two tiers; its docstring says which size goes where |
+| `costs/` | cost models |
+| `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |
+| `explain/` | plans as text, and planners side by side |
+| `multi_pattern/` | plans of many patterns that share work |
+"""
 
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import COSTS

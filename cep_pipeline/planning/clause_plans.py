@@ -101,7 +101,7 @@ def _check_expected(what: str, expected: PlanStep | PlanNode) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlacedNegation:
-    """Where the plan asks for the events of a negated variable: at the earliest point possible (JQPG section 5.3).
+    """The point at which a negated variable is asked for: the earliest one possible (JQPG section 5.3).
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class ClausePlan:
-    """How one clause's positive variables are bound: in an order, or by a tree.
+    """The plan of one clause: its positive variables are bound in an order, or by a tree.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class ClausePlan:
 
     @property
     def order_or_tree(self) -> OrderOrTree:
-        """What a mechanism runs: the tree where there is one, or else the order."""
+        """The tree where there is one, or else the order: a mechanism runs it."""
         return self.order if self.tree is None else self.tree
 
     @property
@@ -216,7 +216,7 @@ class ClausePlan:
 
     @property
     def expected(self) -> dict[tuple[str, ...], PlanStep | PlanNode]:
-        """Of each node its variables in plan order -> what is expected there: at a step or leaf, or a join."""
+        """The expected numbers of each step, leaf or join, by its variables in plan order."""
         if self.tree is None:
             return {self.order[: place + 1]: step for place, step in enumerate(self.steps)}
         if not self.nodes:
@@ -292,7 +292,7 @@ def _ln_without(ln_total: float, ln_part: float | None) -> float:
 
 @dataclass(frozen=True)
 class StatisticsSummary:
-    """Which snapshot a plan was made from: its digest, and what people know it by."""
+    """The snapshot that a plan was made from: its digest, and how people know it."""
 
     digest: str
     stream: str

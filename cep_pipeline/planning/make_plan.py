@@ -22,7 +22,6 @@ from cep_pipeline.planning.planned_clauses import (
 from cep_pipeline.planning.planners import (
     MULTI_PATTERN_PLANNER_NAMES,
     PLANNERS,
-    TREE_PLANNERS,
     planner_named,
 )
 from cep_pipeline.planning.plans import Plan
@@ -81,8 +80,8 @@ def plan(
     """
     check_alpha(alpha)
     if planner in MULTI_PATTERN_PLANNER_NAMES:
+        from cep_pipeline.planning.multi_pattern.costs import shared_cost
         from cep_pipeline.planning.multi_pattern.plan_workload import plan_workload
-        from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 
         return plan_workload(patterns, snapshot, planner, cost=shared_cost(cost, alpha).name, **options)
     planner_named(planner)
@@ -154,7 +153,7 @@ def planner_for(pattern: Pattern, planner: str, *, in_pattern_order: bool = Fals
     """The planner that `plan_by_strategy` takes for a pattern."""
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH or in_pattern_order:
         return "trivial"
-    return DEFAULT_PLANNER if planner in TREE_PLANNERS and orders_only else planner
+    return DEFAULT_PLANNER if orders_only and planner_named(planner).makes_trees else planner
 
 
 def _plan_together(
@@ -174,7 +173,7 @@ def _plan_together(
 
 
 def sharing_for(asked: Sharing | None, orders_only: Collection[str]) -> Sharing:
-    """What patterns planned together share: what is asked for, or what their mechanisms run.
+    """The rule of sharing for patterns planned together: the one asked for, or else one that their mechanisms run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a planner returns: an order or a tree of positions, and the comparisons that decided it."""
+"""The result of a planner: an order or a tree of positions, and the comparisons that decided it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class DecidingComparison:
             raise ValueError("the chosen side of a comparison is not the larger one")
 
     def holds(self, ln_chosen: float, ln_rejected: float) -> bool:
-        """Whether the planner would choose the same side where the two sides measure this much."""
+        """True if the planner would choose the same side where the two sides measure this much."""
         chosen, rejected = grains(ln_chosen), grains(ln_rejected)
         return chosen < rejected or (chosen == rejected and self.wins_ties)
 
@@ -118,7 +118,8 @@ class TreeOrdering:
         return positions_of(self.tree)
 
 
-Planner = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
+PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
+"""The algorithm of a planner of one pattern."""
 
 
 def positions_of(side: Side) -> tuple[int, ...]:
@@ -167,7 +168,7 @@ def left_deep(order: tuple[int, ...]) -> PositionTree:
 
 
 def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None = 1) -> list[DecidingComparison]:
-    """Of each block the k comparisons that were closest to coming out otherwise (None: all), the closest ones first.
+    """The k comparisons of each block that were closest to coming out otherwise (None: all), the closest ones first.
 
     The blocks are in the order in which they were decided. All comparisons of a block have their chosen side in common.
     """
@@ -238,7 +239,7 @@ def ln_measure(measure: str, side: Side, statistics: ClauseStatistics, cost: Cos
 
 
 def holds_on(comparison: DecidingComparison, statistics: ClauseStatistics, cost: CostModel) -> bool:
-    """Whether the planner would still choose the same side, on these statistics."""
+    """True if the planner would still choose the same side, on these statistics."""
     return comparison.holds(
         ln_measure(comparison.measure, comparison.chosen, statistics, cost),
         ln_measure(comparison.measure, comparison.rejected, statistics, cost),
@@ -263,7 +264,7 @@ def ln_below(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ComparedJoins:
-    """What a cost model charges for the joins of trees that are compared: most of their subtrees are the same.
+    """The charges of a cost model for the joins of compared trees, kept because most of their subtrees are the same.
 
     Attributes
     ----------

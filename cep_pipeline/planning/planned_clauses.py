@@ -13,7 +13,6 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering, left_deep
 from cep_pipeline.planning.planners import (
-    MAX_COMPARED_VARIABLES,
     PLANNERS,
 )
 from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
@@ -26,7 +25,7 @@ MAX_SWAPPED_VARIABLES = 22
 
 
 def summary_of(snapshot: StatisticsSnapshot) -> StatisticsSummary:
-    """What a plan says of the snapshot that it was made from."""
+    """The summary of a snapshot that its plans contain."""
     return StatisticsSummary(snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us)
 
 
@@ -81,7 +80,7 @@ def pattern_plan(
 def clause_plan(
     expected: Expectations, found: Ordering | TreeOrdering, model: CostModel, *, compared_with: str | None = None
 ) -> ClausePlan:
-    """What a plan says of a clause, by the order or tree that a planner found for it.
+    """The plan of a clause, made of the order or tree that a planner found for it.
 
     Parameters
     ----------
@@ -122,14 +121,14 @@ def _alternatives(
     order: Sequence[int],
     tree: tuple[PositionTree, PositionTree] | None,
 ) -> list[Alternative]:
-    """What the other planners make of a clause: those of the same kind first, each kind from the cheapest on.
+    """The plans of the other planners for a clause: those of the same kind first, each kind from the cheapest on.
 
     Beside a tree, an order counts as the left-deep tree that it is.
     """
     others: dict[str, Ordering | TreeOrdering] = {
         name: other(statistics, model)
         for name, other in PLANNERS.items()
-        if name != planner and statistics.size <= MAX_COMPARED_VARIABLES.get(name, statistics.size)
+        if name != planner and other.is_compared_on(statistics.size)
     }
     if tree is None and 1 < statistics.size <= MAX_SWAPPED_VARIABLES:
         others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))

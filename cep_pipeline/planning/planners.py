@@ -1,6 +1,15 @@
-"""The planners by name."""
+"""The planners by name, one record each: `PLANNERS` of one pattern, `MULTI_PATTERN_PLANNERS` of many together.
+
+To add a planner of one pattern, write its function in `planning/algorithms` and its record here: the commands' help,
+comparisons of planners, plans for mechanisms without trees and checks of invariants follow the record.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
@@ -9,78 +18,252 @@ from cep_pipeline.planning.algorithms.event_frequency import event_frequency_ord
 from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
 from cep_pipeline.planning.algorithms.trivial import trivial_order
-from cep_pipeline.planning.algorithms.zstream import zstream_tree
-from cep_pipeline.planning.algorithms.zstream_ordered import zstream_ordered_tree
-from cep_pipeline.planning.orderings import Planner
-
-PLANNERS: dict[str, Planner] = {
-    "trivial": trivial_order,
-    "event_frequency": event_frequency_order,
-    "greedy": greedy_order,
-    "ii_random": ii_random_order,
-    "ii_greedy": ii_greedy_order,
-    "dp_left_deep": dp_left_deep_order,
-    "zstream": zstream_tree,
-    "zstream_ordered": zstream_ordered_tree,
-    "dp_bushy": dp_bushy_tree,
-}
-"""The planners of one pattern, by name; `plan` takes a name of them."""
-
-MULTI_PATTERN_PLANNER_NAMES = (
-    "simulated_annealing",
-    "tabu",
-    "none",
-    "sharing",
-    "reordering",
-    "redundancy_ratio",
-    "merge_decomposition",
-)
-"""The planners of many patterns together, by name: `planning.multi_pattern.planners` has them."""
-
-LOCAL_SEARCHES: frozenset[str] = frozenset({"simulated_annealing", "tabu"})
-"""Those of them that search for as long as they may; the others are done when they are done."""
-
-TREE_PLANNERS: frozenset[str] = frozenset({"zstream", "zstream_ordered", "dp_bushy"})
-"""The planners that make trees."""
+from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import Ordering, PlannerFunction, TreeOrdering
 
 _LOCAL_SEARCH = "local search improves whole orders: none of its comparisons is of one block"
 _KEPT = "the pattern's order is kept whatever the statistics"
 _TOGETHER = "the plans of all patterns together decided, not a comparison of blocks"
-WITHOUT_INVARIANTS = {
-    "trivial": _KEPT,
-    "none": _KEPT,
-    "sharing": _KEPT,
-    "ii_random": _LOCAL_SEARCH,
-    "ii_greedy": _LOCAL_SEARCH,
-    "reordering": _TOGETHER,
-    "redundancy_ratio": _TOGETHER,
-    "merge_decomposition": _TOGETHER,
-}
-"""The planners whose plans have no invariants, and why: they record no deciding comparisons."""
 
-MAX_COMPARED_VARIABLES = {
-    "ii_random": 14,
-    "ii_greedy": 14,
-    "dp_left_deep": 16,
-    "zstream": 40,
-    "zstream_ordered": 40,
-    "dp_bushy": 14,
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """A planner of one pattern. It is called with the numbers of a clause and a cost model.
+
+    Attributes
+    ----------
+    name, summary
+        The name in configurations and commands, and a line for people.
+    function
+        The algorithm: from `ClauseStatistics` and `CostModel` to an `Ordering` or a `TreeOrdering`.
+    makes_trees
+        It makes trees, which some mechanisms do not run.
+    measures
+        The measures of its deciding comparisons (`orderings.MEASURES`), of which invariants are made.
+    compared_up_to
+        It is not run merely for comparison with another planner on clauses of more variables (None: no limit). Up to
+        this size it takes a few hundredths of a second.
+    without_invariants_because
+        The reason why its plans have no invariants; empty where they have.
+    keeps_order
+        Its plan is the same on any statistics.
+    """
+
+    name: str
+    summary: str
+    function: PlannerFunction
+    makes_trees: bool = False
+    measures: tuple[str, ...] = ()
+    compared_up_to: int | None = None
+    without_invariants_because: str = ""
+    keeps_order: bool = False
+
+    def __call__(self, statistics: ClauseStatistics, cost: CostModel) -> Ordering | TreeOrdering:
+        """The order or tree of a clause, and the comparisons that decided it."""
+        return self.function(statistics, cost)
+
+    def is_compared_on(self, size: int) -> bool:
+        """True if it is run for comparison on a clause of this many variables."""
+        return self.compared_up_to is None or size <= self.compared_up_to
+
+
+@dataclass(frozen=True, slots=True)
+class MultiPatternPlanner:
+    """A planner of many patterns together. It is called with a `Workload` and `SearchOptions`.
+
+    Attributes
+    ----------
+    name, summary, without_invariants_because, keeps_order
+        As in `Planner`.
+    function
+        Module and name of the algorithm, which is imported when it is first called.
+    searches
+        It is a local search, which goes on for as long as it may; the others end by themselves.
+    shares
+        Its plans share nodes.
+    """
+
+    name: str
+    summary: str
+    function: str
+    searches: bool = False
+    shares: bool = True
+    without_invariants_because: str = ""
+    keeps_order: bool = False
+
+    def __call__(self, workload: Any, options: Any) -> Any:
+        """The order or tree of each clause of the workload, and the number of steps of the search."""
+        module, name = self.function.split(":")
+        return getattr(import_module(module), name)(workload, options)
+
+
+def _by_name(planners: Iterable[Planner]) -> dict[str, Planner]:
+    return {planner.name: planner for planner in planners}
+
+
+PLANNERS: dict[str, Planner] = _by_name(
+    (
+        Planner(
+            "trivial",
+            "the pattern's own order",
+            trivial_order,
+            without_invariants_because=_KEPT,
+            keeps_order=True,
+        ),
+        Planner("event_frequency", "the rarest event first", event_frequency_order, measures=("instances",)),
+        Planner("greedy", "at each step the cheapest next variable", greedy_order, measures=("step",)),
+        Planner(
+            "ii_random",
+            "local search from random orders",
+            ii_random_order,
+            compared_up_to=14,
+            without_invariants_because=_LOCAL_SEARCH,
+        ),
+        Planner(
+            "ii_greedy",
+            "local search from the greedy order",
+            ii_greedy_order,
+            compared_up_to=14,
+            without_invariants_because=_LOCAL_SEARCH,
+        ),
+        Planner(
+            "dp_left_deep",
+            "the cheapest order, exactly",
+            dp_left_deep_order,
+            measures=("cost",),
+            compared_up_to=16,
+        ),
+        Planner(
+            "zstream",
+            "the cheapest tree over the pattern's order",
+            zstream_tree,
+            makes_trees=True,
+            measures=("tree",),
+            compared_up_to=40,
+        ),
+        Planner(
+            "zstream_ordered",
+            "the cheapest tree over the greedy order",
+            zstream_ordered_tree,
+            makes_trees=True,
+            measures=("step", "tree"),
+            compared_up_to=40,
+        ),
+        Planner(
+            "dp_bushy",
+            "the cheapest tree, exactly",
+            dp_bushy_tree,
+            makes_trees=True,
+            measures=("tree",),
+            compared_up_to=14,
+        ),
+    )
+)
+
+_SEARCH = "cep_pipeline.planning.multi_pattern.search_planners"
+_BASELINES = "cep_pipeline.planning.multi_pattern.baselines"
+MULTI_PATTERN_PLANNERS: dict[str, MultiPatternPlanner] = {
+    planner.name: planner
+    for planner in (
+        MultiPatternPlanner(
+            "simulated_annealing",
+            "search for the cheapest shared plan by simulated annealing",
+            f"{_SEARCH}:simulated_annealing",
+            searches=True,
+        ),
+        MultiPatternPlanner("tabu", "search for it by tabu search", f"{_SEARCH}:tabu", searches=True),
+        MultiPatternPlanner(
+            "none",
+            "each pattern in its own order, nothing shared",
+            f"{_BASELINES}:none",
+            shares=False,
+            without_invariants_because=_KEPT,
+            keeps_order=True,
+        ),
+        MultiPatternPlanner(
+            "sharing",
+            "each pattern in its own order, equal parts shared",
+            f"{_BASELINES}:sharing",
+            without_invariants_because=_KEPT,
+            keeps_order=True,
+        ),
+        MultiPatternPlanner(
+            "reordering",
+            "the greedy order of each pattern, nothing shared",
+            f"{_BASELINES}:reordering",
+            shares=False,
+            without_invariants_because=_TOGETHER,
+        ),
+        MultiPatternPlanner(
+            "redundancy_ratio",
+            "shared blocks chosen by their redundancy",
+            f"{_BASELINES}:redundancy_ratio",
+            without_invariants_because=_TOGETHER,
+        ),
+        MultiPatternPlanner(
+            "merge_decomposition",
+            "shared blocks merged one after another",
+            f"{_BASELINES}:merge_decomposition",
+            without_invariants_because=_TOGETHER,
+        ),
+    )
 }
-"""Above this size a planner is not run merely to be compared with the one that was asked for: up to it, it takes a few
-hundredths of a second."""
+"""The local searches, and the planners that they are measured against."""
+
+MULTI_PATTERN_PLANNER_NAMES = tuple(MULTI_PATTERN_PLANNERS)
+LOCAL_SEARCHES = frozenset(name for name, planner in MULTI_PATTERN_PLANNERS.items() if planner.searches)
+
+
+def without_invariants_because(name: str) -> str:
+    """The reason why the plans of a planner have no invariants; empty where they have, or the planner is unknown."""
+    planner = PLANNERS.get(name) or MULTI_PATTERN_PLANNERS.get(name)
+    return "" if planner is None else planner.without_invariants_because
+
+
+def keeps_order(name: str) -> bool:
+    """True if a planner makes the same plan on any statistics, so that planning again changes nothing."""
+    planner = PLANNERS.get(name) or MULTI_PATTERN_PLANNERS.get(name)
+    return planner is not None and planner.keeps_order
 
 
 def check_planner(name: str) -> None:
     """Refuse a name that is no planner's, of one pattern or of many; InputError lists the known ones."""
-    if name not in MULTI_PATTERN_PLANNER_NAMES:
+    if name not in MULTI_PATTERN_PLANNERS:
         planner_named(name)
 
 
 def planner_named(name: str) -> Planner:
     """The planner of this name, of one pattern; InputError lists the known ones otherwise."""
-    if name in MULTI_PATTERN_PLANNER_NAMES:
+    if name in MULTI_PATTERN_PLANNERS:
         raise InputError(f"planner {name!r} plans many patterns together; of one there are: {', '.join(PLANNERS)}")
     if name not in PLANNERS:
-        known = ", ".join((*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES))
+        known = ", ".join((*PLANNERS, *MULTI_PATTERN_PLANNERS))
         raise InputError(f"there is no planner {name!r}; there are: {known}")
     return PLANNERS[name]
+
+
+def planners_text() -> str:
+    """The planners as lines for people, for the help of commands.
+
+    Examples
+    --------
+    >>> print(planners_text().split("Planners of trees")[0].strip())
+    Planners of orders:
+      trivial              the pattern's own order
+      event_frequency      the rarest event first
+      greedy               at each step the cheapest next variable
+      ii_random            local search from random orders
+      ii_greedy            local search from the greedy order
+      dp_left_deep         the cheapest order, exactly
+    """
+    groups: dict[str, list[Planner | MultiPatternPlanner]] = {
+        "Planners of orders": [planner for planner in PLANNERS.values() if not planner.makes_trees],
+        "Planners of trees": [planner for planner in PLANNERS.values() if planner.makes_trees],
+        "Planners of all patterns together, so that they share work": [*MULTI_PATTERN_PLANNERS.values()],
+    }
+    lines = []
+    for title, planners in groups.items():
+        lines += [f"{title}:", *(f"  {planner.name:<20} {planner.summary}" for planner in planners)]
+    return "\n".join(lines)

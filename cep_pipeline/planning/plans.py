@@ -35,7 +35,7 @@ def _named(patterns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """How a set of patterns is run.
+    """The plan of a set of patterns: the order or tree by which each clause is run.
 
     Attributes
     ----------

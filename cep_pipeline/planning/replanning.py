@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary, ln_cost_of_clauses
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.clause_search import ClauseSearch, FoundClause, searched
+from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, searched
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -28,7 +28,7 @@ Running: TypeAlias = "tuple[tuple[int, ...] | None, PositionTree | None]"
 
 
 class SearchResult:
-    """What a planner makes of a pattern's clauses, and by what numbers.
+    """The result of one search: the orders or trees of a pattern's clauses, and the statistics behind them.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SearchResult:
     """
 
     def __init__(
-        self, replanner: Replanner, snapshot: StatisticsSnapshot, clauses: tuple[FoundClause, ...] | None
+        self, replanner: Replanner, snapshot: StatisticsSnapshot, clauses: tuple[ClauseSearchResult, ...] | None
     ) -> None:
         self.replanner, self.snapshot, self.clauses = replanner, snapshot, clauses
 
@@ -50,7 +50,7 @@ class SearchResult:
 
     @cached_property
     def orderings(self) -> tuple[Ordering | TreeOrdering, ...]:
-        """What the planner returns for each clause."""
+        """The planner's result for each clause."""
         if self.clauses is not None:
             return tuple(clause.ordering for clause in self.clauses)
         return tuple(self.replanner.planner(numbers, self.replanner.model) for numbers in self.statistics)
@@ -62,7 +62,9 @@ class SearchResult:
         clauses = self.orderings if self.clauses is None else self.clauses
         for clause, of in zip(clauses, self.replanner.pattern.clauses, strict=True):
             names = [variable.name for variable in of.positive]
-            of_tree = isinstance(clause, TreeOrdering) or (isinstance(clause, FoundClause) and clause.search.of_trees)
+            of_tree = isinstance(clause, TreeOrdering) or (
+                isinstance(clause, ClauseSearchResult) and clause.search.of_trees
+            )
             tree = clause.tree if of_tree else 0  # type: ignore[union-attr]
             found.append(
                 tuple(names[position] for position in clause.order)
@@ -72,7 +74,7 @@ class SearchResult:
         return found
 
 
-class FoundPlan(Plan):
+class LazyPlan(Plan):
     """A plan as it was found: what it says of its numbers is written where somebody reads it.
 
     It is equal to the plan that it is written as. Of many plans that a stream is planned with nobody reads more than
@@ -90,7 +92,7 @@ class FoundPlan(Plan):
     made: SearchResult | Plan | None = None
 
     @classmethod
-    def of(cls, found: SearchResult, made: SearchResult | Plan | None = None) -> FoundPlan:
+    def of(cls, found: SearchResult, made: SearchResult | Plan | None = None) -> LazyPlan:
         """The plan of what was found, or one that was made before and has been found again."""
         plan = object.__new__(cls)
         plan.__dict__.update(found=found, made=found if made is None else made)
@@ -179,7 +181,7 @@ class Replanner:
         PlanError
             The snapshot does not know a leaf.
         """
-        clauses: list[FoundClause] = []
+        clauses: list[ClauseSearchResult] = []
         for search in self._searches or ():
             found = search(snapshot)
             if found is None:
@@ -192,7 +194,7 @@ class Replanner:
         return made
 
     def is_of(self, plan: Plan, found: SearchResult) -> bool:
-        """Whether a plan has the orders and trees that were found."""
+        """True if a plan has the orders and trees that were found."""
         before = _clauses_of(plan, found)
         if before is not None:
             return all(old.plan == new.plan for old, new in before)
@@ -229,16 +231,16 @@ class Replanner:
 
         What it says of its numbers stays as it was made.
         """
-        if isinstance(plan, FoundPlan) and plan.found is not None and plan.found.replanner is self:
-            return FoundPlan.of(found, plan.made)
+        if isinstance(plan, LazyPlan) and plan.found is not None and plan.found.replanner is self:
+            return LazyPlan.of(found, plan.made)
         of = plan.for_pattern(self.pattern.name)
         if (of.planner, of.cost_model, plan.alpha) != (self.name, self.model.name, self.alpha):
             return self.plan(found)
-        return FoundPlan.of(found, plan)
+        return LazyPlan.of(found, plan)
 
     def plan(self, found: SearchResult) -> Plan:
-        """What was found as a plan."""
-        return FoundPlan.of(found)
+        """The plan of a search result."""
+        return LazyPlan.of(found)
 
     def written(self, found: SearchResult) -> Plan:
         """The same with all that it says."""
@@ -261,9 +263,9 @@ class Replanner:
         return Plan(plan.alpha, plan.statistics, (made,), plan.sharing, plan.workload)
 
 
-def _clauses_of(plan: Plan, found: SearchResult) -> list[tuple[FoundClause, FoundClause]] | None:
+def _clauses_of(plan: Plan, found: SearchResult) -> list[tuple[ClauseSearchResult, ClauseSearchResult]] | None:
     """The clauses of a plan beside those that were found, where both are compiled searches' of one planner."""
-    if not isinstance(plan, FoundPlan) or plan.found is None or plan.found.replanner is not found.replanner:
+    if not isinstance(plan, LazyPlan) or plan.found is None or plan.found.replanner is not found.replanner:
         return None
     if plan.found.clauses is None or found.clauses is None:
         return None
@@ -284,6 +286,6 @@ def _of_plan(plan: ClausePlan, statistics: ClauseStatistics) -> Running:
 
 def runs_of(plan: Plan, pattern: str) -> list[OrderOrTree]:
     """The orders or trees of a pattern's clauses; of a plan as it was found without writing it."""
-    if isinstance(plan, FoundPlan) and plan.found is not None:
+    if isinstance(plan, LazyPlan) and plan.found is not None:
         return plan.found.runs
     return [clause.order_or_tree for clause in plan.for_pattern(pattern).clauses]

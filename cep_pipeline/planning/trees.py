@@ -120,7 +120,7 @@ def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) ->
 
 
 def shape_of(order_or_tree: OrderOrTree | str) -> Hashable:
-    """What two plans have in common that do the same: of a join it does not matter which side is the left one.
+    """A key that is equal for plans that do the same: the side of a join that is the left one does not matter.
 
     Examples
     --------

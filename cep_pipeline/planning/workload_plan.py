@@ -1,4 +1,4 @@
-"""How the patterns of a plan share work: the rule, how it was searched for, and what is shared."""
+"""The work that the patterns of a plan share: the rule, the search that found it, and the shared nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHARINGS: tuple[Sharing, ...] = ("none", "prefix", "subexpression")
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSearch:
-    """How a shared plan was found.
+    """The search that found a shared plan.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class WorkloadSearch:
 
 @dataclass(frozen=True, slots=True)
 class NodeUse:
-    """Who uses a shared node: a clause of a pattern, with its variables in the slots of the node."""
+    """A use of a shared node by a clause of a pattern, with the clause's variables in the slots of the node."""
 
     pattern: str
     clause: int
@@ -45,7 +45,7 @@ class NodeUse:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedWork:
+class SharedPlanNode:
     """A node that stands for more than one node of single plans.
 
     Attributes
@@ -73,7 +73,7 @@ class SharedWork:
 
 @dataclass(frozen=True)
 class WorkloadPlan:
-    """What the patterns of a plan do together.
+    """The shared part of a plan of many patterns.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class WorkloadPlan:
     ln_apart: float
     nodes: int
     nodes_apart: int
-    shared: tuple[SharedWork, ...] = ()
+    shared: tuple[SharedPlanNode, ...] = ()
 
     def __post_init__(self) -> None:
         _check_costs(self.ln_cost, self.ln_apart)
@@ -128,7 +128,7 @@ def workload_to_json(workload: WorkloadPlan) -> dict[str, Any]:
 def workload_from_json(content: Mapping[str, Any]) -> WorkloadPlan:
     """Read what `workload_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
     shared = tuple(
-        SharedWork(
+        SharedPlanNode(
             **{
                 **work,
                 "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"]),

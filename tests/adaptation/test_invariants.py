@@ -19,7 +19,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
 from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.orderings import DecidingComparison, ln_measure
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.planning.all_plans import MODELS, with_any_last
@@ -142,7 +142,8 @@ def test_planners_without_invariants_say_so(planner: str) -> None:
 
 
 def test_an_exact_planner_beyond_its_budget_has_none_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PLANNERS, "dp_left_deep", lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    short = replace(PLANNERS["dp_left_deep"], function=lambda s, c: dp_left_deep_order(s, c, max_variables=2))
+    monkeypatch.setitem(PLANNERS, "dp_left_deep", short)
     made = plan(ABC, CALM, "dp_left_deep")
     assert invariants_of(made, ABC) == ()
     assert "exceed the exact search's budget" in without_invariants(made)["one"]

@@ -149,7 +149,7 @@ def test_a_plan_is_deployed_only_if_it_saves_enough() -> None:
 
 def test_a_search_goes_on_from_the_plan_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the component alone, with its share of the steps, and on the statistics of the decision."""
-    from cep_pipeline.adaptation import plans_anew
+    from cep_pipeline.adaptation import plan_makers as plans_anew
 
     patterns = chosen(patterns_of(), "fused")
     asked: list[tuple[tuple[str, ...], Plan | None, int]] = []

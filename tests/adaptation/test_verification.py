@@ -14,7 +14,7 @@ from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning import COSTS, plan
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.orderings import GRAIN, ln_measure
 from cep_pipeline.planning.search import set_sums_codes as codes
 from cep_pipeline.planning.search.sums import MOST_VARIABLES

@@ -27,7 +27,7 @@ from benchmarks.experiments.adaptation.prediction import REACHES, prediction, sa
 from benchmarks.experiments.adaptation.prediction_tables import rank_correlation
 from benchmarks.experiments.adaptation.streams import permuted_rates
 from cep_pipeline.adaptation import AdaptiveDetection
-from cep_pipeline.adaptation.plans_anew import AloneAnew
+from cep_pipeline.adaptation.plan_makers import SinglePlanMaker
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.language.parser import parse_patterns
@@ -112,7 +112,7 @@ def test_plans_that_take_turns_find_the_same_matches(structure: str, planner: st
     (pattern,) = parse_patterns(f"PATTERN {typed} WITHIN 4 seconds", stream.schema)
     loop = AdaptiveDetection(planner=planner, mechanism=mechanism, every="2 seconds")
     following = prediction(loop, pattern, stream.events, (1,)).following
-    anew = AloneAnew(pattern, replanner_for(pattern, mechanism, planner))
+    anew = SinglePlanMaker(pattern, replanner_for(pattern, mechanism, planner))
     plans = [anew.first(snapshot) for snapshot in following]
     expected = matches_in(detect([pattern], stream.events, mechanism=mechanism, output="count")[pattern.name])
     for sequence in (plans, plans[:3], plans[:1]):
@@ -128,7 +128,9 @@ def test_plans_in_hindsight_are_less_work_than_the_first_one() -> None:
     loop = permuted_loop(fitted.every_us)
     following = prediction(loop, fitted.pattern, stream.events, (1,)).following
     best = in_hindsight(loop, fitted.pattern, stream.events, following[0], following, 1, fitted.intervals)
-    first = AloneAnew(fitted.pattern, replanner_for(fitted.pattern, "lazy_chain_nfa", "greedy")).first(following[0])
+    first = SinglePlanMaker(fitted.pattern, replanner_for(fitted.pattern, "lazy_chain_nfa", "greedy")).first(
+        following[0]
+    )
     tries, matches = tries_and_matches(loop, fitted.pattern, stream.events, [first])
     assert best.switches and best.matches == matches and best.tries < tries
 

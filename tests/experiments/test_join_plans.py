@@ -63,8 +63,7 @@ from benchmarks.experiments.join_plans.streams import (
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError
 from cep_pipeline.planning import PLANNERS, Join, plan
-from cep_pipeline.planning.numbers.questions import clause_statistics
-from cep_pipeline.planning.planners import TREE_PLANNERS
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 
 TINY = Sizes(
     stocks=12,
@@ -173,7 +172,7 @@ def test_all_plans_find_what_detection_finds(kind: str) -> None:
     for name in (*PLANNERS, FUSED):
         assert figures[f"{name}.matches"] == int(row["count"])
         assert figures[f"{name}.events"] == stocks().events.num_rows
-        expected = FUSED if name == FUSED else TREE if name in TREE_PLANNERS else CHAIN
+        expected = FUSED if name == FUSED else TREE if PLANNERS[name].makes_trees else CHAIN
         assert figures[f"{name}.mechanism"] == expected
     apart = by_planner([{"part": PATTERNS, **figures}])
     assert [one["planner"] for one in apart] == [*PLANNERS, FUSED]
@@ -257,7 +256,7 @@ def paper_rows() -> Iterator[Row]:
                         "planner": name,
                         "plan": f"{name}), (",
                         "ln_cost": math.log(cost),
-                        "mechanism": TREE if name in TREE_PLANNERS else CHAIN,
+                        "mechanism": TREE if PLANNERS[name].makes_trees else CHAIN,
                         "events": 1_000,
                         "seconds": factor * 10.0 ** (size + number),
                         "held": cost,

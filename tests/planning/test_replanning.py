@@ -15,8 +15,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
 from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.orderings import DecidingComparison
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner

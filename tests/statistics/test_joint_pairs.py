@@ -11,7 +11,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Window
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.statistics import Source, StatisticsSnapshot, combine, partial_statistics
 from cep_pipeline.statistics.joint_pairs import joint_pairs
 from cep_pipeline.statistics.slice_statistics import windowed_statistics

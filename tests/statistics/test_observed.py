@@ -15,7 +15,7 @@ from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.numbers.questions import clause_statistics
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.statistics.combining import combine_observed
 from cep_pipeline.statistics.measured import Source
 from cep_pipeline.statistics.observed import (

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.event_stream import EventStream
+from cep_pipeline.adaptation.plan_makers import SinglePlanMaker
 from cep_pipeline.adaptation.plan_quality import ln_cost_on
 from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch, matches_of_stretch
-from cep_pipeline.adaptation.plans_anew import AloneAnew
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.planned import replanner_for
@@ -76,7 +76,7 @@ def in_hindsight(
         Intervals that a window is long.
     """
     assert loop.mechanism is not None
-    anew = AloneAnew(pattern, replanner_for(pattern, loop.mechanism, loop.planner, loop.cost, loop.alpha))
+    anew = SinglePlanMaker(pattern, replanner_for(pattern, loop.mechanism, loop.planner, loop.cost, loop.alpha))
     candidates: dict[tuple[str, ...], Plan] = {}
     for snapshot in (planned_from, *following):
         plan = anew.first(snapshot)

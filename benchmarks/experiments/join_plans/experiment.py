@@ -24,15 +24,14 @@ from cep_pipeline.detection.compare_plans import MeasuredRun, PlanRun, measure_r
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
-from cep_pipeline.planning.explain.compare import PlannedBy, compare_planners, makes_trees
-from cep_pipeline.planning.planners import TREE_PLANNERS
+from cep_pipeline.planning.explain.compare import PlannerResult, compare_planners, makes_trees
 from cep_pipeline.statistics import estimate_statistics
 
 CHAIN, TREE, FUSED = "lazy_chain_nfa", "evaluation_tree", "fused"
 """What runs orders, what runs trees, and what stands beside them."""
 FUSED_PLANNER, FUSED_COST = "dp_left_deep", "kernel"
-ORDERS = tuple(name for name in PLANNERS if name not in TREE_PLANNERS)
-TREES = tuple(name for name in PLANNERS if name in TREE_PLANNERS)
+ORDERS = tuple(name for name in PLANNERS if not PLANNERS[name].makes_trees)
+TREES = tuple(name for name in PLANNERS if PLANNERS[name].makes_trees)
 WEIGHED = ("greedy", "ii_random", "ii_greedy", "dp_left_deep", "zstream_ordered", "dp_bushy")
 """Planners that follow a cost: those of figure 18."""
 PATTERNS, LARGE, ALPHA, STRATEGY = "patterns", "large", "alpha", "strategy"
@@ -132,7 +131,7 @@ class _Streams:
         return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
 
 
-def mechanism_of(planned: PlannedBy) -> str:
+def mechanism_of(planned: PlannerResult) -> str:
     """What runs a planner's plans."""
     return TREE if makes_trees(planned) else CHAIN
 
@@ -214,7 +213,7 @@ def _under(strategy: str, drawn: Drawn, stream: JoinStream) -> Pattern:
     return contiguous(drawn, stream) if strategy == CONTIGUOUS else drawn.pattern
 
 
-def _planned_figures(planned: PlannedBy) -> dict[str, Figure]:
+def _planned_figures(planned: PlannerResult) -> dict[str, Figure]:
     # Beyond what JSON holds nothing is lost: costs are compared by their logarithms.
     return {"plan": planned.text, "ln_cost": planned.ln_cost, "planning_s": planned.seconds}
 

@@ -26,7 +26,7 @@ from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
 from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
+from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 
 STYLES = {
     "SA-EDGE": Style(PALETTE[1]),

@@ -16,8 +16,8 @@ from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.costs.partial_matches import PARTIAL_MATCHES
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
-from cep_pipeline.planning.costs.throughput import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import left_deep

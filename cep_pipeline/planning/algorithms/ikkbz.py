@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.throughput import PARTIAL_MATCHES
+from cep_pipeline.planning.costs.partial_matches import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 
@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class ConditionGraph:
-    """What a clause's conditions connect, as a forest.
+    """The variables of a clause and the conditions that connect them, as a forest.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class ConditionGraph:
 
 
 def has_asi(statistics: ClauseStatistics, cost: CostModel) -> bool:
-    """Whether IKKBZ's order is the cheapest one without cross products, under this cost model."""
+    """True if IKKBZ's order is the cheapest one without cross products, under this cost model."""
     plain = cost.pair is None and (cost.delay is None or cost.alpha == 0)
     return plain and cost.node is PARTIAL_MATCHES and ConditionGraph.of(statistics).exact
 

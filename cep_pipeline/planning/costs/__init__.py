@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.costs.consume_matched import CONSUME_MATCHED
-from cep_pipeline.planning.costs.instances import INSTANCES
 from cep_pipeline.planning.costs.kernel import KERNEL
-from cep_pipeline.planning.costs.latency import LATENCY, with_latency
 from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear
-from cep_pipeline.planning.costs.throughput import THROUGHPUT
+from cep_pipeline.planning.costs.partial_matches import CONSUME_MATCHED, INSTANCES, LATENCY, THROUGHPUT, with_latency
 
 __all__ = [
     "CONSUME_MATCHED",

@@ -81,7 +81,7 @@ class SetTerm:
     sum: Callable[[], SetSum] | None = None
 
     def of(self, statistics: ClauseStatistics, members: Array) -> Array:
-        """Those of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
+        """The numbers of some sets, float64 of shape (m,), for bools of shape (m, n): the variables of each set."""
         if self.some is not None:
             return self.some(statistics, members)
         return np.array([self.one(statistics, np.flatnonzero(row).tolist()) for row in members], dtype=np.float64)
@@ -225,7 +225,7 @@ class CostModel:
 
     @property
     def waits(self) -> bool:
-        """Whether latency counts."""
+        """True if latency counts."""
         return self.delay is not None and self.alpha > 0
 
     def _ln_pair(self, statistics: ClauseStatistics, left: Sequence[int], right: Sequence[int]) -> float:
@@ -241,7 +241,7 @@ class CostModel:
 
 
 def is_linear(tree: PositionTree) -> bool:
-    """Whether a tree runs as an order: one side of each join is a variable.
+    """True if a tree runs as an order: one side of each join is a variable.
 
     Examples
     --------

@@ -10,11 +10,11 @@ from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import ln_cost_of_clauses
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import cost_model
-from cep_pipeline.planning.planners import PLANNERS, TREE_PLANNERS, planner_named
+from cep_pipeline.planning.planners import PLANNERS, planner_named
 from cep_pipeline.planning.trees import OrderOrTree, named_join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -24,8 +24,8 @@ looked up once is no part of it."""
 
 
 @dataclass(frozen=True)
-class PlannedBy:
-    """What a planner made of a pattern.
+class PlannerResult:
+    """The plan of one planner for a pattern.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class PlannedBy:
 
         Examples
         --------
-        >>> PlannedBy("greedy", (("b", "a"), ("c",)), 0.0, 0.001).text
+        >>> PlannerResult("greedy", (("b", "a"), ("c",)), 0.0, 0.001).text
         'b, a; c'
         """
         return "; ".join(", ".join(order) if isinstance(order, Sequence) else str(order) for order in self.orders)
@@ -70,7 +70,7 @@ def compare_planners(
     planners: Sequence[str] | None = None,
     cost: str | None = None,
     alpha: float = 0.0,
-) -> tuple[PlannedBy, ...]:
+) -> tuple[PlannerResult, ...]:
     """Let several planners plan a pattern.
 
     Parameters
@@ -93,19 +93,19 @@ def compare_planners(
     return tuple(_planned_by(name, statistics, model) for name in names)
 
 
-def makes_trees(planned: PlannedBy) -> bool:
-    """Whether the planner is one of trees."""
-    return planned.planner in TREE_PLANNERS
+def makes_trees(planned: PlannerResult) -> bool:
+    """True if the planner is one of trees."""
+    return PLANNERS[planned.planner].makes_trees
 
 
-def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannedBy:
+def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostModel) -> PlannerResult:
     seconds: list[float] = []
     while not seconds or (len(seconds) < MOST_RUNS and seconds[-1] <= RUN_AGAIN_S):
         begin = time.perf_counter()
         found = [PLANNERS[name](of_clause, model) for of_clause in statistics]
         seconds.append(time.perf_counter() - begin)
     together = list(zip(statistics, found, strict=True))
-    return PlannedBy(
+    return PlannerResult(
         name,
         tuple(_named(of_clause, made) for of_clause, made in together),
         ln_cost_of_clauses(_ln_costs(model, of_clause, made) for of_clause, made in together),

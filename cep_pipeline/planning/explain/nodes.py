@@ -22,8 +22,8 @@ _TEXT = frozenset({"step", "binds", "node", "leaf", "condition", "rests on", "wh
 """Headings of the columns of text."""
 
 
-class Happened(Protocol):
-    """What happened at a node, as a mechanism's metrics say (`NodeCounts`)."""
+class ObservedCounts(Protocol):
+    """The counts of a node, as a mechanism's metrics have them (`NodeCounts`)."""
 
     @property
     def candidates(self) -> int: ...
@@ -38,8 +38,8 @@ class Happened(Protocol):
 
 
 @dataclass(frozen=True)
-class Observed:
-    """What happened in a clause.
+class ObservedClause:
+    """The observed counts of a clause.
 
     Attributes
     ----------
@@ -50,10 +50,10 @@ class Observed:
     """
 
     windows: float | None
-    counts: Mapping[frozenset[str], Happened]
+    counts: Mapping[frozenset[str], ObservedCounts]
 
 
-def node_lines(clause: ClausePlan, observed: Observed | None = None) -> Iterator[str]:
+def node_lines(clause: ClausePlan, observed: ObservedClause | None = None) -> Iterator[str]:
     """The steps or the tree, what is tested where, and what has happened where that is known."""
     yield from in_columns(_steps(clause.steps) if clause.tree is None else _tree(clause, clause.tree), "    ")
     conditions = _conditions(clause)
@@ -117,7 +117,7 @@ def _tree(clause: ClausePlan, tree: Join) -> list[tuple[str, ...]]:
 
 
 def node_names(clause: ClausePlan) -> dict[tuple[str, ...], str]:
-    """What the tables call each step, leaf or join, by its variables in plan order."""
+    """The name of each step, leaf or join in the tables, by its variables in plan order."""
     if clause.tree is None:
         return {clause.order[: place + 1]: str(place + 1) for place in range(len(clause.order))}
     joins = [node.leaves for node in nodes_of(clause.tree) if isinstance(node, Join)]
@@ -184,8 +184,8 @@ def _negations(clause: ClausePlan) -> Iterator[str]:
         yield f"  {', and '.join(reasons)}"
 
 
-def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
-    """What happened at each node beside what was expected of it, and who shares it; `<<` marks what was far off."""
+def _happened(clause: ClausePlan, observed: ObservedClause) -> list[tuple[str, ...]]:
+    """A table of the observed and the expected numbers of each node, and its sharers; `<<` marks estimates far off."""
     heading = ("step" if clause.tree is None else "node", "expected", "candidates", "passes", "of expected")
     rows: list[tuple[str, ...]] = [(*heading, "passing expected", "passing", "stored", "at most at a time", "")]
     names = node_names(clause)
@@ -230,7 +230,7 @@ def _happened(clause: ClausePlan, observed: Observed) -> list[tuple[str, ...]]:
 
 
 def far_off(expected: float, happened: float) -> bool:
-    """Whether an estimate was off by more than `FAR_OFF` times; numbers below one count as one.
+    """True if an estimate was off by more than `FAR_OFF` times; numbers below one count as one.
 
     Examples
     --------

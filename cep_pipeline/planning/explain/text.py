@@ -10,11 +10,18 @@ from typing import Protocol
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.clause_plans import Alternative, ClausePlan, PatternPlan, StatisticsSummary
-from cep_pipeline.planning.explain.nodes import LONGEST_LIST, Happened, Observed, in_columns, listed, node_lines
+from cep_pipeline.planning.explain.nodes import (
+    LONGEST_LIST,
+    ObservedClause,
+    ObservedCounts,
+    in_columns,
+    listed,
+    node_lines,
+)
 from cep_pipeline.planning.explain.workload import workload_lines
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
-from cep_pipeline.planning.planners import LOCAL_SEARCHES, WITHOUT_INVARIANTS
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
 from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
 from cep_pipeline.planning.workload_plan import Sharing, WorkloadPlan
 
@@ -53,8 +60,8 @@ class ExplainedPlan(Protocol):
     def workload(self) -> WorkloadPlan | None: ...
 
 
-class NodeHappened(Happened, Protocol):
-    """What happened at a node of a plan, as `detection.mechanism.NodeCounts` says."""
+class ObservedNode(ObservedCounts, Protocol):
+    """The counts of one node of a plan, as in `detection.mechanism.NodeCounts`."""
 
     @property
     def pattern(self) -> str: ...
@@ -67,12 +74,12 @@ class NodeHappened(Happened, Protocol):
 
 
 class DetectionMetrics(Protocol):
-    """What detection counted, as `detection.mechanism.Metrics` says."""
+    """The counts of a detection, as in `detection.mechanism.Metrics`."""
 
     @property
     def mechanisms(self) -> Mapping[str, str]: ...
     @property
-    def nodes(self) -> Sequence[NodeHappened]: ...
+    def nodes(self) -> Sequence[ObservedNode]: ...
 
 
 def explain_plan(
@@ -118,16 +125,16 @@ def explain_analyzed(
     Patterns that are run together show each what they share, with what happened there for the longest of their windows.
     """
     seen = plan.statistics.events if events is None else events
-    found: dict[str, dict[int, dict[frozenset[str], NodeHappened]]] = {}
+    found: dict[str, dict[int, dict[frozenset[str], ObservedNode]]] = {}
     for node in metrics.nodes:
         for name, index, variables in ((node.pattern, node.clause, node.node), *node.shared_with):
             found.setdefault(name, {}).setdefault(index, {})[frozenset(variables)] = node
-    observed: dict[str, dict[int, Observed]] = {}
+    observed: dict[str, dict[int, ObservedClause]] = {}
     for pattern in plan.patterns:
         windows = seen / pattern.events_in_window if seen and pattern.events_in_window else None
         counts = found.get(pattern.pattern, {})
         observed[pattern.pattern] = {
-            clause.clause: Observed(windows, counts.get(clause.clause, {})) for clause in pattern.clauses
+            clause.clause: ObservedClause(windows, counts.get(clause.clause, {})) for clause in pattern.clauses
         }
     return _explained(plan, metrics.mechanisms, observed, patterns)
 
@@ -135,7 +142,7 @@ def explain_analyzed(
 def _explained(
     plan: ExplainedPlan,
     mechanism: str | Mapping[str, str] | None,
-    observed: Mapping[str, Mapping[int, Observed]],
+    observed: Mapping[str, Mapping[int, ObservedClause]],
     only: Collection[str] | None,
 ) -> str:
     lines = list(_headed(plan, only))
@@ -146,7 +153,7 @@ def _explained(
 
 
 def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
-    """What the plan is, and what its patterns share, or some of them."""
+    """The head of the text: the plan, and the work that its patterns (or some of them) share."""
     names = [pattern.pattern for pattern in plan.patterns]
     if unknown := sorted(set(only or ()).difference(names)):
         raise InputError(f"the plan has no pattern {unknown[0]!r}; it has: {listed(names)}")
@@ -161,7 +168,7 @@ def _headed(plan: ExplainedPlan, only: Collection[str] | None) -> Iterator[str]:
 
 
 def _list(plan: ExplainedPlan, mechanism: str | Mapping[str, str] | None) -> Iterator[str]:
-    """Of many patterns those that cost most, a line each."""
+    """The patterns that cost most, a line each."""
     named = {one.pattern: _runs_on(one, mechanism) for one in plan.patterns}
     for text, number in Counter(filter(None, named.values())).most_common():
         yield f"{number:,} of {len(plan.patterns):,} patterns run on {text}"
@@ -203,7 +210,7 @@ def _pattern(
     plan: ExplainedPlan,
     pattern: PatternPlan,
     mechanism: str | Mapping[str, str] | None,
-    observed: Mapping[int, Observed],
+    observed: Mapping[int, ObservedClause],
 ) -> Iterator[str]:
     runs_on = _runs_on(pattern, mechanism)
     suffix = f", runs on {runs_on}" if runs_on else ""
@@ -251,7 +258,7 @@ def _invariants_of(pattern: PatternPlan, clause: ClausePlan) -> str:
         return "none recorded here; what it shares has those of another pattern, and its numbers have a threshold"
     if clause.comparisons:
         return f"as soon as one of these comes out otherwise, {pattern.planner} makes another plan"
-    return f"none; {WITHOUT_INVARIANTS.get(pattern.planner) or clause.note or 'there is no other way'}"
+    return f"none; {without_invariants_because(pattern.planner) or clause.note or 'there is no other way'}"
 
 
 def _names_by_position(clause: ClausePlan) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from cep_pipeline.planning.explain.nodes import in_columns, listed
 from cep_pipeline.planning.numbers.connected_parts import connected_parts
 from cep_pipeline.planning.numbers.logarithms import format_ln, ln_sum
-from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, Sharing, WorkloadPlan
+from cep_pipeline.planning.workload_plan import NodeUse, SharedPlanNode, Sharing, WorkloadPlan
 
 MOST_NODES = 25
 """Of more shared nodes only those are shown that save most."""
@@ -22,7 +22,7 @@ _KINDS: dict[Sharing, str] = {
 
 
 def summary_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
-    """How the plan was found, and what its patterns cost together and apart."""
+    """The search that found the plan, and the cost of its patterns together and apart."""
     search = workload.search
     details = [
         *([f"neighbourhood {search.neighbourhood}"] if search.neighbourhood else []),
@@ -67,7 +67,7 @@ def workload_lines(
 
 
 def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
-    """Who shares nodes of several variables with whom, in numbers."""
+    """The number of patterns that share nodes of several variables, and their groups."""
     joined = [work.uses for work in workload.shared if len(work.uses[0].variables) > 1]
     names = {use.pattern for uses in joined for use in uses}
     edges = ((uses[0].pattern, use.pattern) for uses in joined for use in uses)
@@ -77,15 +77,15 @@ def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
         yield f"  {sum(sizes):,} of {patterns:,} patterns have nodes of several variables in common, in {groups}"
 
 
-def _uses(kind: str, shared: Sequence[SharedWork]) -> str:
-    """What nodes of a kind save together."""
+def _uses(kind: str, shared: Sequence[SharedPlanNode]) -> str:
+    """The cost that nodes of a kind save together."""
     nodes = "1 node" if len(shared) == 1 else f"{len(shared):,} nodes"
     saved = ln_sum(_ln_difference(work.ln_apart, work.ln_cost) for work in shared)
     verb = "stands" if len(shared) == 1 else "stand"
     return f"{nodes} of {kind} {verb} for {sum(len(work.uses) for work in shared):,}, which saves {format_ln(saved)}"
 
 
-def _table(shared: Sequence[SharedWork]) -> Iterator[str]:
+def _table(shared: Sequence[SharedPlanNode]) -> Iterator[str]:
     rows: list[tuple[str, ...]] = [("node", "uses", "within", "cost", "apart", "saves", "where")]
     for number, work in enumerate(shared[:MOST_NODES], 1):
         saved = format_ln(_ln_difference(work.ln_apart, work.ln_cost))
@@ -105,7 +105,7 @@ def _ln_difference(ln_larger: float, ln_smaller: float) -> float:
     return ln_larger + math.log(rest) if rest > 0 else -math.inf
 
 
-def _named(work: SharedWork) -> str:
+def _named(work: SharedPlanNode) -> str:
     named = "; ".join(map(_use, work.uses[:MOST_USES]))
     more = len(work.uses) - MOST_USES
     return f"{named}; and {more:,} more" if more > 0 else named

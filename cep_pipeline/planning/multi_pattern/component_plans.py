@@ -64,7 +64,7 @@ def connected(patterns: Sequence[Pattern], sharing: Sharing, names: Iterable[str
 
 
 def plan_to_start_from(plan: Plan, patterns: Sequence[Pattern]) -> Plan:
-    """Of a plan of these patterns, what a search may start from: those that have something in common with others.
+    """The part of a plan that a search may start from: the patterns that have something in common with others.
 
     A pattern that has nothing in common is not searched, but planned by itself.
     """

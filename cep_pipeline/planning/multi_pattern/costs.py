@@ -1,4 +1,4 @@
-"""What a shared plan costs: the sum over its nodes, shared ones counted once (MCEP [0079]-[0085], [0169]-[0171]).
+"""The cost of a shared plan: the sum over its nodes, shared ones counted once (MCEP [0079]-[0085], [0169]-[0171]).
 
 A node costs what it costs any of its sharers alone: with the patent's cost function its expected partial matches,
 W^k times rates times selectivities. As W is the node's largest window, it is the sharer with that window whose
@@ -10,17 +10,54 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.planning.costs import THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
+from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.numbers.questions import clause_statistics
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
-from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
+from cep_pipeline.planning.workload_plan import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+
+SHARED_COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, INSTANCES)}
+"""By name: the patent's, partial matches alone, and the one that counts candidates beside them."""
+DEFAULT_SHARED_COST = INSTANCES.name
+"""Where none is asked for. The time that a plan takes follows it, in orders and trees alike; partial matches alone tell
+nothing of a join of two frequent sides that hardly anything passes."""
+
+
+def shared_cost(name: str | None, alpha: float = 0.0) -> CostModel:
+    """The cost model by which many patterns are planned together, as `planning.plan` takes its name and alpha.
+
+    Raises
+    ------
+    InputError
+        The name is unknown, or names no cost model for this.
+    """
+    model = with_latency(cost_named(DEFAULT_SHARED_COST if name is None else name), alpha)
+    check_model(model)
+    return model
+
+
+def check_model(model: CostModel) -> None:
+    """Refuse a cost model by which a node costs one of its sharers something that it does not cost another one.
+
+    Raises
+    ------
+    InputError
+        It is none of `SHARED_COSTS`.
+    """
+    if model not in SHARED_COSTS.values():
+        known = " or ".join(map(repr, SHARED_COSTS))
+        raise InputError(
+            f"many patterns are planned together by the cost {known} with alpha 0, not by {model.name!r} with alpha "
+            f"{model.alpha:g}: what else a shared node costs depends on whose it is"
+        )
+
 
 Statistics = Mapping[MemberId, ClauseStatistics]
 """Of each member its clause's numbers."""
@@ -96,9 +133,9 @@ def ln_node_cost_apart(
 def workload_plan(
     plan: SharedPlan, statistics: Statistics, search: WorkloadSearch, model: CostModel = THROUGHPUT
 ) -> WorkloadPlan:
-    """What a plan says, and explain shows, of what its patterns share."""
+    """The shared part of a plan, as `explain` shows it."""
     shared = [
-        SharedWork(
+        SharedPlanNode(
             uses=tuple(NodeUse(*name, slots) for name, uses in node.sharers.items() for slots in uses),
             window=str(Window(events=node.window) if node.counted else Window(time_us=node.window)),
             ln_cost=ln_node_cost(plan, node, statistics, model),
@@ -117,7 +154,7 @@ def workload_plan(
     )
 
 
-def _saving(work: SharedWork) -> tuple[float, float]:
+def _saving(work: SharedPlanNode) -> tuple[float, float]:
     """Ascending with what sharing a node saves; where that is nothing, with how much it does not lose."""
     gain = work.ln_apart - work.ln_cost
     return (work.ln_apart + math.log(-math.expm1(-gain)) if gain > 0 else -math.inf), gain

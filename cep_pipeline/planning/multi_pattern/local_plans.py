@@ -18,8 +18,8 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
-from cep_pipeline.planning.multi_pattern.shared_costs import check_model
 from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.trees import PositionTree, positions_below
@@ -50,7 +50,7 @@ LOCAL_KERNELS = (_fill_trees, _fill_orders, _join)
 
 
 class JoinCosts(NamedTuple):
-    """What sets of variables cost, by their bits, as `costs.SetCosts` says: float64, shapes (2^n,).
+    """The costs of sets of variables by their bits, as in `costs.SetCosts`: float64, shapes (2^n,).
 
     Attributes
     ----------
@@ -73,11 +73,11 @@ class JoinCosts(NamedTuple):
 
     @classmethod
     def behind_one_another(cls, of_each: Iterable[JoinCosts]) -> JoinCosts:
-        """Those of several members in one table."""
+        """The costs of several members in one table."""
         return cls(*(np.concatenate(arrays) for arrays in zip(*of_each, strict=True)))
 
     def joined(self, inside: int, side: int) -> float:
-        """What a set costs that is joined of one side and the rest, without what these cost themselves.
+        """The cost of joining a set of one side and the rest, without the costs of these.
 
         A set that is its own side is joined of nothing.
         """
@@ -134,7 +134,7 @@ class LocalPlans:
         return float(max(self.ln_costs[[1 << place for place in range(self.size)]].max(), self.ln_costs[-1]))
 
     def costs(self, ln_scale: float) -> JoinCosts:
-        """What sets cost, divided by e^ln_scale; what is too large for sums of floats is the largest number."""
+        """The costs of sets, divided by e^ln_scale; a cost too large for sums of floats is the largest number."""
         largest = np.log(LARGEST_COST)
         nodes = np.exp(np.clip(self.ln_costs - ln_scale, -2 * largest, largest))
         pairs, products = np.zeros_like(nodes), np.ones_like(nodes)
@@ -147,14 +147,14 @@ class LocalPlans:
 
     @cached_property
     def sides(self) -> Array:
-        """Of each set one side of its cheapest tree, as a set: int64, shape (2^n,)."""
+        """One side of the cheapest tree of each set, as a set: int64, shape (2^n,)."""
         sides = np.zeros(1 << self.size, np.int64)
         _fill_trees(self.size, *self._costs, np.empty(1 << self.size), sides)
         return sides
 
     @cached_property
     def last_and_next(self) -> tuple[Array, Array]:
-        """Of each set the variable that its cheapest order binds last, and the next one of the cheapest way on."""
+        """The variable that the cheapest order of each set binds last, and the next one of the cheapest way on."""
         lasts, nexts = np.zeros(1 << self.size, np.int64), np.zeros(1 << self.size, np.int64)
         _fill_orders(self.size, *self._costs, np.empty(1 << self.size), lasts, nexts)
         return lasts, nexts

@@ -12,8 +12,8 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern import search_codes as c
 from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNELS
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
@@ -163,7 +163,7 @@ class LocalSearch:
 
     @property
     def threshold(self) -> float:
-        """That of simulated annealing, in the search's own unit."""
+        """The threshold of simulated annealing, in the search's own unit."""
         return float(self._measures[c.THRESHOLD])
 
     def plans(self) -> list[PositionPlan]:

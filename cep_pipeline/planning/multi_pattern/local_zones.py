@@ -8,17 +8,26 @@ what it costs that of its members with the largest window, as its nodes do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import combinations
 
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.multi_pattern.costs import Statistics
 from cep_pipeline.planning.multi_pattern.members import MemberId
-from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan
+from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
 from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Way, ln_measure, positions_of
-from cep_pipeline.planning.trees import Join, PositionTree, as_tree, tree_of_positions
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    Way,
+    comparisons_of_block,
+    joins_of,
+    ln_measure,
+    positions_of,
+)
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_join, tree_of_positions
 
 MAX_PARTS = 7
 """Zones of more parts are left as they are: all that can be made of the sets of parts is looked at."""
@@ -30,7 +39,7 @@ def widest(plan: SharedPlan, node: SharedNode) -> MemberId:
 
 
 def same_users(node: SharedNode, other: SharedNode) -> bool:
-    """Whether the same members use two nodes, each equally often."""
+    """True if the same members use two nodes, each equally often."""
     return {name: len(uses) for name, uses in node.sharers.items()} == {
         name: len(uses) for name, uses in other.sharers.items()
     }
@@ -60,7 +69,7 @@ class TreeOfMember:
         return self.nodes[frozenset(positions_of(tree))]
 
     def parts(self, tree: PositionTree) -> list[PositionTree]:
-        """What the zone of a subtree's root is put together from: leaves, and subtrees that others use, too."""
+        """The parts of the zone of a subtree's root: leaves, and subtrees that others use, too."""
         root = self.node(tree)
 
         def parts_of(one: PositionTree) -> Iterator[PositionTree]:
@@ -153,3 +162,143 @@ class CheapestOrders:
 
     def _measured(self, order: tuple[int, ...]) -> float:
         return ln_measure("cost", order, self.statistics, self.model)
+
+
+def local_comparisons(
+    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
+) -> tuple[DecidingComparison, ...]:
+    """The deciding comparisons of a member's order or tree that are recorded with it.
+
+    Parameters
+    ----------
+    statistics
+        The numbers of the member's clause, by which the plan was made.
+    model
+        The cost model by which it was made.
+    """
+    return tuple((_of_order if plan.sharing == "prefix" else _of_tree)(plan, member, statistics, model))
+
+
+def _of_tree(
+    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
+) -> Iterator[DecidingComparison]:
+    of_member = TreeOfMember.of(plan, member)
+    for step, join in enumerate(joins_of(of_member.tree)):
+        parts = of_member.parts(join)
+        if widest(plan, of_member.node(join)) == member and 2 < len(parts) <= MAX_PARTS:
+            ways = CheapestTrees(parts, statistics, model).ways(join)
+            yield from comparisons_of_block(step, "tree", join, ways, statistics, model)
+
+
+def _of_order(
+    plan: SharedPlan, member: MemberId, statistics: ClauseStatistics, model: CostModel
+) -> Iterator[DecidingComparison]:
+    states = plan.nodes_of(member)
+    order = tuple(statistics.names.index(name) for name in states[-1].sharers[member][0])
+    for step in range(1, len(order)):
+        node, beginning = states[step], order[: step + 1]
+        # Beginnings that others use, too, are given; they come first, as whoever uses a state uses those before it.
+        given = sum(not same_users(state, node) for state in states[:step])
+        if widest(plan, node) == member and 1 < len(beginning) - given <= MAX_PARTS:
+            ways = CheapestOrders(order[:given], statistics, model).ways(beginning)
+            yield from comparisons_of_block(step, "cost", beginning, ways, statistics, model)
+
+
+def zones_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> dict[MemberId, OrderOrTree | str]:
+    """The orders or trees of the members of a plan with each zone put together most cheaply.
+
+    Parameters
+    ----------
+    statistics
+        Of each member its clause's numbers.
+    model
+        What is cheap is so by this cost model.
+    """
+    anew = _orders_anew(plan, statistics, model) if plan.sharing == "prefix" else _trees_anew(plan, statistics, model)
+    return {member: anew(member) for member in plan.members}
+
+
+def _trees_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
+    @cache
+    def over_slots(index: int) -> PositionTree:
+        """The tree of a node over the numbers of its slots."""
+        node = plan[index]
+        parts = [(part, slots) for part, slots in _parts(plan, node, tuple(range(node.size)))]
+        own = {slots: _placed(over_slots(part.index), slots) for part, slots in parts if part is not node}
+        if node.size == 1:
+            return 0
+        if len(parts) > MAX_PARTS:
+            return _kept(plan, node, tuple(range(node.size)), own)
+        name = widest(plan, node)
+        numbers = statistics[name]
+        places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
+        cheapest = CheapestTrees([_placed(own[slots], places) for _, slots in parts], numbers, model)
+        slot = {place: number for number, place in enumerate(places)}
+        return _placed(cheapest.tree(cheapest.everything), slot)
+
+    def tree_of(member: MemberId) -> OrderOrTree | str:
+        root = plan[plan.roots[member]]
+        names = root.sharers[member][0]
+        tree = over_slots(root.index)
+        return names[tree] if isinstance(tree, int) else named_join(tree, names)
+
+    return tree_of
+
+
+def _parts(plan: SharedPlan, node: SharedNode, slots: tuple[int, ...]) -> list[tuple[SharedNode, tuple[int, ...]]]:
+    """The nodes that the zone of a node is put together from, with their places among its slots."""
+    found = []
+    for below, own in _sides(plan, node, slots):
+        inner = below.size > 1 and same_users(below, node)
+        found += _parts(plan, below, own) if inner else [(below, own)]
+    return found
+
+
+def _sides(plan: SharedPlan, node: SharedNode, slots: tuple[int, ...]) -> list[tuple[SharedNode, tuple[int, ...]]]:
+    if node.left is None or node.right is None:
+        return []
+    cut = node.below[0]
+    return [(plan[node.left], slots[:cut]), (plan[node.right], slots[cut:])]
+
+
+def _kept(
+    plan: SharedPlan, node: SharedNode, slots: tuple[int, ...], parts: dict[tuple[int, ...], PositionTree]
+) -> PositionTree:
+    """The tree of a zone as it is, with its parts made anew."""
+    if slots in parts:
+        return parts[slots]
+    left, right = (_kept(plan, below, own, parts) for below, own in _sides(plan, node, slots))
+    return left, right
+
+
+def _placed(tree: PositionTree, places: Slots | tuple[int, ...] | list[int] | dict[int, int]) -> PositionTree:
+    """A tree with other numbers at its leaves."""
+    if isinstance(tree, int):
+        return places[tree]  # type: ignore[return-value]
+    return _placed(tree[0], places), _placed(tree[1], places)
+
+
+def _orders_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> Callable[[MemberId], OrderOrTree | str]:
+    @cache
+    def over_slots(index: int) -> tuple[int, ...]:
+        """The order of a state's slots, by their numbers."""
+        node = plan[index]
+        before = node.left
+        while before is not None and same_users(plan[before], node):
+            before = plan[before].left
+        given = () if before is None else over_slots(before)
+        if node.size - len(given) > MAX_PARTS:
+            return (*given, *range(len(given), node.size))
+        name = widest(plan, node)
+        numbers = statistics[name]
+        places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
+        cheapest = CheapestOrders(tuple(places[slot] for slot in given), numbers, model)
+        slot = {place: number for number, place in enumerate(places)}
+        return tuple(slot[place] for place in cheapest.order(mask_of(places)))
+
+    def order_of(member: MemberId) -> OrderOrTree | str:
+        root = plan[plan.roots[member]]
+        names = root.sharers[member][0]
+        return tuple(names[slot] for slot in over_slots(root.index))
+
+    return order_of

@@ -10,8 +10,7 @@ from typing import TypeAlias
 
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.multi_pattern.canonical import ClauseForms
-from cep_pipeline.planning.multi_pattern.subset_keys import SubsetKeys
+from cep_pipeline.planning.multi_pattern.canonical import ClauseForms, SubsetKeys
 
 MemberId: TypeAlias = tuple[str, int]
 """What names a member in a workload: the pattern's name and the index of the clause."""

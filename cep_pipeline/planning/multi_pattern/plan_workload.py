@@ -8,20 +8,16 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.multi_pattern.costs import workload_plan
-from cep_pipeline.planning.multi_pattern.local_comparisons import local_comparisons
+from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
+from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.planners import MULTI_PATTERN_PLANNERS, UNSHARED
-from cep_pipeline.planning.multi_pattern.restart import zones_anew
-from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
 from cep_pipeline.planning.multi_pattern.shared_plan import share
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
 from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import clause_plan
-from cep_pipeline.planning.planners import LOCAL_SEARCHES
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
 from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
@@ -111,7 +107,7 @@ def plan_workload(
     )
     members = members_of(patterns)
     expected = {member.id: Expectations(member.pattern, member.clause, snapshot) for member in members}
-    rule: Sharing = "none" if planner in UNSHARED else sharing
+    rule: Sharing = sharing if found.shares else "none"
     statistics = {name: of_member.statistics for name, of_member in expected.items()}
     given = {} if start is None else _given(members, start, rule)
     if only is None:
@@ -152,18 +148,19 @@ def plan_workload(
     )
 
 
-def _named(planner: str, sharing: str) -> Callable[[Workload, SearchOptions], tuple[Plans, int]]:
+def _named(planner: str, sharing: str) -> MultiPatternPlanner:
     if planner not in MULTI_PATTERN_PLANNERS:
         known = ", ".join(MULTI_PATTERN_PLANNERS)
         raise InputError(f"there is no planner {planner!r} of many patterns; there are: {known}")
-    if sharing not in SHARINGS or (sharing == "none" and planner not in UNSHARED):
+    found = MULTI_PATTERN_PLANNERS[planner]
+    if sharing not in SHARINGS or (sharing == "none" and found.shares):
         asked = ", ".join(rule for rule in SHARINGS if rule != "none")
         raise InputError(f"planner {planner!r} does not plan for sharing {sharing!r}; there are: {asked}")
-    return MULTI_PATTERN_PLANNERS[planner]
+    return found
 
 
 def _given(members: Sequence[Member], start: Plan, rule: Sharing) -> Plans:
-    """What the plan to start from has for members."""
+    """The orders or trees of members in the plan to start from."""
     trees = rule != "prefix"
     found: Plans = {}
     known = {plan.pattern: plan for plan in start.patterns}

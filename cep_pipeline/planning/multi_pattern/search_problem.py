@@ -11,10 +11,10 @@ from itertools import chain, combinations, permutations
 import numpy as np
 
 from cep_pipeline.planning.costs.model import Array
+from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.local_plans import JoinCosts, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
-from cep_pipeline.planning.multi_pattern.subset_keys import bits_of
 from cep_pipeline.planning.numbers.cardinality import mask_of
 
 MAX_ALL_SUBSETS = 10
@@ -123,40 +123,40 @@ class SearchProblem:
 
     @cached_property
     def sizes(self) -> Array:
-        """Of each member the number of variables: int64, shape (n,)."""
+        """The number of variables of each member: int64, shape (n,)."""
         return np.array([plans.size for plans in self.local], np.int64)
 
     @cached_property
     def window_ranks(self) -> Array:
-        """Of each member its window's place among all: int64, shape (n,)."""
+        """The place of each member's window among all windows: int64, shape (n,)."""
         rank = {window: place for place, window in enumerate(self.windows)}
         return np.array([rank[member.window] for member in self.members], np.int64)
 
     @cached_property
     def tables_at(self) -> Array:
-        """Where each member's sets begin in `costs`, `first` and `second`: int64, shape (n,)."""
+        """The beginning of each member's sets in `costs`, `first` and `second`: int64, shape (n,)."""
         return np.cumsum([0, *(1 << plans.size for plans in self.local[:-1])]).astype(np.int64)
 
     @cached_property
     def costs(self) -> JoinCosts:
-        """What each member's sets cost in the member's window, one member behind the other."""
+        """The costs of each member's sets in the member's window, one member behind the other."""
         return JoinCosts.behind_one_another(plans.costs(self.ln_scale) for plans in self.local)
 
     @cached_property
     def first(self) -> Array:
-        """Of each member and set one side of its cheapest tree, or the last variable of its cheapest order: int64."""
+        """One side of the cheapest tree of each member's set, or the last variable of its cheapest order: int64."""
         return np.concatenate([plans.sides if self.trees else plans.last_and_next[0] for plans in self.local])
 
     @cached_property
     def second(self) -> Array:
-        """Of each member and set the next variable of the cheapest way on from an order's beginning: int64."""
+        """The next variable of the cheapest way on from an order that begins with each member's set: int64."""
         if self.trees:
             return np.zeros(len(self.first), np.int64)
         return np.concatenate([plans.last_and_next[1] for plans in self.local])
 
     @cached_property
     def leaves(self) -> Array:
-        """Of each member and variable a hash of its leaf: int64, shape (n, width)."""
+        """A hash of the leaf of each member's variable: int64, shape (n, width)."""
         found = np.zeros((len(self.members), self.width), np.int64)
         for place, member in enumerate(self.members):
             keys = member.forms.leaf_keys
@@ -165,22 +165,22 @@ class SearchProblem:
 
     @cached_property
     def agreement(self) -> Array:
-        """Of each member a hash of what all events of a match agree on: int64, shape (n,)."""
+        """A hash of the attributes on which all events of a member's match agree: int64, shape (n,)."""
         return np.array([_hash(repr(sorted(set(member.clause.agree_on)))) for member in self.members], np.int64)
 
     @cached_property
     def relations(self) -> Relations:
-        """What holds between the variables of each member."""
+        """The relations between the variables of each member."""
         return Relations.of(self.members)
 
     @cached_property
     def entries_at(self) -> Array:
-        """Where the uses of each common sub-pattern begin: int64, shape (number of sub-patterns + 1,)."""
+        """The beginning of the uses of each common sub-pattern: int64, shape (number of sub-patterns + 1,)."""
         return np.cumsum([0, *(len(subpattern.uses) for subpattern in self.common)]).astype(np.int64)
 
     @cached_property
     def entries(self) -> tuple[Array, Array, Array]:
-        """Of each use the member, the set, and the slots (-1: none): int64, shapes (m,), (m,), (m, width)."""
+        """The member, the set and the slots (-1: none) of each use: int64, shapes (m,), (m,), (m, width)."""
         uses = list(chain.from_iterable(subpattern.uses for subpattern in self.common))
         slots = np.full((len(uses), self.width), -1, np.int64)
         for place, (_, _, own) in enumerate(uses):
@@ -190,7 +190,7 @@ class SearchProblem:
 
 @dataclass(frozen=True, eq=False)
 class Relations:
-    """What holds between variables of members, as hashes.
+    """The relations between variables of members, as hashes.
 
     Attributes
     ----------

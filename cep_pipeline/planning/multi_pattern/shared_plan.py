@@ -102,22 +102,22 @@ class SharedNode:
 
     @property
     def windows(self) -> Mapping[int, int]:
-        """How many times each size of window is among the sharers."""
+        """The number of sharers by the size of their windows."""
         return self._windows.counts
 
     @property
     def uses(self) -> int:
-        """How many nodes of single plans it stands for."""
+        """The number of nodes of single plans that it stands for."""
         return sum(map(len, self.sharers.values()))
 
     @property
     def counted(self) -> bool:
-        """Whether windows count events: in the stream, or in the partition by `clause.partition_by`."""
+        """True if windows count events: in the stream, or in the partition by `clause.partition_by`."""
         return self.model[0].forms.counted
 
     @property
     def ties(self) -> Ties:
-        """What `before` means in `clause.precedence`; where that is empty it does not matter."""
+        """The meaning of `before` in `clause.precedence`; where that is empty it does not matter."""
         return self.model[0].pattern.ties
 
     @cached_property

@@ -17,7 +17,6 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
@@ -25,13 +24,65 @@ from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
 from cep_pipeline.planning.workload_plan import Sharing
 
+MAX_TOGETHER = 64
+"""Most members that a neighbour of `vertex:k` changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """A neighbourhood function.
+
+    Attributes
+    ----------
+    name
+        `edge`, or `vertex:k`.
+    together
+        How many members a neighbour changes: 2, or up to k.
+
+    Notes
+    -----
+    N_edge draws an edge and one of its common subpatterns, each such pair as often as any other; N_vertex^k draws a
+    member, a subpattern that it has in common with some other, and up to k - 1 others that have it.
+
+    Examples
+    --------
+    >>> Neighbourhood.of("vertex:4")
+    Neighbourhood(name='vertex:4', together=4)
+    """
+
+    name: str
+    together: int
+
+    @classmethod
+    def of(cls, name: str) -> Neighbourhood:
+        """The neighbourhood of this name.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        if name == "edge":
+            return cls(name, 2)
+        kind, _, number = name.partition(":")
+        if kind == "vertex" and number.isascii() and number.isdigit() and 2 <= int(number) <= MAX_TOGETHER:
+            return cls(name, int(number))
+        raise InputError(
+            f"there is no neighbourhood {name!r}; there are: edge, and vertex:K with K from 2 to {MAX_TOGETHER}"
+        )
+
+    def weight(self, uses: int) -> float:
+        """The weight with which a sub-pattern with this many uses is drawn."""
+        return float(math.comb(uses, 2) if self.name == "edge" else uses)
+
+
 Plans: TypeAlias = dict[MemberId, "OrderOrTree | str"]
 """The order or tree of each member."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """What a search has come to: a point of its cost over time.
+    """The progress of a search: a point of its cost over time.
 
     Attributes
     ----------
@@ -51,7 +102,7 @@ class SearchProgress:
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How long and how a local search goes on.
+    """The limits and settings of a local search.
 
     Attributes
     ----------
@@ -91,7 +142,7 @@ class SearchOptions:
 
 @dataclass(eq=False)
 class Workload:
-    """What planners of many patterns see.
+    """The input of planners of many patterns: the members, their statistics, and the costs of their nodes.
 
     Attributes
     ----------
@@ -118,13 +169,13 @@ class Workload:
     model: CostModel = THROUGHPUT
 
     def keeps_order(self, member: Member) -> bool:
-        """Whether a member runs in the pattern's order only: it is asked to, or its strategy does."""
+        """True if a member runs in the pattern's order only: it is asked to, or its strategy does."""
         pattern = member.pattern
         return pattern.name in self.in_pattern_order or pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH
 
     @property
     def trees(self) -> bool:
-        """Whether members are planned by trees."""
+        """True if members are planned by trees."""
         return self.sharing != "prefix"
 
     @cached_property
@@ -151,7 +202,7 @@ class Workload:
 
     @cached_property
     def start(self) -> Plans:
-        """What is given, and of the others the cheapest plans, each by itself (MCEP [0115]).
+        """The plans to start from: the given ones, and the cheapest plan of each other member (MCEP [0115]).
 
         Members that have nothing in common with others have the cheapest plan where they are planned again.
         """

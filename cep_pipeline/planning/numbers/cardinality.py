@@ -1,4 +1,4 @@
-"""How many partial matches a set of variables has: PM of JQPG section 4.1, for one set or for all at once.
+"""The number of partial matches of a set of variables: PM of JQPG section 4.1, for one set or for all at once.
 
 PM(S) is the expected number of combinations of one instance of each variable of S that are alive in one window: all
 inside it, in their temporal order, and passing all conditions among S,

@@ -1,4 +1,4 @@
-"""What a planner knows of a clause: the numbers of its variables and of the conditions between them.
+"""The numbers of a clause that planners work with: of its variables, and of the conditions between them.
 
 Planners and cost models see positions and logarithms only, neither patterns nor snapshots; natural logarithms, so that
 patterns of any size and rates of any ratio neither overflow nor lose their order.
@@ -273,5 +273,5 @@ class ClauseStatistics:
 
     @cached_property
     def tested(self) -> ClauseStatistics:
-        """What share of those is `passing`."""
+        """The numbers of `passing` for single variables."""
         return self.singles.passing

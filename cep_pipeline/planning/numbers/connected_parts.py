@@ -1,4 +1,4 @@
-"""What hangs together, directly or by others."""
+"""The connected parts of a graph."""
 
 from __future__ import annotations
 

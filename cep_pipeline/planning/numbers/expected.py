@@ -1,4 +1,4 @@
-"""What is expected at each step of an order and at each node of a tree: the numbers that a plan shows beside it."""
+"""The expected numbers at each step of an order and at each node of a tree, which a plan shows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanStep, TestedCondition
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.numbers.cardinality import ln_order_share, mask_of
+from cep_pipeline.planning.numbers.clause_questions import (
+    ClauseQuestions,
+    ln_planned_selectivity,
+    planned_events_in_window,
+)
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.negation import compared_with, surrounding
-from cep_pipeline.planning.numbers.questions import ClauseQuestions, ln_planned_selectivity, planned_events_in_window
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
@@ -59,7 +63,7 @@ class Expectations:
         return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
 
     def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
-        """Where negated variables are asked.
+        """The points at which negated variables are asked for.
 
         Parameters
         ----------
@@ -151,7 +155,7 @@ class Expectations:
         return tuple(found)
 
     def _conditions(self, left: Sequence[int], right: Sequence[int], *, step: bool) -> Iterator[TestedCondition]:
-        """What can be tested where two sides meet; at a step of an order, what its variable alone decides, too."""
+        """The conditions that can be tested where two sides meet; at a step, also those over its variable alone."""
         names = self.statistics.names
         one, other = [names[position] for position in left], [names[position] for position in right]
         together = {*one, *other}
@@ -187,7 +191,7 @@ class Expectations:
         return ClauseTerms(self.pattern, self.clause, self.snapshot)
 
     def _agreement(self, attribute: str, left: Sequence[str], right: Sequence[str], *, step: bool) -> TestedCondition:
-        """That both sides agree on an attribute: the pair of them that does most rarely."""
+        """The agreement of both sides on an attribute: the pair of variables that agrees most rarely."""
         pairs = {
             (one, other): self.snapshot.agreement(self.pattern, self.clause, attribute, one, other)
             for one in left
@@ -201,6 +205,6 @@ class Expectations:
         return self.snapshot.rate(self.pattern, self.clause, variable).per_s
 
     def _enclosed(self, negated: str) -> bool:
-        """Whether what an event of a negated variable rejects is decided by the events around it."""
+        """True if what an event of a negated variable rejects is decided by the events around it."""
         around = self.clause.predecessors(negated) and self.clause.successors(negated)
         return bool(around) and self.pattern.ties is not Ties.ANY

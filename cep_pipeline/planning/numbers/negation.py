@@ -1,4 +1,4 @@
-"""What a negated variable waits for: with that bound, it is asked at the earliest point possible (JQPG section 5.3)."""
+"""The variables that a negated variable waits for: with these bound, it can be asked for (JQPG section 5.3)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def surrounding(pattern: Pattern, clause: Clause, name: str) -> tuple[str, ...]:
 
 
 def _any_ordered(clause: Clause, names: Iterable[str], name: str, *, behind: bool) -> bool:
-    """Whether one of the names is ordered behind, or before, a variable."""
+    """True if one of the names is ordered behind, or before, a variable."""
     return any(((name, other) if behind else (other, name)) in clause.precedence for other in names)
 
 
@@ -46,7 +46,7 @@ def compared_with(pattern: Pattern, clause: Clause, negated: Variable) -> tuple[
 
 
 def may_be_one(pattern: Pattern, clause: Clause, one: Variable, other: Variable) -> bool:
-    """Whether two variables may bind one event, as far as types and order say."""
+    """True if two variables may bind one event, as far as types and order say."""
     same = one.event_type == other.event_type or pattern.base_type in (one.event_type, other.event_type)
     ordered = (one.name, other.name) in clause.precedence or (other.name, one.name) in clause.precedence
     return same and (pattern.ties is Ties.ANY or not ordered)

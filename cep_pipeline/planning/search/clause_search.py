@@ -15,11 +15,11 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseNumbers, ClauseShape
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
 from cep_pipeline.planning.search import clause_search_codes as codes
-from cep_pipeline.planning.search.sums import Array, Program, SetSums, sums_of_all
+from cep_pipeline.planning.search.sums import Array, SetSums, SumProgram, sums_of_all
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -85,7 +85,7 @@ class ClauseSearch:
         What snapshots are asked about the clause; None where it is searched by numbers.
     """
 
-    def __init__(self, program: Program, planner: int, questions: ClauseQuestions | None = None) -> None:
+    def __init__(self, program: SumProgram, planner: int, questions: ClauseQuestions | None = None) -> None:
         self.size, self._planner = program.terms.shape.size, planner
         self._sums = SetSums(program)
         self._words = np.zeros(codes.SEARCH_WORDS, np.int64)
@@ -106,7 +106,7 @@ class ClauseSearch:
         self._questions, self._row = questions, None if questions is None else questions.row
         self._window = np.array([0.0 if questions is None else questions.window_us])
         self._words[codes.WINDOW_AT] = self._window.ctypes.data
-        self._holds: FoundClause | None = None
+        self._holds: ClauseSearchResult | None = None
 
     def take(self, numbers: Known) -> int:
         """Take these numbers, if they are not those that were taken last; where the words are.
@@ -146,16 +146,16 @@ class ClauseSearch:
             self._sums.take_row(questions.last)
             self._words[codes.GATHERS] = 1
 
-    def __call__(self, numbers: Known) -> FoundClause | None:
-        """What the planner finds by these numbers; None where two sides are so close that it measures them anew."""
+    def __call__(self, numbers: Known) -> ClauseSearchResult | None:
+        """The planner's result for these numbers; None where two sides are too close to tell without measuring anew."""
         self.take(numbers)
         self._holds = None
         if self._functions[0](self._address):
             return None
-        self._holds = FoundClause(self, numbers, bytes(self._bytes[: codes.FOUND_BYTES + 8 * codes.LN_BEST]))
+        self._holds = ClauseSearchResult(self, numbers, bytes(self._bytes[: codes.FOUND_BYTES + 8 * codes.LN_BEST]))
         return self._holds
 
-    def prices(self, plan: FoundClause, found: FoundClause) -> list[float]:
+    def prices(self, plan: ClauseSearchResult, found: ClauseSearchResult) -> list[float]:
         """ln of what each step or node of a plan costs by the numbers that another one was found by."""
         if found is not self._holds or found.numbers is not self._latest:
             self(found.numbers)
@@ -164,7 +164,7 @@ class ClauseSearch:
         prices: list[float] = self._logs[:count].tolist()
         return prices
 
-    def kept(self, found: FoundClause, most: int | None) -> KeptComparisons:
+    def kept(self, found: ClauseSearchResult, most: int | None) -> KeptComparisons:
         """The tightest comparisons of each block of what was found, and the program that measures them.
 
         Parameters
@@ -182,7 +182,7 @@ class ClauseSearch:
 
     @property
     def of_trees(self) -> bool:
-        """Whether it searches trees."""
+        """True if it searches trees."""
         return self._planner in _OF_TREES
 
 
@@ -195,7 +195,7 @@ class KeptComparisons:
         By what they were found, and how many there are.
     """
 
-    def __init__(self, found: FoundClause, kept: Array, address: int, count: int) -> None:
+    def __init__(self, found: ClauseSearchResult, kept: Array, address: int, count: int) -> None:
         self.found, self.count = found, count
         self._kept, self._address, self._take, self._function = kept, address, found.search.take, _check.function
 
@@ -210,7 +210,7 @@ class KeptComparisons:
 
     @property
     def registers(self) -> Array:
-        """What was measured last, float64."""
+        """The latest measures, float64."""
         at = codes.REGISTERS_AT
         return self._kept[at : at + int(self._kept[codes.INSTRUCTIONS])].view(np.float64)
 
@@ -224,7 +224,7 @@ class KeptComparisons:
         return self.found.comparison(int(self._kept[codes.SELECTED_AT + place]))
 
 
-class FoundClause:
+class ClauseSearchResult:
     """A plan of a clause, and what decided it.
 
     Attributes
@@ -238,7 +238,7 @@ class FoundClause:
     def __init__(self, search: ClauseSearch, numbers: Known, data: bytes) -> None:
         self.search, self.numbers, self.data = search, numbers, data
 
-    def prices(self, plan: FoundClause) -> list[float]:
+    def prices(self, plan: ClauseSearchResult) -> list[float]:
         """ln of what each step or node of a plan of the same clause and planner costs by its numbers."""
         return self.search.prices(plan, self)
 
@@ -249,7 +249,7 @@ class FoundClause:
 
     @cached_property
     def rows(self) -> Array:
-        """What is found, int64."""
+        """The result as `clause_search_codes` lays it out, int64."""
         return np.frombuffer(self.data, np.int64, codes.FOUND_LENGTH)
 
     @cached_property
@@ -259,7 +259,7 @@ class FoundClause:
 
     @cached_property
     def ordering(self) -> Ordering | TreeOrdering:
-        """What the planner returns."""
+        """The planner's result."""
         if self.search.of_trees:
             return TreeOrdering(self.tree, self.comparisons)
         return Ordering(self.order, self.comparisons)

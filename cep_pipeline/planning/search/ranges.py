@@ -115,7 +115,7 @@ class RangeSearch:
             self.late[firsts, lasts] = np.logaddexp(self.stored[firsts, lasts], self.delay[firsts, lasts])
 
     def _below(self, firsts: Array, length: int) -> tuple[Array, Array]:
-        """What is below the join of ranges of one length: by the place of the split, shape (m, length - 1), and as a
+        """The costs below the join of ranges of one length: by the place of the split, shape (m, length - 1), and as a
         linear join with the last and with the first leaf, shape (m, 2)."""
         first, last = firsts[:, None], firsts[:, None] + length - 1
         middle = first + np.arange(length - 1)  # the last leaf of the left side

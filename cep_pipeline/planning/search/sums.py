@@ -146,7 +146,7 @@ def ln_orders(shape: ClauseShape) -> list[float] | None:
     return found
 
 
-class Program:
+class SumProgram:
     """Sums over some sets of a clause, and instructions that combine them; it holds no numbers.
 
     Parameters
@@ -200,7 +200,7 @@ class SetSums:
         Address of the kernel's argument words.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: SumProgram) -> None:
         shape = program.terms.shape
         self.program = program
         # One array: reading an address takes longer than most of the work done with it.
@@ -364,7 +364,7 @@ def sums_of_all(shape: ClauseShape, cost: CostModel) -> SetSums | None:
 
     def made() -> SetSums | None:
         terms = None if shape.size > MOST_VARIABLES else CostTerms.of(shape, cost)
-        return None if terms is None else SetSums(Program(terms, np.arange(1 << shape.size)))
+        return None if terms is None else SetSums(SumProgram(terms, np.arange(1 << shape.size)))
 
     return shape.derived(("sums", cost), made)
 
@@ -401,7 +401,7 @@ def log_tables_of_some(cost: CostModel, statistics: ClauseStatistics, sets: Iter
     if terms is None:
         return None
     asked = sorted({0, *sets})
-    sums = SetSums(Program(terms, np.array(asked, np.int64)))
+    sums = SetSums(SumProgram(terms, np.array(asked, np.int64)))
     sums(statistics.numbers)
     node, pair, product, held, delay = (
         None if array is None else dict(zip(asked, array.tolist(), strict=True)) for array in sums.by_term()

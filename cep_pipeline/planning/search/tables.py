@@ -1,4 +1,4 @@
-"""What plans cost by the sets of variables that they join, as linear numbers beside the cost of a known plan."""
+"""The costs of all sets of a clause's variables as linear numbers, relative to the cost of a known plan."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def least_nodes(tables: SetTables) -> Array:
 
 
 def least_above(tables: SetTables) -> Array:
-    """What a tree costs at least above each of its sets, float64 of shape (2^n,): of the set of all variables 0.
+    """The least cost of a tree above each of its sets, float64 of shape (2^n,); 0 for the set of all variables.
 
     Above a set are the root's tests, which join some set that holds it to the rest, the nodes of these two, and,
     where sides are held, the set itself, as a side of a join that is not linear, and the root's sides. Linear trees,

@@ -212,7 +212,7 @@ class TreeSearch:
 
     @cached_property
     def _addresses(self) -> tuple[int, ...]:
-        """Where the arrays are that splits are looked up in: it takes longer to say that than to look one up."""
+        """The addresses of the arrays in which splits are looked up: reading them takes longer than a look-up."""
         pair = self.best if self.tables.pair is None else self.tables.pair
         product = self.best if self.tables.product is None else self.tables.product
         arrays = (self._room, pair, product, self.stored, self.late)
@@ -291,7 +291,7 @@ def _run_blocks(
 
 
 def _rank(side: int) -> tuple[int, int]:
-    """Of equal splits the one whose right side ranks lowest is taken."""
+    """The rank of a split among equal ones: the one whose right side ranks lowest is taken."""
     return side.bit_count(), -side
 
 

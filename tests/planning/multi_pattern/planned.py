@@ -15,8 +15,7 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing, members_of, share
-from cep_pipeline.planning.multi_pattern.costs import ln_node_cost, member_statistics
-from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
+from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, ln_node_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics

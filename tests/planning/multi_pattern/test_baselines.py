@@ -11,11 +11,9 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.algorithms.greedy import greedy_order
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.multi_pattern import MULTI_PATTERN_PLANNERS, Member, Sharing, members_of
-from cep_pipeline.planning.multi_pattern.baselines.blocks import Block, common_blocks, cover_greedily, plan_around
-from cep_pipeline.planning.multi_pattern.baselines.redundancy_ratio import BlockCosts
+from cep_pipeline.planning.multi_pattern.baselines import Block, BlockCosts, common_blocks, cover_greedily, plan_around
 from cep_pipeline.planning.multi_pattern.costs import member_statistics
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from cep_pipeline.planning.trees import Join, as_tree, leaves_of, nodes_of
 from cep_pipeline.statistics import estimate_statistics
 from tests.planning.multi_pattern.planned import alike, workload_of

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing
-from cep_pipeline.planning.multi_pattern.component_search import named_plan, search_of
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload
+from cep_pipeline.planning.multi_pattern.search_planners import named_plan, search_of
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, Workload
 from tests.planning.multi_pattern.planned import MODELS, alike, ln_cost_of_joins, workload_of
 from tests.planning.multi_pattern.workloads import workloads
 from tests.thoroughness import examples

@@ -17,7 +17,7 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of, plan_workload, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns, with_part
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, member_statistics
-from cep_pipeline.planning.multi_pattern.restart import zones_anew
+from cep_pipeline.planning.multi_pattern.local_zones import zones_anew
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from tests.planning.multi_pattern.planned import MODELS, alike, patterns_of, snapshot_of
 from tests.planning.multi_pattern.workloads import SCHEMA, workloads

@@ -18,7 +18,7 @@ from cep_pipeline.planning.multi_pattern import (
     members_of,
     subpattern_of,
 )
-from cep_pipeline.planning.multi_pattern.subpatterns import _maximal_cliques
+from cep_pipeline.planning.multi_pattern.pattern_graph import _maximal_cliques
 from tests.planning.multi_pattern.literal import common_subpatterns, content, maximal
 from tests.planning.multi_pattern.workloads import workloads
 from tests.statistics.market import parse

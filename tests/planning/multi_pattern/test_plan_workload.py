@@ -28,8 +28,7 @@ from cep_pipeline.planning.multi_pattern import (
     plan_workload,
     shared_plan_of,
 )
-from cep_pipeline.planning.multi_pattern.costs import cost_model_of, ln_cost, member_statistics
-from cep_pipeline.planning.multi_pattern.shared_costs import SHARED_COSTS
+from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, cost_model_of, ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import validate

@@ -12,21 +12,22 @@ from hypothesis import strategies as st
 
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.planning.costs import INSTANCES
-from cep_pipeline.planning.multi_pattern.component_search import Budget, search_components, search_of
 from cep_pipeline.planning.multi_pattern.members import Member, members_of
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.simulated_annealing import (
+from cep_pipeline.planning.multi_pattern.search_planners import (
     ALPHA,
     FIRST,
     FROZEN,
     MAX_COOLINGS,
     PROBED,
     REHEATED,
+    Budget,
     Cooling,
     anneal,
+    search_components,
+    search_of,
     simulated_annealing,
 )
-from cep_pipeline.planning.multi_pattern.workload import SearchOptions
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOptions
 from tests.planning.multi_pattern.planned import alike, workload_of
 from tests.planning.multi_pattern.workloads import SCHEMA
 

@@ -13,7 +13,7 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import Join, Plan, plan
 from cep_pipeline.planning.multi_pattern import Sharing, members_of, share, shared_plan_of
 from cep_pipeline.planning.multi_pattern.costs import member_statistics, workload_plan
-from cep_pipeline.planning.workload_plan import NodeUse, SharedWork, WorkloadPlan, WorkloadSearch
+from cep_pipeline.planning.workload_plan import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics import estimate_statistics
 from tests.statistics.market import market, parse
 
@@ -67,7 +67,7 @@ def test_of_many_shared_nodes_and_patterns_explain_names_some() -> None:
     one = made("prefix")
     assert one.workload is not None
     uses = tuple(NodeUse(("rise", "fall")[number % 2], number % 2, ("v", "w")) for number in range(9))
-    work = SharedWork(uses, "1 s", 1.0, 2.0)
+    work = SharedPlanNode(uses, "1 s", 1.0, 2.0)
     of_one = replace(work, uses=tuple(replace(use, variables=("v",)) for use in uses))
     shared = (of_one, *(work,) * 30)
     text = replace(one, workload=replace(one.workload, shared=shared, nodes=31, nodes_apart=279)).explain()
@@ -110,9 +110,9 @@ def test_sharing_that_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="no sharing"):
         replace(one, sharing="all")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="several uses"):
-        SharedWork((NodeUse("one", 0, ("a",)),), "1 s", 0.0, 0.0)
+        SharedPlanNode((NodeUse("one", 0, ("a",)),), "1 s", 0.0, 0.0)
     with pytest.raises(ValueError, match="several uses"):
-        SharedWork((NodeUse("one", 0, ("a",)), NodeUse("two", 0, ("a", "b"))), "1 s", 0.0, 0.0)
+        SharedPlanNode((NodeUse("one", 0, ("a",)), NodeUse("two", 0, ("a", "b"))), "1 s", 0.0, 0.0)
     with pytest.raises(ValueError, match="finite"):
         WorkloadPlan(SEARCH, "cost", math.inf, 0.0, 1, 1)
     with pytest.raises(ValueError, match="2 nodes for 1"):

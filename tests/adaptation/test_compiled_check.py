@@ -12,13 +12,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import decision_function, invariants_of, threshold_codes
+from cep_pipeline.adaptation.compiled_check import LazyInvariants, found_invariants
 from cep_pipeline.adaptation.decisions import DecisionState, Verdict
-from cep_pipeline.adaptation.found_check import FoundInvariants, found_invariants
 from cep_pipeline.adaptation.thresholds import Deviation, ThresholdCheck, deviations, numbers_now, questions_of
 from cep_pipeline.adaptation.verification import InvariantCheck
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.replanning import FoundPlan, Replanner, runs_of
+from cep_pipeline.planning.replanning import LazyPlan, Replanner, runs_of
 from cep_pipeline.planning.search import clause_search_codes
 from cep_pipeline.planning.search.clause_search import SEARCHED
 from cep_pipeline.statistics.estimate import terms_of
@@ -29,12 +29,12 @@ from tests.statistics.market import parse
 from tests.thoroughness import examples
 
 
-def found_by(pattern: Pattern, planner: str, cost: str, data: st.DataObject) -> tuple[Replanner, FoundPlan]:
+def found_by(pattern: Pattern, planner: str, cost: str, data: st.DataObject) -> tuple[Replanner, LazyPlan]:
     replanner = Replanner(pattern, planner, cost)
     found = replanner.search(data.draw(drifting.snapshots([pattern])))
     assume(found.clauses is not None)
     plan = replanner.plan(found)
-    assert isinstance(plan, FoundPlan)
+    assert isinstance(plan, LazyPlan)
     return replanner, plan
 
 
@@ -47,7 +47,7 @@ def test_checks_of_found_plans_are_those_of_written_ones(
     pattern = data.draw(drifting.patterns())[0]
     _, plan = found_by(pattern, planner, cost, data)
     invariants = found_invariants(plan, k)
-    assert isinstance(invariants, FoundInvariants) and "written" not in plan.__dict__
+    assert isinstance(invariants, LazyInvariants) and "written" not in plan.__dict__
     assert tuple(invariants) == invariants_of(plan.written, [pattern], k) and len(invariants) == len(tuple(invariants))
     check, readable = invariants.check(), InvariantCheck(tuple(invariants), [pattern])
     own = {one.key: 0.1 * place for place, one in enumerate(invariants) if place % 2}
@@ -114,7 +114,7 @@ def test_decisions_are_those_about_a_written_plan(data: st.DataObject, name: str
     replanner, plan = found_by(pattern, "greedy", "throughput", data)
     decision, before = decision_function(name), plan.found.snapshot if plan.found else None
     states = [decision.begin(plan, [pattern], before), decision.begin(plan.written, [pattern], before)]
-    assert isinstance(states[0].invariants, FoundInvariants) == (name == "invariant" and bool(states[1].invariants))
+    assert isinstance(states[0].invariants, LazyInvariants) == (name == "invariant" and bool(states[1].invariants))
     for _ in range(4):
         now = data.draw(drifting.snapshots([pattern]))
         verdict, readable = (decision.decide(state, now) for state in states)
@@ -128,7 +128,7 @@ def test_decisions_are_those_about_a_written_plan(data: st.DataObject, name: str
             used = [replanner.plan(found), replanner.written(found)]
         assert used[0] == used[1]
         states = [_after(decision, state, verdict, one, now) for state, one in zip(states, used, strict=True)]
-        plan = used[0] if isinstance(used[0], FoundPlan) else plan
+        plan = used[0] if isinstance(used[0], LazyPlan) else plan
 
 
 def _after(decision, state: DecisionState, verdict: Verdict, plan, now) -> DecisionState:  # type: ignore[no-untyped-def]

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
 from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
 from cep_pipeline.planning.algorithms.greedy import greedy_order
-from cep_pipeline.planning.algorithms.zstream import zstream_tree
-from cep_pipeline.planning.algorithms.zstream_ordered import zstream_ordered_tree
+from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition

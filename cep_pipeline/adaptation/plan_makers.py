@@ -15,14 +15,11 @@ from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.make_plan import sharing_for
-from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, workload_plan
-from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
-from cep_pipeline.planning.multi_pattern.planners import UNSHARED
-from cep_pipeline.planning.multi_pattern.shared_costs import shared_cost
+from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
-from cep_pipeline.planning.multi_pattern.workload import SearchOptions
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, SearchOptions
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.workload_plan import Sharing, WorkloadSearch
@@ -36,8 +33,8 @@ SEARCH_SETTINGS = ("neighbourhood", "sharing", "time_limit_s", "steps", "seed")
 
 
 @dataclass(frozen=True)
-class Again:
-    """What planning again has come to.
+class PlanProposal:
+    """The result of planning again.
 
     Attributes
     ----------
@@ -51,12 +48,12 @@ class Again:
     write: Callable[[], Plan]
 
 
-class PlansAnew(Protocol):
-    """What makes the plans of patterns that follow one plan."""
+class PlanMaker(Protocol):
+    """A maker of plans for patterns that follow one plan."""
 
     @property
     def questions(self) -> Mapping[str, Sequence[ClauseQuestions]]:
-        """What snapshots are asked about each pattern."""
+        """The questions to snapshots about each pattern."""
         ...
 
     def prepare(self) -> None:
@@ -71,12 +68,12 @@ class PlansAnew(Protocol):
         """A plan from these statistics alone."""
         ...
 
-    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
         """A plan from these statistics in place of the one in use."""
         ...
 
 
-class AloneAnew:
+class SinglePlanMaker:
     """Plans of one pattern by itself."""
 
     def __init__(self, pattern: Pattern, replanner: Replanner) -> None:
@@ -92,16 +89,16 @@ class AloneAnew:
     def first(self, snapshot: StatisticsSnapshot) -> Plan:
         return self._replanner.plan(self._replanner.search(snapshot))
 
-    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
         found = self._replanner.search(snapshot)
         if self._replanner.is_of(plan, found):
-            return Again(None, lambda: self._replanner.confirmed(plan, found))
-        return Again(gain(*self._replanner.ln_costs(plan, found)), lambda: self._replanner.plan(found))
+            return PlanProposal(None, lambda: self._replanner.confirmed(plan, found))
+        return PlanProposal(gain(*self._replanner.ln_costs(plan, found)), lambda: self._replanner.plan(found))
 
 
 @dataclass(frozen=True)
-class Together:
-    """How patterns are planned together.
+class JointPlanning:
+    """The settings by which patterns are planned together.
 
     Attributes
     ----------
@@ -121,7 +118,7 @@ class Together:
     cost: str | None = None
     alpha: float = 0.0
 
-    def of_part(self, share: float) -> Together:
+    def of_part(self, share: float) -> JointPlanning:
         """For some of the patterns, this share of them: they have as much of the time and of the steps."""
         options = dict(self.search)
         if options.get("time_limit_s") is not None:
@@ -131,7 +128,7 @@ class Together:
         return replace(self, search=options)
 
 
-class TogetherAnew:
+class JointPlanMaker:
     """Plans of patterns that may share work with each other: a search that goes on from the plan in use.
 
     Parameters
@@ -144,7 +141,7 @@ class TogetherAnew:
         How they are planned.
     """
 
-    def __init__(self, patterns: Sequence[Pattern], chosen: Mapping[str, str], together: Together) -> None:
+    def __init__(self, patterns: Sequence[Pattern], chosen: Mapping[str, str], together: JointPlanning) -> None:
         self._patterns, self._together = patterns, together
         self._chosen = {pattern.name: chosen[pattern.name] for pattern in patterns}
 
@@ -166,15 +163,15 @@ class TogetherAnew:
     def first(self, snapshot: StatisticsSnapshot) -> Plan:
         return self._planned(snapshot)
 
-    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> Again:
+    def again(self, plan: Plan, snapshot: StatisticsSnapshot) -> PlanProposal:
         # One alone is not searched, but planned by itself: it goes on from nothing.
         found = self._planned(snapshot, **({"start": plan} if len(self._patterns) > 1 else {}))
         if same_plans(plan, found):
-            return Again(None, lambda: found)
+            return PlanProposal(None, lambda: found)
         statistics = self._statistics(snapshot)
         model = cost_model_of(found)
         old, new = (ln_cost(shared_plan_of(one, self._patterns), statistics, model) for one in (plan, found))
-        return Again(gain(old, new), lambda: found)
+        return PlanProposal(gain(old, new), lambda: found)
 
     def _planned(self, snapshot: StatisticsSnapshot, **options: Any) -> Plan:
         of = self._together
@@ -200,8 +197,8 @@ def planned_together(
     alpha: float = 0.0,
     search: Mapping[str, Any] | None = None,
     plan: Plan | None = None,
-) -> Together | None:
-    """How patterns are planned together; None: each is planned by itself.
+) -> JointPlanning | None:
+    """The settings by which patterns are planned together; None: each is planned by itself.
 
     Parameters
     ----------
@@ -223,7 +220,7 @@ def planned_together(
         Trees are to be shared, and a mechanism runs orders only; or they are to be planned by another cost.
     """
     search = search or {}
-    if planner not in MULTI_PATTERN_PLANNER_NAMES:
+    if planner is None or planner not in MULTI_PATTERN_PLANNERS:
         if plan is None or plan.sharing == "none":
             if search:
                 raise InputError(f"{', '.join(search)}: for planners of many patterns together, not for {planner}")
@@ -231,14 +228,14 @@ def planned_together(
         planner = DEFAULT_TOGETHER if plan.workload is None else plan.workload.search.planner
     shared_cost(cost, alpha)
     options = _checked_search(search)
-    if planner in UNSHARED:
-        return Together(planner, "none", options, cost, alpha)
+    if not MULTI_PATTERN_PLANNERS[planner].shares:
+        return JointPlanning(planner, "none", options, cost, alpha)
     asked = search.get("sharing")
     if asked is None and plan is not None and plan.sharing != "none":
         asked = plan.sharing
     mechanisms = {name: MECHANISMS[mechanism] for name, mechanism in chosen.items()}
     ordered = [name for name, of in mechanisms.items() if not of.runs_trees and not of.in_pattern_order]
-    return Together(planner, sharing_for(asked, ordered), options, cost, alpha)
+    return JointPlanning(planner, sharing_for(asked, ordered), options, cost, alpha)
 
 
 def _checked_search(search: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,12 +12,12 @@ from cep_pipeline.adaptation.verification import Measures, is_violated
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
 from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.numbers.questions import ClauseQuestions
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering, ln_measure, tightest_of_blocks
 from cep_pipeline.planning.search import clause_search_codes as codes
-from cep_pipeline.planning.search.clause_search import SEARCHED, FoundClause, searched
+from cep_pipeline.planning.search.clause_search import SEARCHED, ClauseSearchResult, searched
 from cep_pipeline.planning.search.sums import MOST_VARIABLES
 from cep_pipeline.statistics.estimate import terms_of
 from tests.adaptation import drifting
@@ -37,7 +37,7 @@ UNLIKE = ClauseStatistics(
 LISTS = "NAME one PATTERN SEQ(A a, B+ b[], C c, D d) WHERE a.diff < c.diff AND b[i].diff < d.diff WITHIN 2 seconds"
 
 
-def found_for(planner: str, cost: CostModel, known: ClauseStatistics) -> FoundClause | None:
+def found_for(planner: str, cost: CostModel, known: ClauseStatistics) -> ClauseSearchResult | None:
     assert known.shape is not None
     search = searched(known.shape, planner, cost)
     assert search is not None
@@ -109,7 +109,7 @@ def in_blocks(made: Ordering | TreeOrdering) -> list[list[DecidingComparison]]:
 
 
 def checks_are_readable(
-    found: FoundClause,
+    found: ClauseSearchResult,
     k: int | None,
     expected: list[DecidingComparison],
     cost: CostModel,

@@ -1,4 +1,4 @@
-"""What a snapshot is asked about a clause, and the numbers that planning makes of the answers."""
+"""The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def clause_statistics(pattern: Pattern, clause: Clause, snapshot: StatisticsSnap
 
 
 class ClauseQuestions:
-    """What a snapshot is asked about a clause.
+    """The questions that planning asks a snapshot about a clause.
 
     To write the keys of leaves and conditions takes longer than to read their numbers; whoever reads many snapshots,
     as checks of plans do, writes them once.
@@ -61,7 +61,7 @@ class ClauseQuestions:
 
     def __init__(self, pattern: Pattern, clause: Clause, *, often: bool = False) -> None:
         self._pattern, self._clause, self._often = pattern, clause, often
-        self._latest: Asked | None = None
+        self._latest: ClauseAnswers | None = None
         self._position = {variable.name: index for index, variable in enumerate(clause.positive)}
         self._leaves = {name: leaf_of(pattern, clause, name).key for name in self._position}
         self._conditions = [
@@ -96,12 +96,12 @@ class ClauseQuestions:
 
     @cached_property
     def shape(self) -> ClauseShape:
-        """What of the clause does not change with its numbers."""
+        """The structure of the clause, which does not change with its numbers."""
         conditions = tuple((positions, equality) for positions, _, equality in self._conditions)
         return ClauseShape(len(self._position), conditions, self._sequences, self._kleene, len(self._agreements))
 
     def statistics(self, snapshot: StatisticsSnapshot) -> ClauseStatistics:
-        """As `clause_statistics`; those of the snapshot that was asked last are known."""
+        """The numbers of `clause_statistics`; those of the latest snapshot are kept."""
         asked = self.asked(snapshot)
         if asked.statistics is None:
             conditions = zip(self._conditions, asked.ln_selectivities, strict=True)
@@ -129,13 +129,13 @@ class ClauseQuestions:
         """
         return self.asked(snapshot).numbers
 
-    def asked(self, snapshot: StatisticsSnapshot) -> Asked:
-        """What the snapshot answers; PlanError where it does not know one of the leaves."""
+    def asked(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
+        """The answers of the snapshot; PlanError where it does not know one of the leaves."""
         if self._latest is None or self._latest.snapshot is not snapshot:
             self._latest = self._ask(snapshot)
         return self._latest
 
-    def _ask(self, snapshot: StatisticsSnapshot) -> Asked:
+    def _ask(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
         # In one piece: between decisions other work takes the caches, and then each function that is called costs more
         # than the numbers do.
         window_us, unseen, log = self._window_us, 0.5 / snapshot.span_s, math.log
@@ -182,7 +182,9 @@ class ClauseQuestions:
         numbers = ClauseNumbers(
             (*ln_instances, *ln_events, *agreeing, *ln_selectivities), joints, len(rates) - 1 if last is None else last
         )
-        return Asked(snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last)
+        return ClauseAnswers(
+            snapshot, numbers, rates, ln_instances, ln_events, ln_selectivities, agreements, joints, last
+        )
 
     def _unknown(self, key: str, snapshot: StatisticsSnapshot) -> PlanError:
         """Why there is no answer about a leaf."""
@@ -206,7 +208,7 @@ class ClauseQuestions:
         return ClauseTerms(self._pattern, self._clause, _UNKNOWN)
 
     def numbers(self, snapshot: StatisticsSnapshot) -> dict[str, float]:
-        """By the keys of leaves and conditions, events a second and selectivities, as they are planned with.
+        """Events a second and selectivities as planning takes them, by the keys of leaves and conditions.
 
         Raises
         ------
@@ -220,13 +222,13 @@ class ClauseQuestions:
 
     @cached_property
     def row(self) -> ClauseRow | None:
-        """Where snapshots have the numbers; None where more has to be made of them than logarithms."""
+        """The places of the numbers in snapshots; None where more has to be made of them than logarithms."""
         if self._agreements or self._window_us is None:
             return None
         return ClauseRow(self._keys, self._asks, [planned_share(prior) for prior in self._priors])
 
     def fills(self, snapshot: StatisticsSnapshot) -> bool:
-        """Whether a snapshot says no more of the clause than its row of numbers."""
+        """True if a snapshot says no more of the clause than its row of numbers."""
         return not snapshot.joints and (self._last is not None or not snapshot.order_profiles)
 
     @property
@@ -250,8 +252,8 @@ class ClauseQuestions:
         return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
-class Asked:
-    """What a snapshot answers.
+class ClauseAnswers:
+    """The answers of a snapshot about a clause.
 
     Attributes
     ----------
@@ -305,7 +307,7 @@ def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
 
 
 def is_equality(conjunct: Conjunct) -> bool:
-    """Whether a conjunct asks expressions of two variables to be equal, so that events can be sorted by them."""
+    """True if a conjunct asks expressions of two variables to be equal, so that events can be sorted by them."""
     match conjunct.atoms:
         case (Comparison(Comparator.EQ, left, right),):
             sides = variables_of(left), variables_of(right)

@@ -24,21 +24,21 @@ from cep_pipeline.adaptation.verification import (
     minimal_distance,
 )
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.replanning import FoundPlan, SearchResult
-from cep_pipeline.planning.search.clause_search import FoundClause, KeptComparisons
+from cep_pipeline.planning.replanning import LazyPlan, SearchResult
+from cep_pipeline.planning.search.clause_search import ClauseSearchResult, KeptComparisons
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
-def found_invariants(plan: object, k: int | None) -> FoundInvariants | None:
+def found_invariants(plan: object, k: int | None) -> LazyInvariants | None:
     """The invariants of a plan that compiled searches have found; None for other plans."""
-    if not isinstance(plan, FoundPlan) or plan.workload is not None:
+    if not isinstance(plan, LazyPlan) or plan.workload is not None:
         return None
     if plan.found is None or plan.found.clauses is None:
         return None
-    return FoundInvariants(plan.found, plan.found.clauses, k)
+    return LazyInvariants(plan.found, plan.found.clauses, k)
 
 
-class FoundInvariants(Sequence[Invariant]):
+class LazyInvariants(Sequence[Invariant]):
     """The invariants that `invariants.invariants_of` gives, each made when it is asked for.
 
     Parameters
@@ -49,7 +49,7 @@ class FoundInvariants(Sequence[Invariant]):
         Invariants a block; None: all deciding conditions.
     """
 
-    def __init__(self, found: SearchResult, clauses: Sequence[FoundClause], k: int | None) -> None:
+    def __init__(self, found: SearchResult, clauses: Sequence[ClauseSearchResult], k: int | None) -> None:
         kept = (clause.search.kept(clause, k) for clause in clauses)
         self._of_clauses = [InvariantsOfClause(found, number, one) for number, one in enumerate(kept)]
 
@@ -125,8 +125,13 @@ class CompiledCheck:
     def first_violation(
         self, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
     ) -> tuple[bool, Callable[[], str], LazyVerifications]:
-        """Whether an invariant is violated by these minimal distances, what writes a sentence about it, and the
-        verifications up to there."""
+        """Check the invariants by these minimal distances.
+
+        Returns
+        -------
+        tuple
+            True if one is violated; a function that writes a sentence about it; the verifications up to there.
+        """
         if distance is not self._distance and distance != self._distance:
             self._measure_against(distance)
         checks, patterns = LazyVerifications(self, snapshot, distance), [self._clauses[0].pattern]

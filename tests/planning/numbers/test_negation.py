@@ -18,8 +18,8 @@ from cep_pipeline.planning.orderings import Ordering
 from cep_pipeline.planning.trees import PositionTree, named_join
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
+from tests.planning.costs.test_costs import trees
 from tests.planning.given_planners import give
-from tests.planning.test_costs import trees
 from tests.statistics.market import market, parse
 from tests.thoroughness import examples
 

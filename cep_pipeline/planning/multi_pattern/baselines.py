@@ -1,0 +1,379 @@
+"""Plans in pattern order around blocks: common sub-patterns bound by themselves, so that they can be shared."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.multi_pattern.members import Member
+from cep_pipeline.planning.multi_pattern.search_problem import common_subpatterns
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order, named_tree
+from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A common sub-pattern in one member.
+
+    Attributes
+    ----------
+    member
+        The place of the member among those planned together.
+    places
+        Its variables in the order in which they are bound: pattern order in the first member that has it, and in the
+        others the variables that correspond.
+    """
+
+    member: int
+    places: tuple[int, ...]
+
+    @property
+    def mask(self) -> int:
+        """The variables as a set."""
+        return mask_of(self.places)
+
+    @property
+    def contiguous(self) -> bool:
+        """True if it is a part of the pattern's sequence, in its order."""
+        return self.places == tuple(range(self.places[0], self.places[0] + len(self.places)))
+
+
+def planned_together(workload: Workload) -> list[Member]:
+    """The members that may share."""
+    return [member for member in workload.members if member.id in workload.local]
+
+
+def common_blocks(workload: Workload) -> list[tuple[Block, ...]]:
+    """The common sub-patterns of two variables or more, each as a block of every member that has it."""
+    found = []
+    for common in common_subpatterns(planned_together(workload), workload.graph, 2):
+        first = common.uses[0][2]
+        slots = sorted(range(len(first)), key=lambda slot: first[slot])
+        found.append(tuple(Block(member, tuple(own[slot] for slot in slots)) for member, _, own in common.uses))
+    return found
+
+
+def plan_around(workload: Workload, member: Member, blocks: Iterable[Block]) -> OrderOrTree | str:
+    """A member's plan with some blocks, at most one where beginnings of orders are shared; all else in pattern order.
+
+    An order binds the block first. A tree joins blocks and other variables one after another, a block where its first
+    variable stands.
+    """
+    chosen = [block.places for block in blocks]
+    covered = {place for places in chosen for place in places}
+    others = [place for place in range(len(member.names)) if place not in covered]
+    if not workload.trees:
+        return named_order([*(place for places in chosen for place in places), *others], member.names)
+    items = sorted([*chosen, *((place,) for place in others)], key=min)
+    return named_tree(_left_deep([_left_deep(list(item)) for item in items]), member.names)
+
+
+def _left_deep(parts: Sequence[PositionTree]) -> PositionTree:
+    tree = parts[0]
+    for part in parts[1:]:
+        tree = (tree, part)
+    return tree
+
+
+def plans_around(workload: Workload, blocks: Iterable[Block]) -> Plans:
+    """The plans of all members around the blocks that each has."""
+    members = planned_together(workload)
+    own: dict[int, list[Block]] = {place: [] for place in range(len(members))}
+    for block in blocks:
+        own[block.member].append(block)
+    plans: Plans = {member.id: member.names for member in workload.members}
+    return plans | {member.id: plan_around(workload, member, own[place]) for place, member in enumerate(members)}
+
+
+def cover_greedily(
+    workload: Workload, groups: Sequence[tuple[Block, ...]], score: Callable[[Sequence[Block]], float]
+) -> list[Block]:
+    """Choose groups of blocks, those with the highest score first, so that blocks of a member have nothing in common.
+
+    Parameters
+    ----------
+    score
+        What it brings to share these blocks, the more of them the more; a group is taken as long as that is above 0.
+
+    Returns
+    -------
+    list of Block
+        Of each group taken the blocks of all members in which their variables were free. Where beginnings of orders are
+        shared, a member has one block.
+    """
+    taken: dict[int, int] = {}
+
+    def free(group: Sequence[Block]) -> list[Block]:
+        by_member: dict[int, Block] = {}
+        for block in group:
+            known = taken.get(block.member, 0)
+            if not known & block.mask and (workload.trees or not known):
+                by_member.setdefault(block.member, block)
+        return list(by_member.values())
+
+    chosen: list[Block] = []
+    heap = [(-score(free(group)), place) for place, group in enumerate(groups)]
+    heapq.heapify(heap)
+    while heap:
+        known, place = heapq.heappop(heap)
+        blocks = free(groups[place])
+        now = -score(blocks) if len(blocks) > 1 else 0.0
+        if now > known and now < 0:  # others have taken a part of it meanwhile
+            heapq.heappush(heap, (now, place))
+        elif now < 0:
+            chosen += blocks
+            for block in blocks:
+                taken[block.member] = taken.get(block.member, 0) | block.mask
+    return chosen
+
+
+def none(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Every pattern in its own order, by itself."""
+    return {member.id: member.names for member in workload.members}, 0
+
+
+def sharing(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Share maximal common sub-expressions, and bind everything in pattern order.
+
+    The patent does not say how sub-expressions are chosen that exclude one another: here the one comes first that saves
+    the most nodes of the plan.
+    """
+    return plans_around(workload, cover_greedily(workload, common_blocks(workload), _nodes_saved)), 0
+
+
+def _nodes_saved(blocks: Sequence[Block]) -> float:
+    return (len(blocks) - 1) * (len(blocks[0].places) - 1) if blocks else 0.0
+
+
+def reordering(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Every pattern by itself, in the order that greedy choice makes.
+
+    The patent "greedily rebuilds the event sequence by picking the event type maximizing the cost function at each
+    step"; as its cost is of what is done, the best type is the one with the least cost: planner `greedy`.
+    """
+    return {
+        member.id: named_order(greedy_order(workload.statistics[member.id], workload.model).order, member.names)
+        if not workload.keeps_order(member)
+        else member.names
+        for member in workload.members
+    }, 0
+
+
+def redundancy_ratio(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Share the substrings of patterns whose computation would be repeated most often; bind all in pattern order.
+
+    Of the method the patent says that each sub-expression has a score, the redundancy ratio, which "represents the
+    potential gain in sharing its computation", and that "the winners are chosen by approximating the well-known minimal
+    substring cover problem". Chosen here: sub-expressions are variables that follow one another in each of the
+    patterns; the ratio is that of what it would cost the patterns apart to what it costs once; and the cover is
+    approximated greedily, the highest ratio times the variables covered first.
+    """
+    scored = BlockCosts(workload)
+    groups = [tuple(block for block in group if block.contiguous) for group in common_blocks(workload)]
+
+    def score(blocks: Sequence[Block]) -> float:
+        covered = sum(len(block.places) for block in blocks)
+        return scored.ratio(blocks) * covered if len(blocks) > 1 else 0.0
+
+    chosen = cover_greedily(workload, [group for group in groups if len(group) > 1], score)
+    return plans_around(workload, chosen), 0
+
+
+class BlockCosts:
+    """The costs of blocks: the steps by which their variables are bound one after another."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._members = planned_together(workload)
+        local = [workload.local[member.id] for member in self._members]
+        ln_scale = max((plans.ln_least for plans in local), default=0.0)
+        self._costs = [plans.costs(ln_scale) for plans in local]
+
+    def cost(self, block: Block) -> float:
+        """The cost of a block for its member alone, without its single variables."""
+        costs = self._costs[block.member]
+        places = block.places
+        steps = ((mask_of(places[: step + 1]), 1 << places[step]) for step in range(1, len(places)))
+        return float(np.sum([costs.joined(reached, added) for reached, added in steps]))
+
+    def ratio(self, blocks: Sequence[Block]) -> float:
+        """The cost of blocks apart, divided by their cost in one node."""
+        apart = [self.cost(block) for block in blocks]
+        windows = [self._members[block.member].window for block in blocks]
+        once = max(cost for cost, window in zip(apart, windows, strict=True) if window == max(windows))
+        return sum(apart) / once if once > 0 else float(len(blocks))
+
+
+MAX_PASSES = 5
+"""So often all members look for a cheaper connection."""
+NOTHING = 1e-12
+"""A saving, beside the dearest node that no plan avoids, that is none."""
+
+
+def merge_decomposition(workload: Workload, options: SearchOptions) -> tuple[Plans, int]:
+    """Connect all patterns to what is computed already, by the cheapest Steiner tree that a heuristic finds.
+
+    Of the method the patent names three techniques, for merging, decomposition and operator transformation, and says
+    that it "solves the directed Steiner minimum tree problem to select the best global plan". Chosen here: the
+    terminals are the patterns, the Steiner nodes their common sub-patterns. Merging lets a pattern go on from the
+    result of a sub-pattern that another one has as its beginning; decomposition lets several patterns be split so that
+    a sub-pattern of each, wherever its variables stand, is computed once; all else is bound in pattern order.
+    Sub-patterns are inserted in the order of what computing them once would save, each for all patterns to which it is
+    worth it, and kept if the plan gets cheaper; then each pattern in turn looks for its cheapest connection, until
+    nothing changes. Of operator transformation the patent has the name alone: which operators become which, what that
+    costs and what a node then tests is left to the paper that it cites. It is not done: a node of our plans is all that
+    holds between its variables, their order too, so that a sequence and a conjunction have no node in common.
+    """
+    steiner = _Steiner(workload)
+    steiner.insert_subpatterns()
+    steiner.connect_members()
+    plans: Plans = {member.id: member.names for member in workload.members}
+    found = plans | steiner.plans
+    in_order = plans | {m.id: plan_around(workload, m, ()) for m in planned_together(workload)}
+    return (found if workload.ln_cost(found) < workload.ln_cost(in_order) else in_order), 0
+
+
+class _Way(NamedTuple):
+    """A plan of a member, what each of its nodes costs in the member's window, and the key of each by its variables.
+
+    Two of its nodes may be alike, and have one key.
+    """
+
+    plan: OrderOrTree | str
+    nodes: dict[str, float]
+    keys: dict[int, str]
+
+
+class _Steiner:
+    """The plan so far: each member in pattern order, or around one block that others have, too."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._members = planned_together(workload)
+        self._groups = common_blocks(workload)
+        self._block_costs = BlockCosts(workload)
+        local = [workload.local[member.id] for member in self._members]
+        ln_scale = max((plans.ln_least for plans in local), default=0.0)
+        self._costs = {member.id: plans.costs(ln_scale) for member, plans in zip(self._members, local, strict=True)}
+        self._node_costs: dict[tuple[str, int], float] = {}
+        self._own: list[list[Block]] = [[] for _ in self._members]
+        for group in self._groups:
+            for block in group:
+                self._own[block.member].append(block)
+        self._blocks: list[Block | None] = [None] * len(self._members)
+        self._ways: dict[tuple[int, Block | None], _Way] = {}
+        self._windows: dict[str, dict[int, int]] = {}  # by key of node: how many members of each window use it
+        for place in range(len(self._members)):
+            self._added(place, None)
+            self._count(place, 1)
+
+    @property
+    def plans(self) -> Plans:
+        """The plan of each member."""
+        return {member.id: self._around(place, self._blocks[place]).plan for place, member in enumerate(self._members)}
+
+    def insert_subpatterns(self) -> None:
+        """Compute sub-patterns once, those first with which most work would be done once only."""
+
+        def saved(group: Sequence[Block]) -> float:
+            apart = [self._block_costs.cost(block) for block in group]
+            return sum(apart) * (1.0 - 1.0 / self._block_costs.ratio(group))
+
+        for group in sorted(self._groups, key=saved, reverse=True):
+            by_member = {block.member: block for block in reversed(group)}
+            known = {place: self._blocks[place] for place in by_member}
+            total = sum(self._connect(place, block) for place, block in sorted(by_member.items()))
+            for place, before in known.items():  # those to which it is not worth it go back
+                change = self._connect(place, before)
+                if change > 0:
+                    change += self._connect(place, by_member[place])
+                total += change
+            if total > -NOTHING:
+                for place, before in known.items():
+                    self._connect(place, before)
+
+    def connect_members(self) -> None:
+        """Let each member look for its cheapest connection to the others."""
+        for _ in range(MAX_PASSES):
+            changed = False
+            for place in range(len(self._members)):
+                ways = [None, *(block for block in self._own[place] if self._is_elsewhere(place, block))]
+                best = min(ways, key=lambda block: (self._added(place, block), ways.index(block)))
+                if best != self._blocks[place]:
+                    changed = True
+                    self._connect(place, best)
+            if not changed:
+                return
+        left = True
+        while left:  # what nobody shares any more is no connection
+            left = False
+            for place, block in enumerate(self._blocks):
+                if block is not None and not self._is_elsewhere(place, block):
+                    self._connect(place, None)
+                    left = True
+
+    def _around(self, place: int, block: Block | None) -> _Way:
+        """A member's plan around a block, or in pattern order; each is made once."""
+        known = self._ways.get((place, block))
+        if known is None:
+            member = self._members[place]
+            plan = plan_around(self._workload, member, () if block is None else [block])
+            masks = {name: 1 << number for number, name in enumerate(member.names)}
+            costs = self._costs[member.id]
+            nodes: dict[str, float] = {}
+            keys: dict[int, str] = {}
+            forms = member.forms.nodes(plan)
+            below = [sum(masks[name] for name in form.slots) for form in forms]
+            for form, mask in zip(forms, below, strict=True):
+                side = mask if form.left is None else below[form.left]
+                nodes[form.key], keys[mask] = costs.joined(mask, side), form.key
+            known = self._ways[place, block] = _Way(plan, nodes, keys)
+        return known
+
+    def _is_elsewhere(self, place: int, block: Block) -> bool:
+        """True if another member's plan computes what a block of this one does."""
+        return self._window_of_others(self._around(place, block).keys[block.mask], place) >= 0
+
+    def _connect(self, place: int, block: Block | None) -> float:
+        """Give a member another connection; returns what all together costs more."""
+        if block == self._blocks[place]:
+            return 0.0
+        change = self._added(place, block) - self._added(place, self._blocks[place])
+        self._count(place, -1)
+        self._blocks[place] = block
+        self._count(place, 1)
+        return change
+
+    def _count(self, place: int, number: int) -> None:
+        """Let a member's plan use its nodes, or not any more."""
+        window = self._members[place].window
+        for key in self._around(place, self._blocks[place]).nodes:
+            windows = self._windows.setdefault(key, {})
+            windows[window] = windows.get(window, 0) + number
+            if not windows[window]:
+                del windows[window]
+
+    def _added(self, place: int, block: Block | None) -> float:
+        """The cost of a member's plan without the nodes that others share with it."""
+        member = self._members[place]
+        added = 0.0
+        for key, cost in self._around(place, block).nodes.items():
+            self._node_costs.setdefault((key, member.window), cost)
+            window = self._window_of_others(key, place)
+            if window < 0:
+                added += cost
+            elif member.window > window:
+                added += cost - self._node_costs[key, window]
+        return added
+
+    def _window_of_others(self, key: str, place: int) -> int:
+        """The largest window of the other members with a node; -1: there are none."""
+        windows = self._windows.get(key, {})
+        own = self._members[place].window
+        alone = windows.get(own) == 1 and key in self._around(place, self._blocks[place]).nodes
+        return max((window for window in windows if window != own or not alone), default=-1)
