@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask
 
-log = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
@@ -146,20 +144,18 @@ def run_step(step: str, stream: str, timezone: str) -> None:
     Parameters
     ----------
     step
-        A key of `cep_pipeline.pipeline.tasks.PLAIN_TASKS`.
+        Name of the step.
     stream, timezone
         The stream, and its time zone.
     """
     # Imported here: parsing a DAG file must not load what only its tasks need.
-    from cep_pipeline.pipeline.tasks import PLAIN_TASKS, DayTask
+    from cep_pipeline.pipeline.tasks import DayTask, run_task
 
     context = get_current_context()
     day = business_day(context, timezone)
     chosen = context["params"].get("pattern_set")
     with failures_explained():
-        notes = PLAIN_TASKS[step](DayTask(configuration_path(), stream, day, context["run_id"], chosen))
-    for note in notes or ():
-        log.warning("%s", note)
+        run_task(step, DayTask(configuration_path(), stream, day, context["run_id"], chosen))
 
 
 class SparkJob(SparkSubmitOperator):

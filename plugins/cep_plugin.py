@@ -27,8 +27,8 @@ from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.steps import of_another_format
-from cep_pipeline.pipeline.violations import pending_violation
+from cep_pipeline.pipeline.plan_checks import pending_violation
+from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION

@@ -17,7 +17,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-    from cep_pipeline.pipeline.violations import Violation
+    from cep_pipeline.pipeline.plan_checks import Violation
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -90,8 +90,8 @@ def invariants(
         moved_table,
         shown_headline,
     )
-    from cep_pipeline.pipeline.adaptation import check_invariants
     from cep_pipeline.pipeline.invariants_shown import show_invariants
+    from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import new_run_id
 
     asked = _asked(as_of, window)
@@ -242,7 +242,7 @@ def replan(
 
 def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
     """The violation of the current plan that waits for a replanning."""
-    from cep_pipeline.pipeline.violations import pending_violation
+    from cep_pipeline.pipeline.plan_checks import pending_violation
 
     plan = tables.current_plan(pattern_set)
     return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)

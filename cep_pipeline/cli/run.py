@@ -19,7 +19,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
-    from cep_pipeline.pipeline.outcomes import RunOutcome
+    from cep_pipeline.pipeline.run import RunOutcome
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -77,8 +77,9 @@ def run(
       cep run --end-of-stream                          no day will follow: publish what waits for one
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.days import days_between, days_with_files, days_without_files
-    from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
+    from cep_pipeline.pipeline.day import OPTIONS
+    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
+    from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
     from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
@@ -114,7 +115,7 @@ def run(
             pattern_sets,
             session,
             observer,
-            frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(STEPS),
+            frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(OPTIONS),
             redo,
             run_id or new_run_id(),
             end_of_stream=end_of_stream,
@@ -133,7 +134,7 @@ def _print_summary(
     tables: StreamTables,
     outcome: RunOutcome,
 ) -> None:
-    from cep_pipeline.pipeline.steps import CLOCK_BACK
+    from cep_pipeline.pipeline.day import CLOCK_BACK
 
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]

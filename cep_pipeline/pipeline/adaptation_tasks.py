@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.pipeline.adaptation import check_invariants
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.replanning import Asked, replan
-from cep_pipeline.pipeline.violations import Violation
 from cep_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:

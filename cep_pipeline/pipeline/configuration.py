@@ -2,24 +2,157 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import Field, field_validator
 
 from cep_pipeline.documents import Document, line_at, load_document
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
-from cep_pipeline.pipeline.search_settings import SearchSettings
 
 if TYPE_CHECKING:
+    from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
+
+
+class SearchSettings(Document):
+    """A planner, and what planners of many patterns together are asked for; others have no such settings.
+
+    Attributes
+    ----------
+    planner
+        A name of one pattern's planner or of many together; None: not said here.
+    neighbourhood
+        Of a local search: `edge`, or `vertex:K`.
+    sharing
+        What patterns share: beginnings of orders, or subtrees.
+    time_limit_s, steps
+        A local search ends after so many seconds or steps, whichever comes first.
+    seed
+        Of a local search's random choices.
+    """
+
+    planner: str | None = None
+    neighbourhood: str | None = None
+    sharing: Literal["prefix", "subexpression"] | None = None
+    time_limit_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    steps: int | None = Field(default=None, ge=1)
+    seed: int | None = Field(default=None, ge=0)
+
+    @field_validator("planner")
+    @classmethod
+    def _planner(cls, name: str | None) -> str | None:
+        from cep_pipeline.planning.planners import check_planner
+
+        if name is not None:
+            try:
+                check_planner(name)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return name
+
+    @field_validator("neighbourhood")
+    @classmethod
+    def _neighbourhood(cls, name: str | None) -> str | None:
+        from cep_pipeline.planning.multi_pattern.neighbourhoods import Neighbourhood
+
+        if name is not None:
+            try:
+                Neighbourhood.of(name)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return name
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """What is said of how to plan together, as `plan_workload` takes it."""
+        given = {name: getattr(self, name) for name in SearchSettings.model_fields if name != "planner"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+ALL = "all"
+
+
+class AdaptationSettings(Document):
+    """When a plan is made again.
+
+    Attributes
+    ----------
+    decision
+        A key of `adaptation.DECISION_FUNCTIONS`.
+    distance
+        Of `invariant`: a number, 0 or more, or a key of `adaptation.DISTANCES`.
+    k
+        Of `invariant`: so many invariants a block, the tightest ones; or all.
+    threshold
+        Of `constant_threshold`, and of `invariant` for patterns whose planners have no invariants: the share by which
+        a number moves before the plan is made again.
+    sample
+        So many events of the latest day are run by the old plan and the new one to compare them; 0: they are compared
+        by their costs alone.
+    """
+
+    decision: str = "invariant"
+    distance: float | str = 0.0
+    k: int | str = 1
+    threshold: float = Field(default=0.5, gt=0, allow_inf_nan=False)
+    sample: int = Field(default=20_000, ge=0, le=10_000_000)
+
+    @field_validator("decision")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+        if name not in DECISION_FUNCTIONS:
+            raise ValueError(f"there is no decision function of this name; there are: {', '.join(DECISION_FUNCTIONS)}")
+        return name
+
+    @field_validator("distance")
+    @classmethod
+    def _distance(cls, setting: float | str) -> float | str:
+        from cep_pipeline.adaptation import distance_rule
+
+        try:
+            distance_rule(setting)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+        return setting
+
+    @field_validator("k")
+    @classmethod
+    def _positive(cls, k: int | str) -> int | str:
+        if k == ALL or (isinstance(k, int) and k >= 1):
+            return k
+        raise ValueError(f"a block has one invariant or more: write 1, 2, … or {ALL}")
+
+    @property
+    def most_invariants(self) -> int | None:
+        """Invariants a block; None: all."""
+        return self.k if isinstance(self.k, int) else None
+
+    def function(self) -> DecisionFunction:
+        """The decision function with those of the settings that it has."""
+        from cep_pipeline.adaptation import decision_function
+
+        return decision_function(self.decision, **{**self.decisive(), **self._k()})
+
+    def decisive(self) -> dict[str, Any]:
+        """Those of the settings that the decision function has, as they are written."""
+        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+        has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
+        return {name: value for name, value in self.model_dump().items() if name in has}
+
+    def _k(self) -> dict[str, int | None]:
+        return {"k": self.most_invariants} if "k" in self.decisive() else {}
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -390,3 +523,8 @@ def _parameter_value(text: str) -> int | float | bool | str:
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def patterns_of(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
+    """The patterns of all sets."""
+    return [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]

@@ -15,7 +15,7 @@ from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import EventsSnapshot
     from cep_pipeline.warehouse.stream_reader import StreamReader
 

@@ -10,12 +10,6 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.adaptation import Trend, Verdict, Verification, forecast, invariants_of, verify, without_invariants
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import (
-    CurrentPlan,
-    current_plan,
-    decision_settings,
-)
-from cep_pipeline.pipeline.compared import deviation_json, finite, verification_json
 from cep_pipeline.pipeline.fresh_statistics import (
     AskedStatistics,
     FreshStatistics,
@@ -23,10 +17,18 @@ from cep_pipeline.pipeline.fresh_statistics import (
     latest_day,
     published_history,
 )
+from cep_pipeline.pipeline.plan_checks import (
+    CurrentPlan,
+    current_plan,
+    decision_settings,
+    deviation_json,
+    finite,
+    verification_json,
+)
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 

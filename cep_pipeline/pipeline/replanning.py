@@ -18,21 +18,21 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
-from cep_pipeline.pipeline.pattern_set_plans import (
+from cep_pipeline.pipeline.plan_checks import REPLANNING, CurrentPlan, Violation, current_plan, decision_settings
+from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
+from cep_pipeline.pipeline.plans import (
     ALL,
+    PLAN_WAIT_S,
     described_part,
+    outdated,
     part_of_set,
+    plan_of,
     plan_of_changed,
     plan_pattern_set,
     replan_components,
     statements_of,
 )
-from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
-from cep_pipeline.pipeline.recorded_plans import plan_of
-from cep_pipeline.pipeline.steps import PLAN_WAIT_S, outdated
-from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.explain_nodes import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
@@ -41,7 +41,7 @@ from cep_pipeline.warehouse.records import Decision, PlanRecord
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 

@@ -13,15 +13,15 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
+from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day, windows_of_day
-from cep_pipeline.pipeline.steps import of_another_format
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.statistics.terms import format_window
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import StatisticsRecord
     from cep_pipeline.warehouse.stream_reader import StreamReader
 

@@ -8,7 +8,7 @@ in parallel although each depends on the one before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.derived import Carry, carry_lengths
+from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
 from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.events.staged_day import StagedDay, Status
 from cep_pipeline.events.validate import (
     FailedValidation,
     check_rejected_share,
@@ -32,18 +34,11 @@ from cep_pipeline.events.validate import (
     validated_columns,
 )
 from cep_pipeline.spark.tasks import Progress, run_tasks
-from cep_pipeline.storage import DataDirectory
+from cep_pipeline.storage import DataDirectory, new_scratch, remove_scratch
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from cep_pipeline.events.derived import Carry, carry_lengths
-from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
-from cep_pipeline.events.staged_day import Status
-from cep_pipeline.storage import new_scratch, remove_scratch
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 _EXAMPLES = 5
 Task = TypeVar("Task")

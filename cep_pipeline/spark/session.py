@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -17,9 +20,6 @@ from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
-import shutil
-import subprocess
-from functools import cache
 
 _LOOPBACK = "127.0.0.1"
 _MASTER = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from cep_pipeline.warehouse.store import Store
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import pytest
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.pipeline import plan_comparison
-from cep_pipeline.pipeline.adaptation import Check, Violation, check_invariants
 from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-from cep_pipeline.pipeline.plan_trials import Trial, sample_of_day
+from cep_pipeline.pipeline.plan_checks import Check, Violation, check_invariants
+from cep_pipeline.pipeline.plan_comparison import Trial, sample_of_day
 from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import Decision, PlanRecord
@@ -352,13 +352,12 @@ def test_a_sample_is_stretches_of_the_day(drifting: DriftingStream) -> None:
 
 def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream) -> None:
     from cep_pipeline.errors import CepError
-    from cep_pipeline.pipeline import plan_trials
 
     drifting.publish(BEFORE)
     plan = Plan.from_json(current(drifting).plan, "plan")
     assert same_plans(plan, plan)
-    trials = iter([Trial(1.0, 1, {"rising": 1}), Trial(1.0, 1, {"rising": 2})] * plan_trials.REPEATS)
+    trials = iter([Trial(1.0, 1, {"rising": 1}), Trial(1.0, 1, {"rising": 2})] * plan_comparison.REPEATS)
     pattern_set = drifting.stream.pattern_sets[0]
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
-    with mock.patch.object(plan_trials, "_over", fake), pytest.raises(CepError, match="find different matches"):
-        plan_trials.run_plans(pattern_set, (plan, plan), [])
+    with mock.patch.object(plan_comparison, "_over", fake), pytest.raises(CepError, match="find different matches"):
+        plan_comparison.run_plans(pattern_set, (plan, plan), [])

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.pipeline.observed import with_observed
+from cep_pipeline.pipeline.statistics import with_observed
 from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics

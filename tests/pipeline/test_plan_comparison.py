@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cep_pipeline.pipeline.plan_comparison import Comparison
-from cep_pipeline.pipeline.plan_trials import Trial
+from cep_pipeline.pipeline.plan_comparison import Comparison, Trial
 
 
 def comparison(**changes: Any) -> Comparison:

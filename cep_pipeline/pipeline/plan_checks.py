@@ -8,14 +8,17 @@ statistics that were last planned from, and the minimal distances after the last
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
+from cep_pipeline.adaptation.describe import describe, describe_deviation
+from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.compared import compared_json
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
     AskedStatistics,
     FreshStatistics,
@@ -23,20 +26,7 @@ from cep_pipeline.pipeline.fresh_statistics import (
     fresh_statistics,
     latest_day,
 )
-from cep_pipeline.pipeline.pattern_set_plans import ALL, described_part
-from cep_pipeline.pipeline.recorded_plans import plan_of
-from cep_pipeline.pipeline.steps import outdated
-from cep_pipeline.pipeline.violations import (
-    KEEP,
-    NO_NEW_DATA,
-    REPLAN,
-    REPLANNING,
-    Violation,
-    checks_of,
-    pending_violation,
-    replannings_of,
-    violation_of,
-)
+from cep_pipeline.pipeline.plans import ALL, described_part, outdated, plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -45,9 +35,170 @@ from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
     from cep_pipeline.warehouse.stream_tables import StreamTables
+
+REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
+"""Outcomes of a check."""
+REPLANNING = "replanning"
+"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What asks for another plan.
+
+    Attributes
+    ----------
+    pattern_set, plan_version
+        Of which plan.
+    key
+        The same as long as it is being handled.
+    reason
+        A sentence: the violated invariant, or the number that moved too far.
+    patterns
+        Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
+    statistics
+        By which it was found, and is to be answered: what is given of `AskedStatistics`, each moment with its date.
+    """
+
+    pattern_set: str
+    plan_version: int
+    key: str
+    reason: str
+    patterns: tuple[str, ...] = ()
+    statistics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the one replanning run that handles it."""
+        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON values."""
+        return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        try:
+            return cls(
+                content["pattern_set"],
+                int(content["plan_version"]),
+                content["key"],
+                content["reason"],
+                tuple(map(str, content.get("patterns", ()))),
+                dict(content.get("statistics", {})),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
+
+
+def replannings_of(decisions: Sequence[Decision], version: int) -> int:
+    """How often a version of the plan was planned again, and kept or replaced."""
+    return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
+
+
+def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]:
+    """The checks of a version of the plan that looked at statistics, in the order of the decisions."""
+    return (one for one in decisions if one.plan_version == version and "basis" in one.details)
+
+
+def violation_of(check: Decision) -> Violation | None:
+    """The violation that a check has found.
+
+    Raises
+    ------
+    InputError
+        What is recorded is none.
+    """
+    content = check.details.get("violation") if check.outcome == REPLAN else None
+    return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
+
+
+def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
+    """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
+
+    Parameters
+    ----------
+    decisions
+        Those of the pattern set, the latest first.
+    """
+    last = next(checks_of(decisions, version), None)
+    if last is None or last.details.get("replannings") != replannings_of(decisions, version):
+        return None
+    return violation_of(last)
+
+
+MOST_RECORDED = 40
+"""Invariants, and numbers, that a decision records one by one."""
+
+
+def compared_json(
+    state: DecisionState, verdict: Verdict, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
+) -> dict[str, Any]:
+    """What a check has compared, those behind a violated invariant too, as JSON values.
+
+    Returns
+    -------
+    dict
+        `tightest`: the invariant that is closest to its violation, or beyond it most; `verdicts`: up to `MOST_RECORDED`
+        of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`: how many
+        there are, and are violated; `moved`: the numbers that have moved most, as many; `numbers`: how many there are.
+    """
+    distance = state.distances.of(state.invariants)
+    found = verify(state.invariants, patterns, snapshot, distance=distance)
+    moved = [one for one in verdict.checks if isinstance(one, Deviation)]
+    tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
+    return {
+        "tightest": None if tightest is None else verification_json(tightest, patterns),
+        "verdicts": [
+            verification_json(found[place], patterns)
+            for place in _least([(not one.violated, one.distance_to_violation) for one in found])
+        ],
+        "verified": len(found),
+        "violated": sum(one.violated for one in found),
+        "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
+        "numbers": len(moved),
+    }
+
+
+def _least(ranks: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the least ranks, `MOST_RECORDED` at most, in their order."""
+    return sorted(sorted(range(len(ranks)), key=ranks.__getitem__)[:MOST_RECORDED])
+
+
+def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
+    comparison = one.invariant.comparison
+    return {
+        "invariant": one.invariant.key,
+        "says": describe(one.invariant, patterns),
+        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
+        "now": [finite(one.left), finite(one.right)],
+        "distance": one.distance,
+        "distance_to_violation": finite(one.distance_to_violation),
+        "violated": one.violated,
+    }
+
+
+def deviation_json(one: Deviation) -> dict[str, Any]:
+    """How far a number has moved, as JSON values."""
+    return {
+        "pattern": one.pattern,
+        "what": one.what,
+        "before": one.before,
+        "now": one.now,
+        "moved": finite(one.relative),
+        "says": describe_deviation(one),
+    }
+
+
+def finite(number: float) -> float | None:
+    """A number as JSON can say it: None for an infinity."""
+    return number if math.isfinite(number) else None
+
 
 logger = logging.getLogger(__name__)
 
