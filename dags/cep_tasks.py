@@ -1,4 +1,4 @@
-"""What the DAGs share: where the pipeline is, the business day of a run, and which failures are not worth a retry."""
+"""The shared part of the DAGs: the place of the pipeline, the business day of a run, and which failures are retried."""
 
 from __future__ import annotations
 

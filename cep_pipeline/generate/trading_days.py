@@ -9,7 +9,7 @@ _JUNETEENTH_SINCE = 2022
 
 
 def is_trading_day(day: date) -> bool:
-    """Whether the market is open on `day`.
+    """Return True if the market is open on `day`.
 
     Examples
     --------

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
-from cep_pipeline.pipeline.replanning import Asked, replan
+from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AdaptationTask:
-    """Which stream a task looks at, by which configuration, in which run.
+    """The stream, configuration and run that a task works for.
 
     Attributes
     ----------
     pattern_set
         Only this pattern set; None: all of the stream.
     as_of, window
-        Which statistics (`AskedStatistics`).
+        Which statistics (`StatisticsRequest`).
     """
 
     config: Path
@@ -41,9 +41,9 @@ class AdaptationTask:
     window: str | None = None
 
     @property
-    def asked(self) -> AskedStatistics:
-        """Which statistics."""
-        return AskedStatistics(self.as_of or None, self.window or None)
+    def asked(self) -> StatisticsRequest:
+        """The statistics that the task is to use."""
+        return StatisticsRequest(self.as_of or None, self.window or None)
 
     def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
         """The stream, its tables and the pattern sets that are meant."""
@@ -99,7 +99,7 @@ def plan_again(
     """
     stream, tables, pattern_sets = task.open()
     answered = None if violation is None else Violation.from_json(violation)
-    asked = Asked(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
+    asked = PlanRequest(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
     done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
     logger.info("%s: %s: %s", done.decision.pattern_set, done.decision.outcome, done.decision.reason)
     for note in done.notes:

@@ -72,7 +72,7 @@ class SearchSettings(Document):
 
     @property
     def search(self) -> dict[str, Any]:
-        """What is said of how to plan together, as `plan_workload` takes it."""
+        """The options of planning together that are set, as `plan_workload` takes them."""
         given = {name: getattr(self, name) for name in SearchSettings.model_fields if name != "planner"}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -81,7 +81,7 @@ ALL = "all"
 
 
 class AdaptationSettings(Document):
-    """When a plan is made again.
+    """The rules by which a plan is made again.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class AdaptationSettings(Document):
         return decision_function(self.decision, **{**self.decisive(), **self._k()})
 
     def decisive(self) -> dict[str, Any]:
-        """Those of the settings that the decision function has, as they are written."""
+        """Return the settings that the decision function has, as they are written."""
         from cep_pipeline.adaptation import DECISION_FUNCTIONS
 
         has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
@@ -246,14 +246,14 @@ class StreamSettings(Document):
 
 
 class WarehouseSettings(Document):
-    """Where the tables are, and the catalog's database (none: a SQLite file in the warehouse)."""
+    """The place of the tables, and the catalog's database (none: a SQLite file in the warehouse)."""
 
     location: str = "warehouse"
     catalog: str | None = None
 
 
 class PlanningSettings(SearchSettings):
-    """How plans are made where a pattern set does not say it (cost: none, each pattern by that of its mechanism).
+    """Planner and cost of pattern sets that name none (no cost: that of each pattern's mechanism).
 
     What it says of planning together is for the pattern sets that are planned so.
     """
@@ -352,7 +352,7 @@ class Configuration:
         return tuple(self.settings.streams)
 
     def stream_settings(self, name: str) -> StreamSettings:
-        """What is configured of a stream; `InputError` lists the known ones where there is none of this name."""
+        """Return the settings of a stream; where there is none of this name, an `InputError` lists the known ones."""
         settings = self.settings.streams.get(name)
         if settings is None:
             raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
@@ -462,7 +462,7 @@ def _search(
 
 
 def _set_in(settings: Document) -> dict[str, Any]:
-    """What a user has written of settings, without their defaults."""
+    """Return the settings that a user has written, without defaults."""
     return settings.model_dump(exclude_unset=True)
 
 

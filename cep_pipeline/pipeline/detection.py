@@ -27,7 +27,7 @@ from cep_pipeline.slices.extent import (
 )
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
+from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
 from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches
@@ -144,7 +144,7 @@ MOST_ORDERS_PUBLISHED = 64
 
 
 def waits_at_the_end(pattern_set: PatternSet) -> bool:
-    """Whether matches of a pattern set may wait when a day is over, so that it matters whether the stream ends."""
+    """Return True if matches of a pattern set may wait when a day is over, so that the end of the stream matters."""
     return any(map(can_pend, pattern_set.patterns))
 
 
@@ -169,7 +169,7 @@ def _partitioned(
     carry_in: CarryState,
     scratch: DataDirectory,
 ) -> Iterator[tuple[PartitionedEvents, EarlierEvents]]:
-    """What is read for windows that count the events of a partition, one for each PARTITION BY among them."""
+    """Gather what windows read that count the events of a partition, once for each PARTITION BY among them."""
     from cep_pipeline.spark.tasks import run_tasks
 
     counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]
@@ -179,7 +179,7 @@ def _partitioned(
         contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
         source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
-        gathering = Gathering(
+        gathering = GatheringTask(
             source,
             columns_needed(members),
             work.tables.events_schema,
@@ -308,7 +308,7 @@ COST_OF_A_PATTERN = 50_000
 
 
 def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:
-    """How many slices of a day there are for each core: several are the better balanced, but each pattern costs more.
+    """Return the number of slices of a day for each core: more of them balance better, but each pattern costs more.
 
     Parameters
     ----------

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class AskedStatistics:
-    """Which statistics are wanted: the mean over the windows of the latest day's business, or the window up to a time.
+class StatisticsRequest:
+    """A choice of statistics: the mean over the windows of the latest day's business, or the window up to a time.
 
     Attributes
     ----------
@@ -36,10 +36,10 @@ class AskedStatistics:
     window: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are given."""
+        """Return the settings that are given, as JSON values."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def on(self, day: date) -> AskedStatistics:
+    def on(self, day: date) -> StatisticsRequest:
         """The same, whatever day is the latest later: a time alone is one of this day."""
         if self.as_of is None or has_date(self.as_of):
             return self
@@ -71,7 +71,7 @@ class FreshStatistics:
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """What a decision records of them."""
+        """Return what a decision records of the statistics, as JSON values."""
         return {"digest": self.snapshot.digest, "label": self.label, "events": self.snapshot.events}
 
 
@@ -91,7 +91,7 @@ def fresh_statistics(
     pattern_set: PatternSet,
     events: EventsSnapshot,
     day: date,
-    asked: AskedStatistics | None = None,
+    asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
 ) -> FreshStatistics:
     """The statistics that are asked for: those that are published of the latest day, others counted anew.
@@ -109,7 +109,7 @@ def fresh_statistics(
     InputError
         The moment or the window is none, no events lie in it, or the statistics know nothing of the patterns.
     """
-    asked = asked or AskedStatistics()
+    asked = asked or StatisticsRequest()
     window = parse_window(asked.window) if asked.window else None
     patterns = pattern_set.patterns
     if asked.as_of is not None:

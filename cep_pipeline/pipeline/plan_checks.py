@@ -1,4 +1,4 @@
-"""Whether the current plan of a pattern set still fits the data, for `cep invariants` and the DAG `invariant_check`.
+"""Checks of current plans against fresh statistics, for `cep invariants` and the DAG `invariant_check`.
 
 A check verifies the current plan on fresh statistics with the decision function of the pattern set, and records one
 decision. What decision functions remember between checks is made again from what is recorded: the current plan, the
@@ -7,7 +7,6 @@ statistics that were last planned from, and the minimal distances after the last
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +19,8 @@ from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
-    AskedStatistics,
     FreshStatistics,
+    StatisticsRequest,
     events_digest,
     fresh_statistics,
     latest_day,
@@ -47,7 +46,7 @@ REPLANNING = "replanning"
 
 @dataclass(frozen=True)
 class Violation:
-    """What asks for another plan.
+    """A reason to make another plan.
 
     Attributes
     ----------
@@ -60,7 +59,7 @@ class Violation:
     patterns
         Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
     statistics
-        By which it was found, and is to be answered: what is given of `AskedStatistics`, each moment with its date.
+        By which it was found, and is to be answered: what is given of `StatisticsRequest`, each moment with its date.
     """
 
     pattern_set: str
@@ -96,7 +95,7 @@ class Violation:
 
 
 def replannings_of(decisions: Sequence[Decision], version: int) -> int:
-    """How often a version of the plan was planned again, and kept or replaced."""
+    """Return how often a version of the plan was planned again, and kept or replaced."""
     return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
 
 
@@ -138,7 +137,7 @@ MOST_RECORDED = 40
 def compared_json(
     state: DecisionState, verdict: Verdict, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
 ) -> dict[str, Any]:
-    """What a check has compared, those behind a violated invariant too, as JSON values.
+    """Return what a check has compared, also behind a violated invariant, as JSON values.
 
     Returns
     -------
@@ -184,7 +183,7 @@ def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[st
 
 
 def deviation_json(one: Deviation) -> dict[str, Any]:
-    """How far a number has moved, as JSON values."""
+    """Return how far a number has moved, as JSON values."""
     return {
         "pattern": one.pattern,
         "what": one.what,
@@ -200,12 +199,9 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
-class Check:
-    """What a check has found.
+class PlanCheck:
+    """The result of a check.
 
     Attributes
     ----------
@@ -250,17 +246,17 @@ class CurrentPlan:
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
-        """What the decision function knows; thresholds begin with the fresh statistics where the others are gone."""
+        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones."""
         function = self.pattern_set.adaptation.function()
         planned_from = None if self.plan.workload is not None else self.planned_from or fresh
         state = function.begin(self.plan, self.pattern_set.patterns, planned_from, since=self.since)
         return state if self.distances is None else replace(state, distances=self.distances)
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
-        """What the decision function says of it by fresh statistics."""
+        """Return the verdict of the decision function on the plan, by fresh statistics."""
         return self.pattern_set.adaptation.function().decide(self.state(fresh), fresh)
 
-    def violation(self, verdict: Verdict, statistics: AskedStatistics) -> Violation:
+    def violation(self, verdict: Verdict, statistics: StatisticsRequest) -> Violation:
         """The violation that a verdict by these statistics speaks of."""
         made = {"version": self.record.version, "created_at": self.record.created_at.isoformat()}
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
@@ -272,7 +268,7 @@ class CurrentPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of it could not be found."""
+        """Sentences about what could not be found."""
         if self.planned_from is not None or self.plan.workload is not None:
             return ()
         version = self.record.version
@@ -285,9 +281,9 @@ def check_invariants(
     pattern_sets: Sequence[PatternSet],
     *,
     run_id: str,
-    asked: AskedStatistics | None = None,
+    asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
-) -> tuple[Check, ...]:
+) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
     Parameters
@@ -306,7 +302,7 @@ def check_invariants(
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or AskedStatistics(), progress)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or StatisticsRequest(), progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         checks.append(check)
@@ -320,15 +316,15 @@ def _check(
     events: EventsSnapshot,
     decisions: Sequence[Decision],
     run_id: str,
-    asked: AskedStatistics,
+    asked: StatisticsRequest,
     progress: Progress | None,
-) -> Check:
+) -> PlanCheck:
     current = current_plan(tables, pattern_set, decisions)
     day = latest_day(events)
     if day is None or isinstance(current, str):
         reason = current if isinstance(current, str) else "no events are published"
         outcome = NO_NEW_DATA if day is None else KEEP
-        return Check(_decision(pattern_set, outcome, reason, run_id, day))
+        return PlanCheck(_decision(pattern_set, outcome, reason, run_id, day))
     checks = [*checks_of(decisions, current.record.version)]
     basis = _basis(current, events, asked)
     before = next((one for one in checks if one.details["basis"] == basis), None)
@@ -353,25 +349,25 @@ def _check(
     notes = (*current.notes, *fresh.notes)
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
-        return Check(decision, notes=notes)
+        return PlanCheck(decision, notes=notes)
     violation = current.violation(verdict, asked.on(day))
     details["violation"] = violation.to_json()
     begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
         details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
-    return Check(decision, violation, notes)
+    return PlanCheck(decision, violation, notes)
 
 
 def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
-    """Whether a check of the plan was by the same numbers and settings: its verdict would be the same."""
+    """Return True if a check of the plan was by the same numbers and settings: its verdict would be the same."""
     of_settings = check.details.get("settings") == decision_settings(current.pattern_set)
     return of_settings and check.details.get("statistics", {}).get("digest") == fresh.snapshot.digest
 
 
 def _no_new_data(
     current: CurrentPlan, before: Decision, decisions: Sequence[Decision], reason: str, run_id: str, day: date
-) -> Check:
+) -> PlanCheck:
     """Nothing has come since a check of this plan that it does not know; a violation may still wait."""
     details: dict[str, Any] = {"since": before.decided_at.isoformat()}
     violation = pending_violation(decisions, current.record.version)
@@ -379,18 +375,18 @@ def _no_new_data(
         details["violation"] = violation.to_json()
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
-    return Check(decision, violation, current.notes)
+    return PlanCheck(decision, violation, current.notes)
 
 
 def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
-    """Whether this very check has been recorded already: a task that is repeated."""
+    """Return True if this very check has been recorded already, by a task that is repeated."""
     return decision.outcome == NO_NEW_DATA and any(
         other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
         for other in decisions
     )
 
 
-def _basis(current: CurrentPlan, events: EventsSnapshot, asked: AskedStatistics) -> str:
+def _basis(current: CurrentPlan, events: EventsSnapshot, asked: StatisticsRequest) -> str:
     """Digest of all that a verdict follows from: where it is the same, there is nothing new to decide."""
     return digest_of(
         {
@@ -434,7 +430,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
 
 
 def _since(plan: Plan, record: PlanRecord, replannings: Sequence[Decision]) -> dict[str, StatisticsSnapshot]:
-    """What the patterns were last planned from that were planned again while this plan stayed."""
+    """Return the statistics from which some patterns were last planned again while this plan stayed."""
     found: dict[str, StatisticsSnapshot] = {}
     names = [one.pattern for one in plan.patterns]
     for one in replannings:

@@ -42,7 +42,7 @@ WARMING_EVENTS = 200
 
 @dataclass(frozen=True)
 class Trial:
-    """What a plan did over a sample.
+    """The run of a plan over a sample.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ def _counts(tables: dict[str, pa.Table]) -> Iterator[tuple[str, int]]:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PlanComparison:
     """A new plan beside the current one.
 
     Attributes
@@ -184,7 +184,7 @@ class Comparison:
 
     @property
     def better(self) -> bool:
-        """Whether the new plan costs less, and does no more over the sample."""
+        """True if the new plan costs less, and does no more over the sample."""
         return not self.same and self.gain > 0 and (self.measured_gain is None or self.measured_gain >= 0)
 
     def describe(self) -> str:
@@ -221,7 +221,7 @@ def _saved(gain: float, measure: str = "") -> str:
 
 def compare(
     tables: StreamReader, pattern_set: PatternSet, current: Plan, made: Plan, fresh: FreshStatistics
-) -> Comparison:
+) -> PlanComparison:
     """Compare a new plan with the current one of some patterns, by fresh statistics and over a sample of their day.
 
     Parameters
@@ -243,13 +243,13 @@ def compare(
     ln_current = ln_cost_on(_costed_as(current, made), patterns, fresh.snapshot)
     ln_made = ln_cost_on(made, patterns, fresh.snapshot) if made.sharing != "none" else made.ln_cost
     if same:
-        return Comparison(True, ln_current, ln_made)
+        return PlanComparison(True, ln_current, ln_made)
     sample = sample_of_day(tables, fresh.events, fresh.day, pattern_set, pattern_set.adaptation.sample)
     if not sample:
-        return Comparison(False, ln_current, ln_made)
+        return PlanComparison(False, ln_current, ln_made)
     before, now = run_plans(pattern_set, (current, made), sample)
     by_clock = _trees(current) != _trees(made)
-    return Comparison(False, ln_current, ln_made, (before, now), by_clock)
+    return PlanComparison(False, ln_current, ln_made, (before, now), by_clock)
 
 
 def _costed_as(plan: Plan, other: Plan) -> Plan:
@@ -266,6 +266,6 @@ def _trees(plan: Plan) -> dict[str, bool]:
 
 
 def made_alike(plan: Plan, other: Plan) -> bool:
-    """Whether plans are the same, and made by the same planners for the same costs."""
+    """Return True if plans are the same, and made by the same planners for the same costs."""
     by = [{one.pattern: (one.planner, one.cost_model) for one in of.patterns} for of in (plan, other)]
     return same_plans(plan, other) and by[0] == by[1] and plan.alpha == other.alpha

@@ -151,7 +151,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between the patterns that a plan was made for and those of now, and which of them that concerns.
+    """The difference between the patterns that a plan was made for and those of now.
 
     Attributes
     ----------
@@ -196,7 +196,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
-    """What has changed of a pattern set since a plan of it was made; None where all of it is to be planned anew.
+    """Return what has changed in a pattern set since its plan was made; None where all of it is to be planned anew.
 
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
     the plan cannot be read, or does not say what it was made for.
@@ -235,7 +235,7 @@ def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
 
 
 def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
-    """Whether the mechanisms of a pattern set run a plan: what it says of those that keep it, and how it shares."""
+    """Return True if the mechanisms of a pattern set run a plan for the patterns that keep it, and its sharing."""
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
     if not runs_on(plan, [one for one in pattern_set.patterns if one.name not in again], chosen):
         return False
@@ -322,13 +322,13 @@ def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
 
 
 def of_another_format(record: PlanRecord) -> str | None:
-    """That a recorded plan is of another version of the format than the one that is read; None where it is not."""
+    """Say that a recorded plan has another version of the format than the one that is read; None where it has not."""
     version = record.plan.get("version")
     return None if version == PLAN_VERSION else f"the current plan is of version {version} of the format"
 
 
 def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
-    """Why a recorded plan cannot be run, None where it can."""
+    """Say why a recorded plan cannot be run; None where it can."""
     if reason := of_another_format(record):
         return reason
     if record.pattern_set_version != pattern_set.version:

@@ -10,7 +10,6 @@ twice; a plan that a run recorded before it was killed is found by what it is, a
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
+from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_checks import REPLANNING, CurrentPlan, Violation, current_plan, decision_settings
-from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
+from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_alike
 from cep_pipeline.pipeline.plans import (
     ALL,
     PLAN_WAIT_S,
@@ -45,15 +44,14 @@ if TYPE_CHECKING:
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-logger = logging.getLogger(__name__)
 
 MADE, REPLACED, KEPT = "made", "replaced", "kept"
 """Outcomes of a replanning: there was no plan to compare with; the new plan is the current one; the old one is."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What plan is asked for, and why.
+class PlanRequest:
+    """A request for another plan, with its reason.
 
     Attributes
     ----------
@@ -76,14 +74,14 @@ class Asked:
     planner: str | None = None
     cost: str | None = None
     violation: Violation | None = None
-    statistics: AskedStatistics | None = None
+    statistics: StatisticsRequest | None = None
     force: bool = False
     patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Replanning:
-    """What came of it.
+    """The result of a replanning.
 
     Attributes
     ----------
@@ -103,7 +101,7 @@ class Replanning:
     before: Plan | None = None
     made: Plan | None = None
     current: PlanRecord | None = None
-    comparison: Comparison | None = None
+    comparison: PlanComparison | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -111,7 +109,7 @@ def replan(
     tables: StreamTables,
     stream: Stream,
     pattern_set: PatternSet,
-    asked: Asked,
+    asked: PlanRequest,
     *,
     run_id: str,
     dry_run: bool = False,
@@ -163,7 +161,7 @@ def replan(
     ).settle(dry_run)
 
 
-def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:
+def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
     """The patterns whose components are planned again; (): all.
 
     A replanning answers all that is violated by now, not only what the check had found that asked for it.
@@ -176,7 +174,7 @@ def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:
 
 def _plan(
     pattern_set: PatternSet,
-    asked: Asked,
+    asked: PlanRequest,
     concerned: Sequence[str],
     current: CurrentPlan | None,
     in_place_of: PlanRecord | None,
@@ -213,8 +211,8 @@ def _plan(
     return plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost), None, ""
 
 
-def _goes_on(plan: Plan, pattern_set: PatternSet, asked: Asked) -> bool:
-    """Whether a plan is one that the planner which is asked for makes, and can go on from."""
+def _goes_on(plan: Plan, pattern_set: PatternSet, asked: PlanRequest) -> bool:
+    """Return True if the requested planner makes plans of this kind, and can go on from it."""
     by = None if plan.workload is None else plan.workload.search.planner
     if by is None or asked.planner not in (None, by) or pattern_set.planner != by:
         return False
@@ -222,9 +220,9 @@ def _goes_on(plan: Plan, pattern_set: PatternSet, asked: Asked) -> bool:
 
 
 def _done_before(
-    tables: StreamTables, pattern_set: PatternSet, asked: Asked, decisions: Sequence[Decision], run_id: str
+    tables: StreamTables, pattern_set: PatternSet, asked: PlanRequest, decisions: Sequence[Decision], run_id: str
 ) -> Replanning | None:
-    """What a run of this id, or another for this violation, has recorded."""
+    """Return the decision that a run of this id, or another one for this violation, has recorded."""
     for one in decisions:
         if one.kind != REPLANNING:
             continue
@@ -235,8 +233,8 @@ def _done_before(
     return None
 
 
-def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
-    """Why the violation is no longer one; "" where it still is."""
+def _overtaken(asked: PlanRequest, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
+    """Say why the violation is no longer one; "" where it still is."""
     if asked.violation is None:
         return ""
     version = asked.violation.plan_version
@@ -253,13 +251,13 @@ class _Outcome:
 
     tables: StreamTables
     pattern_set: PatternSet
-    asked: Asked
+    asked: PlanRequest
     run_id: str
     current: CurrentPlan | None
     in_place_of: PlanRecord | None
     made: Plan
     fresh: FreshStatistics
-    comparison: Comparison | None
+    comparison: PlanComparison | None
     verdict: Verdict | None
     again: frozenset[str] | None = None
     anew: str = ""
@@ -351,7 +349,7 @@ def _decision(
     outcome: str,
     reason: str,
     run_id: str,
-    asked: Asked,
+    asked: PlanRequest,
     current: CurrentPlan | None,
     details: Mapping[str, Any] | None = None,
 ) -> Decision:

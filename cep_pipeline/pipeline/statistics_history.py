@@ -37,8 +37,8 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class ShownStatistics:
-    """What is known of a stream's statistics.
+class StatisticsOverview:
+    """The statistics of a stream, as they are shown.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class StatisticsHistory:
             )
         return days[-1].day
 
-    def of_day(self, day: date | None = None) -> ShownStatistics:
+    def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift.
 
         Raises
@@ -106,9 +106,9 @@ class StatisticsHistory:
         windows, unread = self._windows([whole])
         notes = self._notes([whole])
         compared, said = self._compared(chosen, records)
-        return ShownStatistics(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
+        return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
-    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> ShownStatistics:
+    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
         """Days one after another, the last of them in full.
 
         Parameters
@@ -127,20 +127,20 @@ class StatisticsHistory:
         windows, unread = self._windows(known)
         compared, said = self._compared(known[-1].day, self._records())
         shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
-        return ShownStatistics(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
+        return StatisticsOverview(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
 
     def at_moment(
         self, as_of_us: int, window: Window | None = None, progress: Progress | None = None
-    ) -> ShownStatistics:
+    ) -> StatisticsOverview:
         """The window that ends with a moment, counted anew from the published events."""
         snapshot = snapshot_at(
             self.tables, self.stream, self.pattern_set.patterns, as_of_us, window=window, progress=progress
         )
         plan, notes = self._planned(self._records(required=False))
         shown = Labelled(_moment_label(as_of_us, self.timezone, window or self.stream.statistics.length), snapshot)
-        return ShownStatistics(shown, self.timezone, plan, notes=notes)
+        return StatisticsOverview(shown, self.timezone, plan, notes=notes)
 
-    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> ShownStatistics:
+    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> StatisticsOverview:
         """A business day over windows of another length than the configured one, counted anew."""
         chosen = day or self.latest_published_day()
         if chosen not in {record.day for record in self.tables.days()}:
@@ -150,10 +150,10 @@ class StatisticsHistory:
         )
         plan, notes = self._planned(self._records(required=False))
         shown = Labelled(f"business day {chosen} in windows of {format_window(window)}", state.business_day(*bounds))
-        return ShownStatistics(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
+        return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
     def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
-        """What is recorded of all days up to one (None: the last), without what is long."""
+        """Return the records of all days up to one (None: the last), without their long columns."""
         found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
         known = [record for record in found if record.snapshot is not None]
         if required and (not known or (day is not None and known[-1].day != day)):
@@ -243,7 +243,7 @@ def statistics_of_events(
     window: str | None = None,
     *,
     notes: Sequence[str] = (),
-) -> ShownStatistics:
+) -> StatisticsOverview:
     """Statistics of events in memory.
 
     Parameters
@@ -260,14 +260,14 @@ def statistics_of_events(
         moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
         state = count_table(patterns, events, window=length, epsilon=settings.epsilon, end=(moment + 1, 0))
         shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
-        return ShownStatistics(shown, timezone, notes=tuple(notes))
+        return StatisticsOverview(shown, timezone, notes=tuple(notes))
     state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
     shown = Labelled(f"mean over windows of {format_window(length)}", state.business_day(first, last + 1))
-    return ShownStatistics(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
+    return StatisticsOverview(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
 
 
 def local_time(instant_us: int, timezone: str) -> datetime:
-    """What the clocks of a time zone show at an instant."""
+    """Return the time that the clocks of a time zone show at an instant."""
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)
     return instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
 

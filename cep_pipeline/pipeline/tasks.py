@@ -107,7 +107,7 @@ class _Handover:
 
     @property
     def events(self) -> str:
-        """Where the staged events lie."""
+        """Folder of the staged events."""
         return f"{self.location}/events"
 
     def write(self, name: str, content: Any) -> None:

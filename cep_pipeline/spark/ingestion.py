@@ -1,8 +1,14 @@
-"""Raw files of some days to staged days: checked, in order, each key once, validated.
+"""Ingestion in Spark: raw files of some days become staged days, and staged days become files to publish.
 
-Three steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
-validation. Spark distributes the first two. What a day carries to the next is known after the second, so that days run
-in parallel although each depends on the one before.
+Four stages, each distributed by Spark but for the validation:
+
+1. parse: raw files become sorted runs by day (`events.parse`);
+2. merge: the runs of a day are merged, where there are several or a key is declared (`events.merge`);
+3. validate: a day is checked as a whole, on the driver (`events.validate`); it is a `StagedDay` then;
+4. finish: derived attributes, seq and day are added, and the files are written (`events.finish`).
+
+A day's last values, which the next day carries in, are known after the merge: so the days are finished in parallel
+although each depends on the one before.
 """
 
 from __future__ import annotations
@@ -359,7 +365,7 @@ def _source(schema: StreamSchema) -> Any:
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What the raw files of a day became; nothing of it is published yet.
+    """The files of events and rejected rows that a day became; they are not published yet.
 
     Parameters
     ----------

@@ -108,7 +108,7 @@ _PACKAGED_HOME = Path(__file__).parent / "java_home"
 
 
 def java_environment() -> dict[str, str]:
-    """What to set in the environment of Spark (a session's own process, or spark-submit) so that it finds a Java.
+    """Return the environment variables by which Spark (a session's process, or spark-submit) finds a Java.
 
     Returns
     -------

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PinnedStatistics:
-    """What there was of statistics at one moment.
+    """The statistics of a stream at one moment.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class PinnedStatistics:
         return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """What detection counted on the latest earlier day on which it counted anything, and that day.
+        """Return the latest earlier day on which detection counted anything, and what it counted.
 
         Raises
         ------

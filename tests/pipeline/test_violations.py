@@ -10,7 +10,7 @@ import pytest
 
 from cep_pipeline.pipeline import plan_comparison, plans
 from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 from cep_pipeline.pipeline.plan_checks import Violation, pending_violation
 from cep_pipeline.pipeline.plan_comparison import Trial
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -51,7 +51,7 @@ def test_days_that_are_not_in_the_statistics_are_nothing_new(drifting: DriftingS
 def test_what_was_decided_stays_decided_whoever_checks_in_between(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     keep_the_plan(drifting, check(drifting, "morning").violation)
-    asked = AskedStatistics(as_of=f"{DRIFT_DAYS[0]} 16:00", window="3 hours")
+    asked = StatisticsRequest(as_of=f"{DRIFT_DAYS[0]} 16:00", window="3 hours")
     assert check(drifting, "by hand", asked).decision.outcome == "keep"
     again = check(drifting, "next morning")
     assert (again.decision.outcome, again.violation) == ("no new data", None)
