@@ -8,7 +8,7 @@ add a step, write its function and put a `Step` into the list: it shows in `cep 
 A step works on the days that it is given, each under its lease. It reads what is published and what the steps before it
 have put into the `DayWork`, and it publishes last: a step that fails leaves every published table as it was.
 
-The DAG files import this module, so the functions import what they need when they run.
+The DAG files and the command line import this module, so the functions import what they need when they run.
 """
 
 from __future__ import annotations
@@ -20,13 +20,12 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.warehouse.records import RunRecord, RunStatus
 
 if TYPE_CHECKING:
     from cep_pipeline.events.staged_day import StagedDay
     from cep_pipeline.pipeline.day_work import DayWork
     from cep_pipeline.spark.ingestion import IngestResult
-    from cep_pipeline.warehouse.records import PublishedDay
+    from cep_pipeline.warehouse.records import PublishedDay, RunStatus
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 CLOCK_BACK = "clock back"
@@ -234,6 +233,8 @@ def step_of(name: str) -> Step:
 
 def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
     """Record what a run has done with a day so far; matches count when all of them are published."""
+    from cep_pipeline.warehouse.records import RunRecord
+
     detected = work.detected.values() if status == "succeeded" else ()
     work.tables.record_run(
         RunRecord(
