@@ -20,7 +20,7 @@ from cep_pipeline.errors import CepError, DataError, InputError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask
+    from cep_pipeline.pipeline.tasks import AdaptationTask
 
 PROJECT = Path(__file__).resolve().parents[1]
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
@@ -59,7 +59,7 @@ def statistics_params() -> dict[str, Param]:
 
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans
+    from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
 
     context = get_current_context()
     with failures_explained():
@@ -84,7 +84,7 @@ def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
 
 def plan_again(stream: str) -> dict[str, Any]:
     """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, plan_again
+    from cep_pipeline.pipeline.tasks import AdaptationTask, plan_again
 
     context = get_current_context()
     given = context["params"]

@@ -1,10 +1,9 @@
-"""The steps of a day as separate processes, for a scheduler: each takes over what the one before handed on.
+"""The pipeline as tasks of a scheduler: the steps of a day as separate processes, checks of plans, and replanning.
 
-They are the steps of `day.STEPS`, which `cep run` does in one process. Those that need Spark run in an application of
-their own (`spark_jobs/`), the others in the process of the task.
-
-What a step hands on is a JSON document in a scratch folder of the run and day, beside the staged events. Each step can
-be repeated; the folder goes with the last one.
+The steps are those of `day.STEPS`, which `cep run` does in one process. Those that need Spark run in an application of
+their own (`spark_jobs/`), the others in the process of the task. Each takes over what the one before handed on: JSON
+documents in a scratch folder of the run and day, beside the staged events. Each step can be repeated; the folder goes
+with the last one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,19 @@ from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import PUBLISH_EVENTS, STEPS, Step, record_failure, record_run, step_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
 
 logger = logging.getLogger(__name__)
 
@@ -263,3 +268,97 @@ def _run(step: str, parsed: argparse.Namespace) -> int:
     finally:
         spark.stop()
     return 0
+
+
+# -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
+
+
+@dataclass(frozen=True)
+class AdaptationTask:
+    """The stream, configuration and run that a task works for.
+
+    Attributes
+    ----------
+    pattern_set
+        Only this pattern set; None: all of the stream.
+    as_of, window
+        Which statistics (`StatisticsRequest`).
+    """
+
+    config: Path
+    stream: str
+    run_id: str
+    pattern_set: str | None = None
+    as_of: str | None = None
+    window: str | None = None
+
+    @property
+    def asked(self) -> StatisticsRequest:
+        """The statistics that the task is to use."""
+        return StatisticsRequest(self.as_of or None, self.window or None)
+
+    def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
+        """The stream, its tables and the pattern sets that are meant."""
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream)
+        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+        chosen = (stream.pattern_set(self.pattern_set),) if self.pattern_set else stream.pattern_sets
+        return stream, warehouse.stream(stream.schema), chosen
+
+
+def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
+    """Check the current plans, and record a decision for each.
+
+    Returns
+    -------
+    list of dict
+        For each violation that has not been handled the run that is to handle it: `trigger_run_id`, the same however
+        often it is seen, and `conf` with the parameters of that run.
+    """
+    stream, tables, pattern_sets = task.open()
+    runs = []
+    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id, asked=task.asked):
+        logger.info("%s: %s: %s", one.decision.pattern_set, one.decision.outcome, one.decision.reason)
+        for note in one.notes:
+            logger.warning("%s: %s", one.decision.pattern_set, note)
+        if one.violation is not None:
+            conf = {
+                "pattern_set": one.violation.pattern_set,
+                "reason": one.violation.reason,
+                "violation": one.violation.to_json(),
+                **one.violation.statistics,
+            }
+            runs.append({"trigger_run_id": one.violation.run_id, "conf": conf})
+    return runs
+
+
+def plan_again(
+    task: AdaptationTask,
+    reason: str,
+    planner: str | None = None,
+    cost: str | None = None,
+    violation: Mapping[str, Any] | None = None,
+    patterns: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Make the plan of a pattern set again; returns what came of it.
+
+    Parameters
+    ----------
+    violation
+        As `check_plans` handed it on; None: a person wants the plan.
+    patterns
+        Of a plan of many patterns together: only these, with what is connected with them; None: as the violation says.
+    """
+    stream, tables, pattern_sets = task.open()
+    answered = None if violation is None else Violation.from_json(violation)
+    asked = PlanRequest(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
+    done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
+    logger.info("%s: %s: %s", done.decision.pattern_set, done.decision.outcome, done.decision.reason)
+    for note in done.notes:
+        logger.warning("%s", note)
+    return {
+        "pattern_set": done.decision.pattern_set,
+        "outcome": done.decision.outcome,
+        "reason": done.decision.reason,
+        "plan_version": None if done.current is None else done.current.version,
+    }

@@ -18,7 +18,7 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.layout import TableLayout
+from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -30,7 +30,6 @@ from cep_pipeline.warehouse.records import (
     StaleDay,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.rows import decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.units import carry_before, find_stale_units, published_days, published_matches
 
 if TYPE_CHECKING:

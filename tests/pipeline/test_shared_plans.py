@@ -13,11 +13,11 @@ import pytest
 
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
 from cep_pipeline.pipeline.plans import change_since, record_plan
 from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
+from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
