@@ -44,7 +44,7 @@ class ClockBack:
     event_type: str
 
     def __add__(self, other: ClockBack) -> ClockBack:
-        """Both together, of one day and file."""
+        """Return the sum of both, which are of one day and file."""
         first = min(self, other, key=lambda one: one.line)
         return replace(first, rows=self.rows + other.rows, most_us=max(self.most_us, other.most_us))
 
@@ -146,7 +146,7 @@ class ClockWatch:
 
     @property
     def part(self) -> WatchedPart:
-        """The same with what the parts of the file before and after this one need."""
+        """Return what was seen, with the rows that the parts before and after this one are compared with."""
         return WatchedPart(self.found, dict(self._first), dict(self._latest))
 
     def _note_first(self, events: pa.Table, stamps: Array, codes: Array, new: Mapping[int, str | None]) -> None:

@@ -82,7 +82,7 @@ class CsvReader:
 
     @staticmethod
     def check(source: SourceLayout) -> None:
-        """Refuse a header and names of columns together, and neither of them."""
+        """Refuse settings with both a header and names of columns, or with neither."""
         if source.header:
             if source.names:
                 raise InputError("source.columns is only for CSV files without header (header: false)")

@@ -190,7 +190,7 @@ class StreamSchema:
 
     @cached_property
     def referable(self) -> Mapping[str, ValueType]:
-        """All that a pattern can reference: the attributes, and `timestamp` and `seq` as int64."""
+        """The names that a pattern can reference: the attributes, and `timestamp` and `seq` as int64."""
         return {**self.attributes, **ORDER_COLUMNS}
 
     @cached_property

@@ -49,12 +49,12 @@ class Step:
     needs_spark
         True for a step that runs in a Spark application.
     given
-        What `cep run` gives it at once: several `days` side by side, one `day` with all of its pattern sets, or one
-        `pattern set` of a day.
+        The unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or one
+        `pattern set` of a day. A scheduler gives it one day.
     needed
         Tells whether `cep run` does the step for a day though it is not asked for.
     takes, gives
-        Attributes of the `DayWork` that steps before it have filled, and that it fills.
+        The attributes of the `DayWork` that it takes over from steps before it, and those that it hands on.
     """
 
     name: str

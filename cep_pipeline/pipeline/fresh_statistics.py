@@ -40,7 +40,7 @@ class StatisticsRequest:
         return {name: value for name, value in vars(self).items() if value is not None}
 
     def on(self, day: date) -> StatisticsRequest:
-        """The same, whatever day is the latest later: a time alone is one of this day."""
+        """Return a request that stays the same on later days: a time without a date becomes one of this day."""
         if self.as_of is None or has_date(self.as_of):
             return self
         return replace(self, as_of=f"{day} {self.as_of.strip()}")
@@ -48,7 +48,7 @@ class StatisticsRequest:
 
 @dataclass(frozen=True)
 class FreshStatistics:
-    """Statistics, and of which events they are.
+    """Statistics, and the events that they describe.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class FreshStatistics:
 
 
 def events_digest(events: EventsSnapshot) -> str:
-    """Digest of what is published: the same where days were published again with the same events, or without any."""
+    """Digest of the published events; it stays the same where days are published again with the same events, or none."""
     return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items() if record.events})
 
 
@@ -94,7 +94,7 @@ def fresh_statistics(
     asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
 ) -> FreshStatistics:
-    """The statistics that are asked for: those that are published of the latest day, others counted anew.
+    """Return the requested statistics: those of the latest day as they are published, others counted anew.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class Violation:
         return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """Return the JSON form."""
         return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
 
     @classmethod
@@ -195,7 +195,7 @@ def deviation_json(one: Deviation) -> dict[str, Any]:
 
 
 def finite(number: float) -> float | None:
-    """A number as JSON can say it: None for an infinity."""
+    """Return a number in a form that JSON has: None for an infinity."""
     return number if math.isfinite(number) else None
 
 
@@ -368,7 +368,7 @@ def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) 
 def _no_new_data(
     current: CurrentPlan, before: Decision, decisions: Sequence[Decision], reason: str, run_id: str, day: date
 ) -> PlanCheck:
-    """Nothing has come since a check of this plan that it does not know; a violation may still wait."""
+    """Return the check of a plan for which there are no new events; a violation may still wait."""
     details: dict[str, Any] = {"since": before.decided_at.isoformat()}
     violation = pending_violation(decisions, current.record.version)
     if violation is not None:
@@ -404,7 +404,7 @@ def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
 
 
 def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Sequence[Decision]) -> CurrentPlan | str:
-    """The current plan with what is recorded of it; why there is none, where there is none that can be checked.
+    """Return the current plan with its records, or the reason why there is none that can be checked.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class Trial:
     matches: dict[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """Return the JSON form."""
         return {"seconds": self.seconds, "work": self.work, "matches": self.matches}
 
 
@@ -198,7 +198,7 @@ class PlanComparison:
         return said
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON values."""
+        """Return the JSON form."""
         return {
             "same": self.same,
             "ln_current": finite(self.ln_current),
@@ -253,7 +253,7 @@ def compare(
 
 
 def _costed_as(plan: Plan, other: Plan) -> Plan:
-    """A plan as the cost models of another one see it."""
+    """Return a plan with the cost models of another one."""
     patterns = (
         replace(one, cost_model=other.for_pattern(one.pattern).cost_model, unit=other.for_pattern(one.pattern).unit)
         for one in plan.patterns

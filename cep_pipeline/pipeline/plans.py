@@ -285,7 +285,7 @@ def plan_of_changed(
 def plan_day(
     work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, progress: Progress | None = None
 ) -> PlanRecord:
-    """The current plan of a pattern set; one is made only where there is none, or for other patterns.
+    """Return the current plan of a pattern set; make one where there is none, or where it is for other patterns.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def plan_day(
 
 
 def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
-    """The current plan of a pattern set; None where there is none that is for these patterns and mechanisms."""
+    """Return the current plan of a pattern set; None where there is none for these patterns and mechanisms."""
     record = work.tables.current_plan(pattern_set.name)
     return None if record is None or outdated(record, pattern_set) else record
 

@@ -247,7 +247,7 @@ def _overtaken(asked: PlanRequest, current: CurrentPlan | None, found: CurrentPl
 
 @dataclass(frozen=True)
 class _Outcome:
-    """A plan that was made, and all that its fate depends on."""
+    """A plan that was made, and what decides whether it becomes the current one."""
 
     tables: StreamTables
     pattern_set: PatternSet
@@ -263,7 +263,7 @@ class _Outcome:
     anew: str = ""
 
     def settle(self, dry_run: bool) -> Replanning:
-        """Record what comes of it."""
+        """Record the decision, and make the plan the current one where it is better."""
         replaces = self._replaces()
         outcome = MADE if self.current is None else REPLACED if replaces else KEPT
         said = "" if self.comparison is None else self.comparison.describe()
@@ -308,7 +308,7 @@ class _Outcome:
         )
 
     def _recorded_alike(self) -> PlanRecord | None:
-        """An earlier version that is the same plan: it becomes current again, no plan is recorded twice."""
+        """Return an earlier version that is the same plan: it becomes current again, and no plan is recorded twice."""
         for record in self.tables.plans(self.pattern_set.name):
             if outdated(record, self.pattern_set) is None and made_alike(plan_of(record), self.made):
                 return record
@@ -330,7 +330,7 @@ class _Outcome:
         return replace(decision, day=self.fresh.day)
 
     def _distances(self, outcome: str) -> Mapping[str, Any]:
-        """The minimal distances to go on with: they follow from what answering a violation has gained."""
+        """Return the minimal distances to go on with, which follow from what answering a violation has gained."""
         function = self.pattern_set.adaptation.function()
         if self.current is None or self.comparison is None:
             return function.begin(self.made, self.pattern_set.patterns, self.fresh.snapshot).distances.to_json()

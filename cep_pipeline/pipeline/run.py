@@ -90,7 +90,7 @@ class RunOutcome:
 
 
 def new_run_id() -> str:
-    """An id that sorts by time and is told apart from runs of the same second."""
+    """Return an id that sorts by time and differs from those of other runs of the same second."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -200,7 +200,7 @@ class PipelineRun:
             outcomes += self._run_batch([first], stale)
 
     def _recorded_end(self, published: Sequence[date]) -> date | None:
-        """The last day, if the stream was taken to end with it."""
+        """Return the last day if the stream was taken to end with it."""
         closed = {unit.final_day for unit in self.tables.matches_days() if unit.fingerprint.end_of_stream}
         return next((day for day in published[-1:] if day in closed), None)
 
@@ -209,7 +209,7 @@ class PipelineRun:
         return RunOutcome(self.run_id, tuple(outcomes), dict(self.plans), dict(self.ingest_seconds), seconds)
 
     def _stale(self, days: Sequence[date]) -> dict[date, list[StaleDay]]:
-        """The published days among these that are stale, and why."""
+        """Return the stale days among these, with the reasons."""
         published = {record.day for record in self.tables.days()}
         unread = [day for day in days if day in published and day not in self._raw_files]
         if "ingest" in self.steps:
@@ -232,7 +232,7 @@ class PipelineRun:
         return found
 
     def _next_batch(self, remaining: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[date]:
-        """The next days to do together, [] where the next one has nothing to do.
+        """Return the next days to do together; [] where the next one has nothing to do.
 
         Days that are ingested together carry from one to the next, so no published day may lie between them that is
         not among them.

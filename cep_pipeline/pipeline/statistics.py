@@ -135,7 +135,7 @@ def published_statistics(work: DayWork, pattern_set: PatternSet) -> StatisticsSn
 
 
 def windows_of_day(record: StatisticsRecord, stream: Stream) -> tuple[StatisticsSnapshot, ...]:
-    """Snapshots of windows of a day, in order of time, from the state at its end.
+    """Return the snapshots of windows of a day, in order of time, from the state at its end.
 
     Raises
     ------

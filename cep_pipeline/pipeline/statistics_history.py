@@ -161,7 +161,7 @@ class StatisticsHistory:
         return known
 
     def _windows(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
-        """The windows of days, and of which days they cannot be shown."""
+        """Return the windows of days, and the days whose windows cannot be shown."""
         windows: list[StatisticsSnapshot] = []
         notes = []
         for record in records:
