@@ -76,7 +76,7 @@ class FreshStatistics:
 
 
 def events_digest(events: EventsSnapshot) -> str:
-    """Digest of the published events; it stays the same where days are published again with the same events, or none."""
+    """Digest of the published events; days that are published again with the same events, or none, do not change it."""
     return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items() if record.events})
 
 
