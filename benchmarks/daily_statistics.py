@@ -115,7 +115,7 @@ def _streams(folder: Path, data: Path | None, progress: Progress) -> Iterator[_D
 def run_one_by_one(configuration: Path, days: Sequence[date], master: str) -> tuple[DaySeconds, ...]:
     """Ingest days and estimate their statistics, a run each, in this process."""
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.observer import SilentObserver
+    from cep_pipeline.pipeline.day_work import SilentObserver
     from cep_pipeline.pipeline.run import PipelineRun
     from cep_pipeline.spark.session import spark_session
     from cep_pipeline.warehouse import Warehouse

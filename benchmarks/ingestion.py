@@ -15,7 +15,7 @@ from cep_pipeline.errors import CepError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.generate import generate_days
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.observer import SilentObserver
+from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.pipeline.run import PipelineRun
 
 DAYS = tuple(date(2025, 1, day) for day in (6, 7, 8, 9))

@@ -22,7 +22,7 @@ from cep_pipeline.errors import CepError
 
 if TYPE_CHECKING:
     from benchmarks.workload_projects import Project
-    from cep_pipeline.pipeline.steps import Progress as Told
+    from cep_pipeline.pipeline.day_work import Progress as Told
     from cep_pipeline.spark.session import SparkSession
 
 PARTS = "jobs.jsonl"
@@ -150,8 +150,8 @@ def _follow(receiving: Connection, what: str, progress: Progress) -> None:
 
 def do_job(configuration: Path, days: Sequence[date], sending: Connection) -> None:
     """What `cep run` does with days, or `cep invariants --check` without, telling of steps and of what stops it."""
-    from cep_pipeline.pipeline.adaptation import check_invariants
     from cep_pipeline.pipeline.configuration import Configuration
+    from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
     from cep_pipeline.warehouse import Warehouse
 

@@ -31,7 +31,7 @@ ROW_GROUP_ROWS = 65_536
 
 @dataclass(frozen=True)
 class DataDirectory:
-    """Where the tasks of one step of a run write: shipped to the workers, needs no catalog there.
+    """The folder in which the tasks of one step of a run write; it is shipped to the workers and needs no catalog.
 
     Parameters
     ----------

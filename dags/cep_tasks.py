@@ -1,9 +1,8 @@
-"""What the DAGs share: where the pipeline is, the business day of a run, and which failures are not worth a retry."""
+"""The shared part of the DAGs: the place of the pipeline, the business day of a run, and which failures are retried."""
 
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +20,8 @@ from cep_pipeline.errors import CepError, DataError, InputError
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask
+    from cep_pipeline.pipeline.tasks import AdaptationTask
 
-log = logging.getLogger(__name__)
 PROJECT = Path(__file__).resolve().parents[1]
 NOT_RETRIED = frozenset({InputError.exit_code, DataError.exit_code})
 """Exit codes of wrong input and of data that failed validation: a second try would end the same."""
@@ -61,7 +59,7 @@ def statistics_params() -> dict[str, Param]:
 
 def check_plans(stream: str) -> list[dict[str, Any]]:
     """Check the current plans of a stream; returns the replanning runs that are to be triggered."""
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans
+    from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
 
     context = get_current_context()
     with failures_explained():
@@ -86,7 +84,7 @@ def _at_it(task_instance: Any, dag_id: str, run_id: str) -> str:
 
 def plan_again(stream: str) -> dict[str, Any]:
     """Make the plan of a pattern set again, as the parameters of the run say; returns what came of it."""
-    from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, plan_again
+    from cep_pipeline.pipeline.tasks import AdaptationTask, plan_again
 
     context = get_current_context()
     given = context["params"]
@@ -146,20 +144,18 @@ def run_step(step: str, stream: str, timezone: str) -> None:
     Parameters
     ----------
     step
-        A key of `cep_pipeline.pipeline.tasks.PLAIN_TASKS`.
+        Name of the step.
     stream, timezone
         The stream, and its time zone.
     """
     # Imported here: parsing a DAG file must not load what only its tasks need.
-    from cep_pipeline.pipeline.tasks import PLAIN_TASKS, DayTask
+    from cep_pipeline.pipeline.tasks import DayTask, run_task
 
     context = get_current_context()
     day = business_day(context, timezone)
     chosen = context["params"].get("pattern_set")
     with failures_explained():
-        notes = PLAIN_TASKS[step](DayTask(configuration_path(), stream, day, context["run_id"], chosen))
-    for note in notes or ():
-        log.warning("%s", note)
+        run_task(step, DayTask(configuration_path(), stream, day, context["run_id"], chosen))
 
 
 class SparkJob(SparkSubmitOperator):

@@ -12,13 +12,12 @@ changes afterwards are listed as stale.
 
 from __future__ import annotations
 
-from typing import Any
-
-from airflow.sdk import DAG, CronPartitionTimetable, Param, XComArg, task
+from airflow.sdk import DAG, CronPartitionTimetable, Param, XComArg, chain, task
 from cep_tasks import RETRIES, SparkJob, configuration_path, events_asset, run_step
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.day import STEPS, Step
 
 
 def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
@@ -43,21 +42,13 @@ def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
         default_args=RETRIES,
     ) as dag:
 
-        def spark(job: str) -> SparkJob:
-            return SparkJob(task_id=job, job=job, stream=stream, timezone=timezone)
+        def task_of(step: Step) -> SparkJob | XComArg:
+            if step.needs_spark:
+                return SparkJob(task_id=step.name, job=step.name, stream=stream, timezone=timezone)
+            outlets = [events_asset(stream)] if step is STEPS[-1] else []
+            return task(task_id=step.name, outlets=outlets)(run_step)(step.name, stream, timezone)
 
-        def step(name: str, **options: Any) -> XComArg:
-            return task(task_id=name, **options)(run_step)(name, stream, timezone)
-
-        (
-            spark("ingest")
-            >> step("validate")
-            >> spark("preprocess")
-            >> spark("estimate_statistics")
-            >> step("plan")
-            >> spark("detect")
-            >> step("publish", outlets=[events_asset(stream)])
-        )
+        chain(*map(task_of, STEPS))
     return dag
 
 

@@ -27,8 +27,8 @@ from starlette.exceptions import HTTPException
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.steps import of_another_format
-from cep_pipeline.pipeline.violations import pending_violation
+from cep_pipeline.pipeline.plan_checks import pending_violation
+from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
@@ -113,7 +113,7 @@ def page(template: str, request: Request, *, status: int = 200, **values: Any) -
 
 
 def airflow_root(request: Request) -> str:
-    """Where Airflow is mounted: the pages are below it."""
+    """Return the address at which Airflow is mounted; the pages are below it."""
     return str(request.scope["root_path"]).removesuffix(PREFIX)
 
 
@@ -250,7 +250,7 @@ def last_attempt(request: Request, dag: str, run_id: str) -> tuple[str | None, b
 
 
 def rejected_by_reason(tables: StreamTables, run: RunRecord) -> list[tuple[str, int]]:
-    """Why rows of the run's day were rejected, as published now: (reason, rows), the most frequent first."""
+    """Return why rows of the run's day were rejected, as published now: (reason, rows), the most frequent first."""
     if run.day is None or not run.rejected:
         return []
     counted = tables.read_quarantine(run.day, run.day).group_by("reason").aggregate([([], "count_all")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cep_pipeline.pipeline.spark_job import run_spark_job
+from cep_pipeline.pipeline.tasks import run_spark_job
 
 if __name__ == "__main__":
     sys.exit(run_spark_job("detect", __doc__))

@@ -17,8 +17,8 @@ from cep_pipeline.cli.sources import open_stream
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-    from cep_pipeline.pipeline.violations import Violation
+    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+    from cep_pipeline.pipeline.plan_checks import Violation
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -31,10 +31,10 @@ def _statistics_options(command: Command) -> Command:
     return command
 
 
-def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
+def _asked(as_of: str | None, window: str | None) -> StatisticsRequest:
     from cep_pipeline.events.timestamps import parse_moment
     from cep_pipeline.pipeline.configuration import parse_window
-    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
+    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
 
     # Wrong ones are told before anything is read; any day and time zone show whether it is a moment at all.
     for option, text, check in (
@@ -46,7 +46,7 @@ def _asked(as_of: str | None, window: str | None) -> AskedStatistics:
                 check(text)
         except InputError as error:
             raise InputError(f"{option}: {error}") from error
-    return AskedStatistics(as_of, window)
+    return StatisticsRequest(as_of, window)
 
 
 @click.command()
@@ -91,8 +91,8 @@ def invariants(
         moved_table,
         shown_headline,
     )
-    from cep_pipeline.pipeline.adaptation import check_invariants
-    from cep_pipeline.pipeline.invariants_shown import show_invariants
+    from cep_pipeline.pipeline.invariant_report import show_invariants
+    from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import new_run_id
 
     asked = _asked(as_of, window)
@@ -194,8 +194,8 @@ def replan(
       cep replan --planner greedy --force
     """
     from cep_pipeline.cli.adaptation_view import changes_table
-    from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-    from cep_pipeline.pipeline.replanning import Asked
+    from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+    from cep_pipeline.pipeline.replanning import PlanRequest
     from cep_pipeline.pipeline.replanning import replan as plan_again
     from cep_pipeline.pipeline.run import new_run_id
     from cep_pipeline.planning.costs import cost_named
@@ -209,9 +209,9 @@ def replan(
     opened = open_stream(config, stream, pattern_set)
     violation = None if reason or pattern_names else _pending(opened.tables, opened.pattern_sets[0].name)
     if violation is not None and not (as_of or window):
-        statistics = AskedStatistics(**violation.statistics)
+        statistics = StatisticsRequest(**violation.statistics)
     why = reason or ("by hand" if violation is None else violation.reason)
-    asked = Asked(why, planner, cost, violation, statistics, force, pattern_names)
+    asked = PlanRequest(why, planner, cost, violation, statistics, force, pattern_names)
     with ConsoleObserver(Console(stderr=True)) as observer, observer.step("planning") as progress:
         done = plan_again(
             opened.tables,
@@ -240,7 +240,7 @@ def replan(
 
 def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
     """The violation of the current plan that waits for a replanning."""
-    from cep_pipeline.pipeline.violations import pending_violation
+    from cep_pipeline.pipeline.plan_checks import pending_violation
 
     plan = tables.current_plan(pattern_set)
     return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)

@@ -10,7 +10,7 @@ from rich.table import Table
 from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.describe import describe
 from cep_pipeline.cli.statistics_view import figure
-from cep_pipeline.pipeline.invariants_shown import ShownInvariants
+from cep_pipeline.pipeline.invariant_report import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan
 from cep_pipeline.planning.numbers.logarithms import format_ln
 from cep_pipeline.planning.plans import Plan
@@ -20,7 +20,7 @@ MOST_SHOWN = 40
 """Of more invariants, numbers or changed patterns only those are shown that say most."""
 
 
-def shown_headline(of: ShownInvariants) -> str:
+def shown_headline(of: InvariantReport) -> str:
     """The headline of a plan: which plan, on which statistics, and the verdict of the decision function."""
     name, version = of.current.pattern_set.name, of.current.record.version
     decision = of.current.pattern_set.adaptation.decision
@@ -31,7 +31,7 @@ def shown_headline(of: ShownInvariants) -> str:
     )
 
 
-def invariants_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | None:
+def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
     """Invariants with both sides, when the plan was made and now; None where there are none.
 
     Parameters
@@ -78,7 +78,7 @@ def invariants_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Tabl
     return table
 
 
-def moved_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | None:
+def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | None:
     """The numbers that are checked by a threshold, up to the one that moved too far; None where there are none.
 
     Parameters
@@ -100,7 +100,7 @@ def moved_table(of: ShownInvariants, most: int | None = MOST_SHOWN) -> Table | N
     return table
 
 
-def forecast_line(of: ShownInvariants) -> str:
+def forecast_line(of: InvariantReport) -> str:
     """The invariant that is closest to its violation, and when the trend violates it."""
     lines = [f"pattern {name} has no invariants: {why}" for name, why in of.without.items()]
     if not of.verifications:

@@ -123,7 +123,7 @@ def _length(option: str, text: str) -> str | int:
 
 
 def _k(text: str) -> int | None:
-    from cep_pipeline.pipeline.adaptation_settings import ALL
+    from cep_pipeline.pipeline.configuration import ALL
 
     if text == ALL:
         return None

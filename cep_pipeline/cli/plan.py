@@ -203,8 +203,7 @@ def plan(
 
 def _as_the_next_day(asked: _Asked, pattern_set: PatternSet, snapshot: StatisticsSnapshot) -> tuple[Plan, str]:
     """The plan that a daily run would make, and a sentence on what of it is new, or that the current one stays."""
-    from cep_pipeline.pipeline.pattern_set_plans import plan_of_changed
-    from cep_pipeline.pipeline.steps import outdated
+    from cep_pipeline.pipeline.plans import outdated, plan_of_changed
 
     record = asked.open().tables.current_plan(pattern_set.name)
     if record is not None and outdated(record, pattern_set) is None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.steps import Progress as Told
+    from cep_pipeline.pipeline.day_work import Progress as Told
 
 
 class ConsoleObserver:

@@ -16,10 +16,11 @@ from rich.table import Table
 from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
+from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
-    from cep_pipeline.pipeline.outcomes import RunOutcome
+    from cep_pipeline.pipeline.run import RunOutcome
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -34,7 +35,7 @@ MOST_LISTED = 40
 @click.option("--from", "first", type=Day(), help="First day of a range.")
 @click.option("--to", "last", type=Day(), help="Last day of the range, included.")
 @click.option("--pattern-set", "set_names", multiple=True, metavar="NAME", help="Only this pattern set.")
-@click.option("--steps", metavar="STEP,...", help="Of ingest, statistics, plan, detect; all if not given.")
+@click.option("--steps", metavar="STEP,...", help=f"Of {', '.join(OPTIONS)}; all if not given.")
 @click.option("--stale", is_flag=True, help="Redo the days whose inputs have changed since, until none is left.")
 @click.option("--redo", is_flag=True, help="Also do days again that have nothing to do.")
 @click.option(
@@ -77,8 +78,8 @@ def run(
       cep run --end-of-stream                          no day will follow: publish what waits for one
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.days import days_between, days_with_files, days_without_files
-    from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
+    from cep_pipeline.pipeline.run import PipelineRun, new_run_id
+    from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
     from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
@@ -114,7 +115,7 @@ def run(
             pattern_sets,
             session,
             observer,
-            frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(STEPS),
+            frozenset(part.strip() for part in steps.split(",")) if steps else frozenset(OPTIONS),
             redo,
             run_id or new_run_id(),
             end_of_stream=end_of_stream,
@@ -133,8 +134,6 @@ def _print_summary(
     tables: StreamTables,
     outcome: RunOutcome,
 ) -> None:
-    from cep_pipeline.pipeline.steps import CLOCK_BACK
-
     console = output_console()
     done = [day for day in outcome.days if day.status != "fresh"]
     fresh = len(outcome.days) - len(done)

@@ -25,7 +25,7 @@ from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.cli.statistics_view import StatisticsView
-    from cep_pipeline.pipeline.statistics_history import ShownStatistics
+    from cep_pipeline.pipeline.statistics_history import StatisticsOverview
 
 CHART_FORMATS: dict[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 
@@ -38,13 +38,13 @@ class _Asked(Asked):
     as_of: str | None
     window: str | None
 
-    def resolve(self, observer: ConsoleObserver) -> ShownStatistics:
+    def resolve(self, observer: ConsoleObserver) -> StatisticsOverview:
         """Find the snapshot that the options ask for."""
         if self.days and (self.day or self.as_of or self.window):
             raise InputError("--days shows days as they are published: leave --day, --as-of and --window out")
         return self._of_files(observer) if self.over_files else self._of_stream(observer)
 
-    def _of_files(self, observer: ConsoleObserver) -> ShownStatistics:
+    def _of_files(self, observer: ConsoleObserver) -> StatisticsOverview:
         from cep_pipeline.events.event_files import load_events
         from cep_pipeline.pipeline.configuration import parse_window
         from cep_pipeline.pipeline.statistics_history import statistics_of_events
@@ -61,7 +61,7 @@ class _Asked(Asked):
                 parsed, loaded.events, stream.timezone, self.as_of, self.window, notes=loaded.notes
             )
 
-    def _of_stream(self, observer: ConsoleObserver) -> ShownStatistics:
+    def _of_stream(self, observer: ConsoleObserver) -> StatisticsOverview:
         from cep_pipeline.events.timestamps import parse_moment
         from cep_pipeline.pipeline.configuration import parse_window
         from cep_pipeline.pipeline.statistics_history import StatisticsHistory

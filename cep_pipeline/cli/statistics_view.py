@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
-from cep_pipeline.pipeline.statistics_history import ShownStatistics, local_time
+from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift
 from cep_pipeline.statistics.mergeable import Estimate
 from cep_pipeline.statistics.numbers import Number, What, drift_between, numbers_of
@@ -44,7 +44,7 @@ class StatisticsView:
         Only numbers whose key has this text in it.
     """
 
-    of: ShownStatistics
+    of: StatisticsOverview
     match: str = ""
 
     def numbers(self) -> list[Number]:

@@ -16,7 +16,7 @@ from cep_pipeline.cli.options import configuration_options, counted, output_cons
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
-    from cep_pipeline.pipeline.violations import Violation
+    from cep_pipeline.pipeline.plan_checks import Violation
     from cep_pipeline.warehouse.records import Decision, PlanRecord, PublishedMatches, RunRecord, StaleDay
 
 
@@ -49,8 +49,8 @@ def status(
       cep status --rejected                           rejected rows with file, line and reason
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.pipeline.days import find_stale_days
-    from cep_pipeline.pipeline.violations import pending_violation
+    from cep_pipeline.pipeline.plan_checks import pending_violation
+    from cep_pipeline.pipeline.stream_days import find_stale_days
     from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
@@ -116,7 +116,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
 
 def _print_sharing(console: Console, record: PlanRecord) -> None:
     """Print the cost of the patterns together and apart, where they were planned together."""
-    from cep_pipeline.pipeline.steps import of_another_format
+    from cep_pipeline.pipeline.plans import of_another_format
     from cep_pipeline.planning.explain.workload import summary_lines
     from cep_pipeline.planning.workload_plan import workload_from_json
 

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class ClockBack:
-    """Where the clock of a file goes back within an event type.
+    """The rows of a file at which the clock goes back within an event type.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class ClockBack:
     event_type: str
 
     def __add__(self, other: ClockBack) -> ClockBack:
-        """Both together, of one day and file."""
+        """Return the sum of both, which are of one day and file."""
         first = min(self, other, key=lambda one: one.line)
         return replace(first, rows=self.rows + other.rows, most_us=max(self.most_us, other.most_us))
 
@@ -68,7 +68,7 @@ class FirstRow(NamedTuple):
 
 @dataclass(frozen=True)
 class WatchedPart:
-    """What was seen of the clock of a part of a file: enough to look at the rows where two parts meet.
+    """The clock of a part of a file, with what it takes to look at the rows where two parts meet.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class WatchedPart:
 
 
 def found_in(parts: Iterable[WatchedPart]) -> tuple[ClockBack, ...]:
-    """Where the clock of a file goes back, one for each day, from its parts in order: within them and between them."""
+    """Return where the clock of a file goes back, one for each day; its parts come in order."""
     latest: dict[str | None, int] = {}
     found: dict[date | None, ClockBack] = {}
     for part in parts:
@@ -141,12 +141,12 @@ class ClockWatch:
 
     @property
     def found(self) -> tuple[ClockBack, ...]:
-        """Where the clock goes back, one for each day."""
+        """Return where the clock goes back, one for each day."""
         return tuple(self._found[day] for day in sorted(self._found))
 
     @property
     def part(self) -> WatchedPart:
-        """The same with what the parts of the file before and after this one need."""
+        """Return what was seen, with the rows that the parts before and after this one are compared with."""
         return WatchedPart(self.found, dict(self._first), dict(self._latest))
 
     def _note_first(self, events: pa.Table, stamps: Array, codes: Array, new: Mapping[int, str | None]) -> None:
@@ -189,7 +189,7 @@ _LONG_AGO = -(2**63)
 
 
 def sum_of(found: Iterable[ClockBack]) -> ClockBack | None:
-    """What was found of several days or parts, in order; None where nothing was."""
+    """Return the sum of several days or parts, in order; None where there are none."""
     whole: ClockBack | None = None
     for part in found:
         whole = part if whole is None else whole + part

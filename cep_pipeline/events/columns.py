@@ -38,7 +38,7 @@ QUARANTINE_SCHEMA = pa.schema(
 
 
 class EventSchema(Protocol):
-    """What the warehouse needs of a stream schema: `StreamSchema` has it."""
+    """The part of a stream schema that the warehouse needs; `StreamSchema` has it."""
 
     @property
     def name(self) -> str:

@@ -19,7 +19,7 @@ import pyarrow.csv as pacsv
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw
 from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
-from cep_pipeline.events.source import Source
+from cep_pipeline.events.source import SourceLayout
 
 BLOCK_BYTES = 16 << 20
 """Text that is parsed at once; a few times this much is held in memory."""
@@ -49,7 +49,7 @@ class CsvReader:
     def __init__(
         self,
         file: SourceFile,
-        source: Source,
+        source: SourceLayout,
         parts: Sequence[FilePart] | None = None,
         *,
         block_bytes: int = BLOCK_BYTES,
@@ -77,12 +77,12 @@ class CsvReader:
         return RawFile(self._file.name, self._reader.bytes_read, sha256)
 
     @staticmethod
-    def parts_of(file: SourceFile, source: Source) -> None:
+    def parts_of(file: SourceFile, source: SourceLayout) -> None:
         """Return None: a CSV file is read as a whole."""
 
     @staticmethod
-    def check(source: Source) -> None:
-        """Refuse a header and names of columns together, and neither of them."""
+    def check(source: SourceLayout) -> None:
+        """Refuse settings with both a header and names of columns, or with neither."""
         if source.header:
             if source.names:
                 raise InputError("source.columns is only for CSV files without header (header: false)")
@@ -249,7 +249,7 @@ def _decodes(text: bytes, lines: Lines, index: int) -> bool:
 
 
 def _assemble(
-    text: bytes, lines: Lines, keep: np.ndarray, odd: Sequence[OddRecord], source: Source
+    text: bytes, lines: Lines, keep: np.ndarray, odd: Sequence[OddRecord], source: SourceLayout
 ) -> tuple[bytes, np.ndarray, np.ndarray]:
     """Text of the rows to parse, and the first and last line of each."""
     plain = np.flatnonzero(keep)
@@ -272,12 +272,12 @@ def _assemble(
     return b"".join(piece for _, piece in sorted(pieces)), firsts, lasts
 
 
-def _encode(fields: Sequence[str], source: Source) -> bytes:
+def _encode(fields: Sequence[str], source: SourceLayout) -> bytes:
     quote = source.quote
     return (source.delimiter.join(f"{quote}{f.replace(quote, quote * 2)}{quote}" for f in fields) + "\n").encode()
 
 
-def _parse(clean: bytes, names: Sequence[str], source: Source, rows: int, path: str) -> dict[str, pa.Array]:
+def _parse(clean: bytes, names: Sequence[str], source: SourceLayout, rows: int, path: str) -> dict[str, pa.Array]:
     listed = source.listed
     if not rows:
         return {name: pa.nulls(0, pa.string()) for name in listed}
@@ -351,7 +351,7 @@ class Lines:
 
 @dataclass(frozen=True)
 class OddRecord:
-    """What the careful reader made of the lines `first` to `last` (both included): fields, or why not."""
+    """The record that the careful reader found on the lines `first` to `last` (both included), or why there is none."""
 
     first: int
     last: int

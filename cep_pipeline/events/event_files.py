@@ -22,7 +22,7 @@ from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
 from cep_pipeline.events.readers import open_rows
 from cep_pipeline.events.row_checks import LINE, LOCAL_DAY, check_rows, day_number, day_of
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import Source
+from cep_pipeline.events.source import SourceLayout
 
 _EXAMPLES = 3
 
@@ -64,7 +64,7 @@ def load_events(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
 
 
 def are_ready(paths: Sequence[Path]) -> bool:
-    """Whether files are Parquet files of events, and no raw ones.
+    """Return True if all files are Parquet files of events, False if all are raw files.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
     return LoadedEvents(derived.select(schema.arrow_schema.names).cast(schema.arrow_schema), rejected, tuple(notes))
 
 
-def _blocks(source: Source, path: Path, notes: list[str]) -> Iterator[RawBlock]:
+def _blocks(source: SourceLayout, path: Path, notes: list[str]) -> Iterator[RawBlock]:
     with open_rows(SourceFile(path.name, str(path), path.stat().st_size, UNBOUNDED), source) as rows:
         yield from rows
         dropped = rows.dropped_columns

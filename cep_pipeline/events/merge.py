@@ -49,7 +49,7 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What a `MergeTask` made: the events, and the rows whose key came before."""
+    """The result of a `MergeTask`: the events, and the rows whose key came before."""
 
     settled: EventRange
     repeated: tuple[RejectedRows, ...]

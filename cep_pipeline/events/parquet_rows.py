@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, open_raw
 from cep_pipeline.events.raw_rows import FilePart, RawBlock
-from cep_pipeline.events.source import Source
+from cep_pipeline.events.source import SourceLayout
 
 BLOCK_ROWS = 262_144
 """Rows that are checked at once."""
@@ -30,7 +30,7 @@ class ParquetReader:
         The file is truncated or corrupt, or lacks a column that the schema reads.
     """
 
-    def __init__(self, file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> None:
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None:
         path = self._path = file.path
         self._parts = parts
         self._source = source
@@ -60,13 +60,13 @@ class ParquetReader:
         """Return None: not every byte of the file is read, so its fingerprint takes a reading of its own."""
 
     @staticmethod
-    def parts_of(file: SourceFile, source: Source) -> list[FilePart]:
+    def parts_of(file: SourceFile, source: SourceLayout) -> list[FilePart]:
         """Return the row groups of a file."""
         with ParquetReader(file, source) as reader:
             return reader.parts()
 
     @staticmethod
-    def check(source: Source) -> None:
+    def check(source: SourceLayout) -> None:
         """Refuse settings that are of CSV files."""
         if source.names:
             raise InputError("source.columns is only for CSV files without header (header: false)")

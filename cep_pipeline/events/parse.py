@@ -90,7 +90,7 @@ class RejectedRows:
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """What a `ParseTask` made.
+    """The result of a `ParseTask`.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from cep_pipeline.events.csv_rows import CsvReader
 from cep_pipeline.events.parquet_rows import ParquetReader
 from cep_pipeline.events.raw_files import RawFile, SourceFile
 from cep_pipeline.events.raw_rows import FilePart, RawBlock
-from cep_pipeline.events.source import Source
+from cep_pipeline.events.source import SourceLayout
 
 
 class RowReader(Protocol):
@@ -23,7 +23,7 @@ class RowReader(Protocol):
     The constructor opens the file. With `parts`, only those parts of it are read.
     """
 
-    def __init__(self, file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> None: ...
+    def __init__(self, file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> None: ...
 
     def __enter__(self) -> RowReader: ...
 
@@ -46,11 +46,11 @@ class RowReader(Protocol):
         """Return the fingerprint of the file if reading its rows has hashed it, else None; called after the rows."""
 
     @staticmethod
-    def parts_of(file: SourceFile, source: Source) -> list[FilePart] | None:
+    def parts_of(file: SourceFile, source: SourceLayout) -> list[FilePart] | None:
         """Return the parts of a file that can be read on their own; None where it is read as a whole."""
 
     @staticmethod
-    def check(source: Source) -> None:
+    def check(source: SourceLayout) -> None:
         """Refuse a layout that files of this format cannot have.
 
         Raises
@@ -64,6 +64,6 @@ READERS: Mapping[str, type[RowReader]] = {"csv": CsvReader, "parquet": ParquetRe
 """Name of the format in stream schemas -> the class that reads its files."""
 
 
-def open_rows(file: SourceFile, source: Source, parts: Sequence[FilePart] | None = None) -> RowReader:
+def open_rows(file: SourceFile, source: SourceLayout, parts: Sequence[FilePart] | None = None) -> RowReader:
     """Open a raw file with the reader of its stream's format."""
     return READERS[source.format](file, source, parts)

@@ -28,7 +28,7 @@ _LONGEST_QUOTED = 60
 
 @dataclass(frozen=True)
 class CheckedBlock:
-    """What became of a raw block.
+    """The rows of a raw block after the checks.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.events.source import Derived, Quality, Source
+    from cep_pipeline.events.source import DerivedAttribute, Quality, SourceLayout
 
 ON_MISSING = ("error", "empty", "skip")
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
@@ -83,8 +83,8 @@ class StreamSchema:
     key: tuple[str, ...] = ()
     on_missing: str = "error"
     timezone: str = "UTC"
-    source: Source | None = None
-    derived: tuple[Derived, ...] = ()
+    source: SourceLayout | None = None
+    derived: tuple[DerivedAttribute, ...] = ()
     quality: Quality | None = None
 
     def __post_init__(self) -> None:
@@ -194,7 +194,7 @@ class StreamSchema:
 
     @cached_property
     def referable(self) -> Mapping[str, ValueType]:
-        """All that a pattern can reference: the attributes, and `timestamp` and `seq` as int64."""
+        """The names that a pattern can reference: the attributes, and `timestamp` and `seq` as int64."""
         return {**self.attributes, **ORDER_COLUMNS}
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a stream's raw files look like, which attributes are derived, and what quality is asked of them."""
+"""Parts of a stream schema: the layout of the raw files, the derived attributes, and the quality that a day needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Severity = Literal["critical", "warning"]
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceLayout:
     """Layout of the raw files of a stream.
 
     Parameters
@@ -88,7 +88,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Derived:
+class DerivedAttribute:
     """An attribute computed in preprocessing, per event type.
 
     Parameters
@@ -112,7 +112,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What the values of an attribute (or `timestamp`) must be; bounds are None where they are open."""
+    """A rule for the values of an attribute (or `timestamp`); bounds are None where they are open."""
 
     column: str
     above: float | None = None
@@ -138,7 +138,7 @@ class RowCount:
 
 @dataclass(frozen=True)
 class Quality:
-    """When a day is refused: above a share of rejected rows, or when a critical expectation fails."""
+    """The rules by which a day is refused: too large a share of rejected rows, or a failed critical expectation."""
 
     max_rejected_share: float = 0.01
     expectations: tuple[Expectation, ...] = ()

@@ -19,7 +19,7 @@ Status = Literal["events", "empty", "skipped"]
 
 @dataclass(frozen=True)
 class StagedDay:
-    """What the raw files of a day became before anything is derived.
+    """The checked rows of a day's raw files, before anything is derived.
 
     Parameters
     ----------

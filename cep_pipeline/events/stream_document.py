@@ -16,7 +16,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
 from cep_pipeline.events.readers import READERS
-from cep_pipeline.events.source import Derived, Expectation, Quality, RowCount, Severity, Source
+from cep_pipeline.events.source import DerivedAttribute, Expectation, Quality, RowCount, Severity, SourceLayout
 from cep_pipeline.events.timestamps import check_format, check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 
@@ -363,7 +363,7 @@ def _check_names(document: StreamDocument) -> None:
 def _schema_of(document: StreamDocument, make: Callable[..., Schema]) -> Schema:
     _check_names(document)
     attributes = {name: ValueType(settings.type) for name, settings in document.attributes.items()}
-    derived: list[Derived] = []
+    derived: list[DerivedAttribute] = []
     for name, function in document.derived.items():
         with _at("derived", name):
             derived.append(_derived_of(name, function, attributes))
@@ -404,13 +404,13 @@ def _known(name: str, choices: list[str], what: str) -> None:
         raise InputError(f"{what} {name!r} is no attribute that is read; {hint}")
 
 
-def _source_of(document: StreamDocument) -> Source:
+def _source_of(document: StreamDocument) -> SourceLayout:
     with _at("source", "path"):
         paths = tuple(PathTemplate(text) for text in document.source.path)
     with _at("timestamp", "format"):
         check_format(document.timestamp.format)
     with _at("source"):
-        source = Source(
+        source = SourceLayout(
             format=document.source.format,
             paths=paths,
             timestamp_column=document.timestamp.column,
@@ -441,7 +441,7 @@ def _quality_of(document: StreamDocument, attributes: dict[str, ValueType]) -> Q
     return Quality(settings.max_rejected_share, tuple(expectations), RowCount(**settings.row_count.model_dump()))
 
 
-def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> Derived:
+def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, ValueType]) -> DerivedAttribute:
     if name in attributes:
         raise InputError(f"derived attribute {name!r} has the name of another attribute")
     function = settings.diff or settings.history
@@ -454,9 +454,9 @@ def _derived_of(name: str, settings: DerivedSettings, attributes: dict[str, Valu
             f"there are: {choices}"
         )
     if settings.history is not None:
-        return Derived(name, "history", settings.history.of, settings.history.length)
-    return Derived(name, "diff", function.of)
+        return DerivedAttribute(name, "history", settings.history.of, settings.history.length)
+    return DerivedAttribute(name, "diff", function.of)
 
 
-def _type_of(derived: Derived, attributes: dict[str, ValueType]) -> ValueType:
+def _type_of(derived: DerivedAttribute, attributes: dict[str, ValueType]) -> ValueType:
     return ValueType.FLOAT64_LIST if derived.function == "history" else attributes[derived.of]

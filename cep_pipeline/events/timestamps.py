@@ -69,7 +69,7 @@ def check_timezone(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Instants:
+class TimestampColumn:
     """Timestamps read from one column.
 
     Parameters
@@ -88,7 +88,7 @@ class Instants:
     nonexistent: np.ndarray
 
 
-def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Instants:
+def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> TimestampColumn:
     """Read a column of timestamps.
 
     Parameters
@@ -112,7 +112,7 @@ def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Instan
         local, instants = _of_text(pc.cast(column, pa.string()), text_format)
     clock, utc, nonexistent = _both_clocks(local, instants, timezone)
     unreadable = _mask(pc.is_null(utc)) & ~missing & ~nonexistent
-    return Instants(utc, _day_numbers(clock), unreadable, nonexistent)
+    return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent)
 
 
 def day_bounds(day: date, timezone: str) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def _midnight_us(day: date, timezone: str) -> int:
 
 
 def has_date(moment: str) -> bool:
-    """Whether a moment that a person writes has a date, and is no time alone.
+    """Return True if a moment that a person writes has a date, and is not a time alone.
 
     Examples
     --------

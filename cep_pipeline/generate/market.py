@@ -41,7 +41,7 @@ _OF_STOCKS, _OF_COUNTS, _OF_TIMES, _OF_PRICES, _OF_TRADES = range(5)
 
 @dataclass(frozen=True)
 class Market:
-    """What a generated market is like.
+    """The properties of a generated market.
 
     Parameters
     ----------

@@ -2,24 +2,221 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
-from cep_pipeline.pipeline.search_settings import SearchSettings, cost_names
 
 if TYPE_CHECKING:
+    from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
+
+
+def _planners() -> Iterable[str]:
+    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
+
+    return (*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES)
+
+
+def cost_names() -> Iterable[str]:
+    """Names of the cost models."""
+    from cep_pipeline.planning.costs import COSTS
+
+    return COSTS
+
+
+class SearchSettings(Document):
+    """A planner, and the settings of planners that plan all patterns of a set together."""
+
+    planner: str | None = Field(
+        default=None,
+        json_schema_extra=one_of(_planners),
+        description=(
+            "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
+            "takes that of `planning:`; without that it is `dp_left_deep`."
+        ),
+        examples=["greedy"],
+    )
+    neighbourhood: str | None = Field(
+        default=None,
+        json_schema_extra={"pattern": "^(edge|vertex:[0-9]+)$"},
+        description="The step of a local search: `edge` gives two patterns a part in common, `vertex:K` up to K.",
+        examples=["vertex:4"],
+    )
+    sharing: Literal["prefix", "subexpression"] | None = Field(
+        default=None,
+        description="The parts that patterns share: the beginnings of their orders, or subtrees of their trees.",
+        examples=["prefix"],
+    )
+    time_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="A local search ends after this many seconds.",
+        examples=[5],
+    )
+    steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="A local search ends after this many steps. By steps and seed it gives the same plan each time.",
+        examples=[100000],
+    )
+    seed: int | None = Field(
+        default=None, ge=0, description="The seed of the random choices of a local search.", examples=[1]
+    )
+
+    @field_validator("planner")
+    @classmethod
+    def _planner(cls, name: str | None) -> str | None:
+        from cep_pipeline.planning.planners import check_planner
+
+        if name is not None:
+            try:
+                check_planner(name)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return name
+
+    @field_validator("neighbourhood")
+    @classmethod
+    def _neighbourhood(cls, name: str | None) -> str | None:
+        from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
+
+        if name is not None:
+            try:
+                Neighbourhood.of(name)
+            except InputError as error:
+                raise ValueError(str(error)) from error
+        return name
+
+    @property
+    def search(self) -> dict[str, Any]:
+        """What is said of how to plan together, as `plan_workload` takes it."""
+        given = {name: getattr(self, name) for name in SearchSettings.model_fields if name != "planner"}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+ALL = "all"
+
+
+def _decisions() -> Iterable[str]:
+    from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+    return DECISION_FUNCTIONS
+
+
+def _distances() -> Iterable[str]:
+    from cep_pipeline.adaptation import DISTANCES
+
+    return DISTANCES
+
+
+class AdaptationSettings(Document):
+    """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
+
+    decision: str = Field(
+        default="invariant",
+        json_schema_extra=one_of(_decisions),
+        description=(
+            "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
+            "a `constant_threshold`, every check (`unconditional`), or nothing (`static`)."
+        ),
+        examples=["constant_threshold"],
+    )
+    distance: float | str = Field(
+        default=0.0,
+        json_schema_extra=one_of(_distances, least=0),
+        description=(
+            "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
+            "counts as violated. It is a number, or the name of a rule that sets it."
+        ),
+        examples=[0.1],
+    )
+    k: int | str = Field(
+        default=1,
+        json_schema_extra=one_of(lambda: [ALL], least=1),
+        description="For `invariant`: how many invariants of each step or join are checked, the tightest first.",
+        examples=[2],
+    )
+    threshold: float = Field(
+        default=0.5,
+        gt=0,
+        allow_inf_nan=False,
+        description=(
+            "For `constant_threshold`: the share by which a number must have moved. For `invariant`: the same, for "
+            "patterns whose planners have no invariants or that are planned together."
+        ),
+        examples=[0.25],
+    )
+    sample: int = Field(
+        default=20_000,
+        ge=0,
+        le=10_000_000,
+        description=(
+            "The old plan and the new one are compared on this many events of the latest day. With 0 they are compared "
+            "by their costs alone."
+        ),
+        examples=[50000],
+    )
+
+    @field_validator("decision")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+        if name not in DECISION_FUNCTIONS:
+            raise ValueError(f"there is no decision function of this name; there are: {', '.join(DECISION_FUNCTIONS)}")
+        return name
+
+    @field_validator("distance")
+    @classmethod
+    def _distance(cls, setting: float | str) -> float | str:
+        from cep_pipeline.adaptation import distance_rule
+
+        try:
+            distance_rule(setting)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+        return setting
+
+    @field_validator("k")
+    @classmethod
+    def _positive(cls, k: int | str) -> int | str:
+        if k == ALL or (isinstance(k, int) and k >= 1):
+            return k
+        raise ValueError(f"a block has one invariant or more: write 1, 2, … or {ALL}")
+
+    @property
+    def most_invariants(self) -> int | None:
+        """Invariants a block; None: all."""
+        return self.k if isinstance(self.k, int) else None
+
+    def function(self) -> DecisionFunction:
+        """The decision function with those of the settings that it has."""
+        from cep_pipeline.adaptation import decision_function
+
+        return decision_function(self.decision, **{**self.decisive(), **self._k()})
+
+    def decisive(self) -> dict[str, Any]:
+        """Those of the settings that the decision function has, as they are written."""
+        from cep_pipeline.adaptation import DECISION_FUNCTIONS
+
+        has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters
+        return {name: value for name, value in self.model_dump().items() if name in has}
+
+    def _k(self) -> dict[str, int | None]:
+        return {"k": self.most_invariants} if "k" in self.decisive() else {}
+
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -357,7 +554,7 @@ class Configuration:
         return tuple(self.settings.streams)
 
     def stream_settings(self, name: str) -> StreamSettings:
-        """What is configured of a stream; `InputError` lists the known ones where there is none of this name."""
+        """Return the settings of a stream; where there is none of this name, an `InputError` lists the known ones."""
         settings = self.settings.streams.get(name)
         if settings is None:
             raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
@@ -467,7 +664,7 @@ def _search(
 
 
 def _set_in(settings: Document) -> dict[str, Any]:
-    """What a user has written of settings, without their defaults."""
+    """Return the settings that a user has written, without defaults."""
     return settings.model_dump(exclude_unset=True)
 
 
@@ -528,3 +725,8 @@ def _parameter_value(text: str) -> int | float | bool | str:
     if _INTEGER.fullmatch(text):
         return int(text)
     return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def patterns_of(pattern_sets: Sequence[PatternSet]) -> list[Pattern]:
+    """The patterns of all sets."""
+    return [pattern for pattern_set in pattern_sets for pattern in pattern_set.patterns]

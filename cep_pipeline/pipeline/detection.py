@@ -2,77 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.pipeline.configuration import PatternSet
-from cep_pipeline.pipeline.recorded_plans import plan_of
-from cep_pipeline.pipeline.steps import DayEvents, DayWork, Progress, cut_day, pin_events
+from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
+from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
+from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
-from cep_pipeline.slices.extent import can_pend, columns_needed, counts_in_partitions, look_back
+from cep_pipeline.slices.extent import (
+    LookBack,
+    can_pend,
+    columns_needed,
+    counts_in_partitions,
+    look_back,
+    waits_for_later_events,
+)
+from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
-from cep_pipeline.spark.partitions import EarlierEvents, Gathering, PartitionedEvents
-from cep_pipeline.spark.slicing import Slice, instant_before, slices_between
-from cep_pipeline.statistics.observed import Observed
+from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents
+from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 from cep_pipeline.storage import DataDirectory, digest_of, folder_name
-from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
-from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
+from cep_pipeline.warehouse.records import EventsSnapshot, PlanRecord, PublishedMatches
 
 if TYPE_CHECKING:
     from cep_pipeline.spark.session import SparkSession
-
-
-@dataclass(frozen=True)
-class DetectedDay:
-    """The matches of a pattern set that become final on a day, in files that are not published yet.
-
-    `pending` are the matches by pattern that are not published because they, or others before them, are not final when
-    the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
-    the next day's statistics.
-    """
-
-    pattern_set: str
-    files: tuple[str, ...]
-    matches: dict[str, int]
-    fingerprint: MatchesFingerprint
-    plan_version: int | None
-    carry_out: Mapping[str, Any] = field(default_factory=dict)
-    pending: Mapping[str, int] = field(default_factory=dict)
-    observed: Observed = field(default_factory=Observed)
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON form, read back by `from_json`."""
-        return {
-            "pattern_set": self.pattern_set,
-            "files": list(self.files),
-            "matches": self.matches,
-            "fingerprint": self.fingerprint.to_json(),
-            "plan_version": self.plan_version,
-            "carry_out": dict(self.carry_out),
-            "pending": dict(self.pending),
-            "observed": self.observed.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
-        """Read the JSON form."""
-        return cls(
-            content["pattern_set"],
-            tuple(content["files"]),
-            content["matches"],
-            MatchesFingerprint.from_json(content["fingerprint"]),
-            content["plan_version"],
-            content["carry_out"],
-            content["pending"],
-            Observed.from_json(content["observed"]),
-        )
 
 
 def detect_day(
@@ -183,7 +144,7 @@ MOST_ORDERS_PUBLISHED = 64
 
 
 def waits_at_the_end(pattern_set: PatternSet) -> bool:
-    """Whether matches of a pattern set may wait when a day is over, so that it matters whether the stream ends."""
+    """Return True if matches of a pattern set may wait when a day is over, so that the end of the stream matters."""
     return any(map(can_pend, pattern_set.patterns))
 
 
@@ -208,7 +169,7 @@ def _partitioned(
     carry_in: CarryState,
     scratch: DataDirectory,
 ) -> Iterator[tuple[PartitionedEvents, EarlierEvents]]:
-    """What is read for windows that count the events of a partition, one for each PARTITION BY among them."""
+    """Gather what windows read that count the events of a partition, once for each PARTITION BY among them."""
     from cep_pipeline.spark.tasks import run_tasks
 
     counting = [pattern for pattern in patterns if counts_in_partitions(pattern)]
@@ -218,7 +179,7 @@ def _partitioned(
         contiguous = any(pattern.strategy is Strategy.STRICT_CONTIGUITY for pattern in members)
         source = PartitionedEvents(partition_by, look_back(members).positions, contiguous, own, events.start[0])
         files = work.tables.events_files(None, work.day, snapshot=events.snapshot)
-        gathering = Gathering(
+        gathering = GatheringTask(
             source,
             columns_needed(members),
             work.tables.events_schema,
@@ -255,3 +216,114 @@ def _earliest(days: Sequence[date | None]) -> date | None:
     """The first of these days, None where one of them is the beginning of the stream."""
     known = [day for day in days if day is not None]
     return min(known) if len(known) == len(days) else None
+
+
+@dataclass(frozen=True)
+class DayEvents:
+    """The published events that a day's detection looks at, pinned to one snapshot.
+
+    Attributes
+    ----------
+    snapshot
+        The published days.
+    first_day
+        The first day that the look-back reaches, None: the beginning of the stream, where there are too few events.
+    start
+        The point from which on the day owns matches. It lies before the day where matches wait for later events and
+        days are not published: those that have become final on such days belong to the next one that is.
+    row_groups
+        Those of the look-back and the day, in stream order.
+    look_back
+        How far before their start slices of the day read.
+    """
+
+    snapshot: EventsSnapshot
+    first_day: date | None
+    start: Boundary
+    row_groups: tuple[RowGroup, ...]
+    look_back: LookBack
+
+    def events_of(self, work: DayWork) -> int:
+        """Number of events of the day itself."""
+        published = self.snapshot.days.get(work.day)
+        return published.events if published is not None else 0
+
+
+def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
+    """Pin the day's events and the look-back before it that the longest window of the pattern sets reaches."""
+    reach = look_back(patterns_of(pattern_sets))
+    snapshot = work.tables.pin_events()
+    begun = work.day
+    earlier = [day for day in snapshot.days if day < work.day]
+    if earlier and any(map(waits_for_later_events, patterns_of(pattern_sets))):
+        begun = max(earlier) + timedelta(days=1)
+    start = work.day_start(begun)
+    by_time = begun
+    while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
+        by_time -= timedelta(days=1)
+    by_positions = _day_of_positions(snapshot, begun, reach.positions)
+    first_day = None if by_positions is None else min(by_time, by_positions)
+    files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
+    return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
+
+
+def _day_of_positions(snapshot: EventsSnapshot, begun: date, positions: int) -> date | None:
+    """The day that has the event so many positions before a day; None where there are fewer."""
+    if not positions:
+        return begun
+    for day in sorted((day for day in snapshot.days if day < begun), reverse=True):
+        positions -= snapshot.days[day].events
+        if positions <= 0:
+            return day
+    return None
+
+
+def cut_day(
+    work: DayWork,
+    events: DayEvents,
+    parallelism: int,
+    weigh: Callable[[RowGroup], float],
+    start: Boundary,
+    patterns: int = 1,
+) -> list[Slice]:
+    """Cut the day, from `start` on, into slices of about equal work, some for each core (`slices_of_a_core`)."""
+    estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
+    each = slices_of_a_core(work.settings.slices_per_core, patterns, estimated / parallelism)
+    return cut(
+        events.row_groups,
+        start=start,
+        end=work.end,
+        look_back=events.look_back,
+        count=parallelism * each,
+        work=weigh,
+    )
+
+
+MANY_PATTERNS = 100
+"""From so many in a set on they and their plan are a large part of what a process holds, and of what a slice costs."""
+
+
+COST_OF_A_PATTERN = 50_000
+"""So many events and partial matches take as long as to begin with a pattern on a slice: a quarter of a millisecond."""
+
+
+def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:
+    """Return the number of slices of a day for each core: more of them balance better, but each pattern costs more.
+
+    Parameters
+    ----------
+    configured
+        The most, and so many for few patterns.
+    patterns
+        Patterns that each slice begins with.
+    work_of_a_core
+        Estimated events and partial matches of the day for each core.
+
+    Examples
+    --------
+    >>> [slices_of_a_core(3, patterns, 120e6) for patterns in (1, 1000, 5000)]
+    [3, 2, 1]
+    """
+    if patterns < MANY_PATTERNS:
+        return configured
+    return int(min(max(work_of_a_core / (patterns * COST_OF_A_PATTERN), 1), configured))

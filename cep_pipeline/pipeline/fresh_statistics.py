@@ -15,14 +15,14 @@ from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import digest_of
 
 if TYPE_CHECKING:
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import EventsSnapshot
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 
 @dataclass(frozen=True)
-class AskedStatistics:
-    """Which statistics are wanted: the mean over the windows of the latest day's business, or the window up to a time.
+class StatisticsRequest:
+    """A choice of statistics: the mean over the windows of the latest day's business, or the window up to a time.
 
     Attributes
     ----------
@@ -36,11 +36,11 @@ class AskedStatistics:
     window: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Those that are given."""
+        """Return the settings that are given, as JSON values."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def on(self, day: date) -> AskedStatistics:
-        """The same, whatever day is the latest later: a time alone is one of this day."""
+    def on(self, day: date) -> StatisticsRequest:
+        """Return a request that stays the same on later days: a time without a date becomes one of this day."""
         if self.as_of is None or has_date(self.as_of):
             return self
         return replace(self, as_of=f"{day} {self.as_of.strip()}")
@@ -48,7 +48,7 @@ class AskedStatistics:
 
 @dataclass(frozen=True)
 class FreshStatistics:
-    """Statistics, and of which events they are.
+    """Statistics, and the events that they describe.
 
     Attributes
     ----------
@@ -71,12 +71,12 @@ class FreshStatistics:
     notes: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
-        """What a decision records of them."""
+        """Return what a decision records of the statistics, as JSON values."""
         return {"digest": self.snapshot.digest, "label": self.label, "events": self.snapshot.events}
 
 
 def events_digest(events: EventsSnapshot) -> str:
-    """Digest of what is published: the same where days were published again with the same events, or without any."""
+    """Digest of the published events; days that are published again with the same events, or none, do not change it."""
     return digest_of({str(day): record.fingerprint.digest for day, record in events.days.items() if record.events})
 
 
@@ -91,10 +91,10 @@ def fresh_statistics(
     pattern_set: PatternSet,
     events: EventsSnapshot,
     day: date,
-    asked: AskedStatistics | None = None,
+    asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
 ) -> FreshStatistics:
-    """The statistics that are asked for: those that are published of the latest day, others counted anew.
+    """Return the requested statistics: those of the latest day as they are published, others counted anew.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def fresh_statistics(
     InputError
         The moment or the window is none, no events lie in it, or the statistics know nothing of the patterns.
     """
-    asked = asked or AskedStatistics()
+    asked = asked or StatisticsRequest()
     window = parse_window(asked.window) if asked.window else None
     patterns = pattern_set.patterns
     if asked.as_of is not None:

@@ -17,21 +17,28 @@ from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import CurrentPlan, current_plan, decision_settings, log_decision
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics, FreshStatistics, fresh_statistics, latest_day
-from cep_pipeline.pipeline.pattern_set_plans import (
+from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
+from cep_pipeline.pipeline.plan_checks import (
+    REPLANNING,
+    CurrentPlan,
+    Violation,
+    current_plan,
+    decision_settings,
+    log_decision,
+)
+from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_alike
+from cep_pipeline.pipeline.plans import (
     ALL,
+    PLAN_WAIT_S,
     described_part,
+    outdated,
     part_of_set,
+    plan_of,
     plan_of_changed,
     plan_pattern_set,
     replan_components,
     statements_of,
 )
-from cep_pipeline.pipeline.plan_comparison import Comparison, compare, made_alike
-from cep_pipeline.pipeline.recorded_plans import plan_of
-from cep_pipeline.pipeline.steps import PLAN_WAIT_S, outdated
-from cep_pipeline.pipeline.violations import REPLANNING, Violation
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.explain.nodes import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
@@ -40,17 +47,18 @@ from cep_pipeline.warehouse.records import Decision, PlanRecord
 if TYPE_CHECKING:
     from cep_pipeline.adaptation import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
+
 
 MADE, REPLACED, KEPT = "made", "replaced", "kept"
 """Outcomes of a replanning: there was no plan to compare with; the new plan is the current one; the old one is."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What plan is asked for, and why.
+class PlanRequest:
+    """A request for another plan, with its reason.
 
     Attributes
     ----------
@@ -73,14 +81,14 @@ class Asked:
     planner: str | None = None
     cost: str | None = None
     violation: Violation | None = None
-    statistics: AskedStatistics | None = None
+    statistics: StatisticsRequest | None = None
     force: bool = False
     patterns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Replanning:
-    """What came of it.
+    """The result of a replanning.
 
     Attributes
     ----------
@@ -100,7 +108,7 @@ class Replanning:
     before: Plan | None = None
     made: Plan | None = None
     current: PlanRecord | None = None
-    comparison: Comparison | None = None
+    comparison: PlanComparison | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -108,7 +116,7 @@ def replan(
     tables: StreamTables,
     stream: Stream,
     pattern_set: PatternSet,
-    asked: Asked,
+    asked: PlanRequest,
     *,
     run_id: str,
     dry_run: bool = False,
@@ -163,7 +171,7 @@ def replan(
     return outcome
 
 
-def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:
+def _concerned(asked: PlanRequest, verdict: Verdict | None) -> tuple[str, ...]:
     """The patterns whose components are planned again; (): all.
 
     A replanning answers all that is violated by now, not only what the check had found that asked for it.
@@ -176,7 +184,7 @@ def _concerned(asked: Asked, verdict: Verdict | None) -> tuple[str, ...]:
 
 def _plan(
     pattern_set: PatternSet,
-    asked: Asked,
+    asked: PlanRequest,
     concerned: Sequence[str],
     current: CurrentPlan | None,
     in_place_of: PlanRecord | None,
@@ -213,8 +221,8 @@ def _plan(
     return plan_pattern_set(pattern_set, fresh.snapshot, planner=asked.planner, cost=asked.cost), None, ""
 
 
-def _goes_on(plan: Plan, pattern_set: PatternSet, asked: Asked) -> bool:
-    """Whether a plan is one that the planner which is asked for makes, and can go on from."""
+def _goes_on(plan: Plan, pattern_set: PatternSet, asked: PlanRequest) -> bool:
+    """Return True if the requested planner makes plans of this kind, and can go on from it."""
     by = None if plan.workload is None else plan.workload.search.planner
     if by is None or asked.planner not in (None, by) or pattern_set.planner != by:
         return False
@@ -222,9 +230,9 @@ def _goes_on(plan: Plan, pattern_set: PatternSet, asked: Asked) -> bool:
 
 
 def _done_before(
-    tables: StreamTables, pattern_set: PatternSet, asked: Asked, decisions: Sequence[Decision], run_id: str
+    tables: StreamTables, pattern_set: PatternSet, asked: PlanRequest, decisions: Sequence[Decision], run_id: str
 ) -> Replanning | None:
-    """What a run of this id, or another for this violation, has recorded."""
+    """Return the decision that a run of this id, or another one for this violation, has recorded."""
     for one in decisions:
         if one.kind != REPLANNING:
             continue
@@ -235,8 +243,8 @@ def _done_before(
     return None
 
 
-def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
-    """Why the violation is no longer one; "" where it still is."""
+def _overtaken(asked: PlanRequest, current: CurrentPlan | None, found: CurrentPlan | str) -> str:
+    """Say why the violation is no longer one; "" where it still is."""
     if asked.violation is None:
         return ""
     version = asked.violation.plan_version
@@ -249,23 +257,23 @@ def _overtaken(asked: Asked, current: CurrentPlan | None, found: CurrentPlan | s
 
 @dataclass(frozen=True)
 class _Outcome:
-    """A plan that was made, and all that its fate depends on."""
+    """A plan that was made, and what decides whether it becomes the current one."""
 
     tables: StreamTables
     pattern_set: PatternSet
-    asked: Asked
+    asked: PlanRequest
     run_id: str
     current: CurrentPlan | None
     in_place_of: PlanRecord | None
     made: Plan
     fresh: FreshStatistics
-    comparison: Comparison | None
+    comparison: PlanComparison | None
     verdict: Verdict | None
     again: frozenset[str] | None = None
     anew: str = ""
 
     def settle(self, dry_run: bool) -> Replanning:
-        """Record what comes of it."""
+        """Record the decision, and make the plan the current one where it is better."""
         replaces = self._replaces()
         outcome = MADE if self.current is None else REPLACED if replaces else KEPT
         said = "" if self.comparison is None else self.comparison.describe()
@@ -310,7 +318,7 @@ class _Outcome:
         )
 
     def _recorded_alike(self) -> PlanRecord | None:
-        """An earlier version that is the same plan: it becomes current again, no plan is recorded twice."""
+        """Return an earlier version that is the same plan: it becomes current again, and no plan is recorded twice."""
         for record in self.tables.plans(self.pattern_set.name):
             if outdated(record, self.pattern_set) is None and made_alike(plan_of(record), self.made):
                 return record
@@ -332,7 +340,7 @@ class _Outcome:
         return replace(decision, day=self.fresh.day)
 
     def _distances(self, outcome: str) -> Mapping[str, Any]:
-        """The minimal distances to go on with: they follow from what answering a violation has gained."""
+        """Return the minimal distances to go on with, which follow from what answering a violation has gained."""
         function = self.pattern_set.adaptation.function()
         if self.current is None or self.comparison is None:
             return function.begin(self.made, self.pattern_set.patterns, self.fresh.snapshot).distances.to_json()
@@ -351,7 +359,7 @@ def _decision(
     outcome: str,
     reason: str,
     run_id: str,
-    asked: Asked,
+    asked: PlanRequest,
     current: CurrentPlan | None,
     details: Mapping[str, Any] | None = None,
 ) -> Decision:

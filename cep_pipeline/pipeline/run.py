@@ -2,48 +2,95 @@
 
 from __future__ import annotations
 
-import gc
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from itertools import groupby, product
+from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.events.validate import FailedValidation
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
-from cep_pipeline.pipeline.days import raw_files
-from cep_pipeline.pipeline.detection import detect_day, publish_detected, waits_at_the_end
-from cep_pipeline.pipeline.observer import Observer
-from cep_pipeline.pipeline.outcomes import DayOutcome, RunOutcome, pending_details
-from cep_pipeline.pipeline.statistics import estimate_day, published_statistics
-from cep_pipeline.pipeline.steps import (
-    MANY_PATTERNS,
-    DayWork,
-    check_runnable,
-    current_plan,
-    ingest_counts,
-    plan_day,
-    publish_ingested,
-)
-from cep_pipeline.warehouse.records import PlanRecord, RunRecord, RunStep, StaleDay
+from cep_pipeline.pipeline.day import OPTIONS, STEPS, record_failure, record_run, refuse_end_before
+from cep_pipeline.pipeline.day_work import DayWork, Observer
+from cep_pipeline.pipeline.detection import waits_at_the_end
+from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.stream_days import raw_files
+from cep_pipeline.storage import new_scratch, remove_scratch
+from cep_pipeline.warehouse.records import PlanRecord, RunStep, StaleDay
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.spark.ingestion import IngestResult
     from cep_pipeline.spark.session import SparkSession
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
-STEPS = ("ingest", "statistics", "plan", "detect")
-"""What can be asked for by `--steps`. Statistics and a plan that detection lacks are made whether asked for or not."""
 DAYS_AT_ONCE = 8
 """Days that are ingested side by side."""
 
 
+@dataclass(frozen=True)
+class DayOutcome:
+    """The result of a run for one day.
+
+    Attributes
+    ----------
+    status
+        `done`; `fresh`: there was nothing to do; `skipped`: a day without files that is not published.
+    events, rejected
+        Published events and rejected rows; None where ingestion was not run.
+    matches, pending
+        Pattern set -> pattern -> matches: those that became final on the day, and those that, or others before them,
+        were not final when it was over.
+    end_of_stream
+        True if the stream was taken to end with the day.
+    """
+
+    day: date
+    status: str
+    events: int | None = None
+    rejected: int | None = None
+    matches: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    steps: tuple[RunStep, ...] = ()
+    pending: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    end_of_stream: bool = False
+
+    @classmethod
+    def of(cls, work: DayWork) -> DayOutcome:
+        """Return the outcome of a day whose steps are done."""
+        if work.skipped:
+            return cls(work.day, "skipped", rejected=work.rejected, steps=tuple(work.steps))
+        return cls(
+            work.day,
+            "done",
+            work.events,
+            work.rejected,
+            {name: detected.matches for name, detected in work.detected.items()},
+            tuple(work.steps),
+            {name: detected.pending for name, detected in work.detected.items()},
+            work.end_of_stream,
+        )
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """The result of a run: its days, the plan that each pattern set ran by, and the seconds that all of it took."""
+
+    run_id: str
+    days: tuple[DayOutcome, ...]
+    plans: Mapping[str, PlanRecord]
+    ingest_seconds: Mapping[str, float]
+    seconds: float
+
+    @property
+    def pending(self) -> Mapping[str, Mapping[str, int]]:
+        """Pattern set -> pattern -> matches that wait for days after the last one whose matches were detected."""
+        return next((day.pending for day in reversed(self.days) if day.matches), {})
+
+
 def new_run_id() -> str:
-    """An id that sorts by time and is told apart from runs of the same second."""
+    """Return an id that sorts by time and differs from those of other runs of the same second."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
@@ -62,7 +109,7 @@ class PipelineRun:
     observer
         Is told of steps and notes.
     steps
-        Members of `STEPS` that are asked for.
+        Members of `OPTIONS` that are asked for.
     redo
         Whether days are redone that have nothing to do.
     end_of_stream
@@ -75,7 +122,7 @@ class PipelineRun:
     pattern_sets: Sequence[PatternSet]
     session: Callable[[], SparkSession]
     observer: Observer
-    steps: frozenset[str] = frozenset(STEPS)
+    steps: frozenset[str] = frozenset(OPTIONS)
     redo: bool = False
     run_id: str = field(default_factory=new_run_id)
     plans: dict[str, PlanRecord] = field(default_factory=dict)
@@ -85,9 +132,9 @@ class PipelineRun:
     _last_day: date | None = None
 
     def __post_init__(self) -> None:
-        unknown = self.steps - set(STEPS)
+        unknown = self.steps - set(OPTIONS)
         if unknown:
-            raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(STEPS)}")
+            raise InputError(f"there is no step {', '.join(sorted(unknown))}; there are: {', '.join(OPTIONS)}")
         if self.end_of_stream and "detect" not in self.steps:
             raise InputError("the end of the stream is a matter of detection: leave --steps out, or name detect in it")
         check_runnable(self.pattern_sets)
@@ -153,7 +200,7 @@ class PipelineRun:
             outcomes += self._run_batch([first], stale)
 
     def _recorded_end(self, published: Sequence[date]) -> date | None:
-        """The last day, if the stream was taken to end with it."""
+        """Return the last day if the stream was taken to end with it."""
         closed = {unit.final_day for unit in self.tables.matches_days() if unit.fingerprint.end_of_stream}
         return next((day for day in published[-1:] if day in closed), None)
 
@@ -162,7 +209,7 @@ class PipelineRun:
         return RunOutcome(self.run_id, tuple(outcomes), dict(self.plans), dict(self.ingest_seconds), seconds)
 
     def _stale(self, days: Sequence[date]) -> dict[date, list[StaleDay]]:
-        """The published days among these that are stale, and why."""
+        """Return the stale days among these, with the reasons."""
         published = {record.day for record in self.tables.days()}
         unread = [day for day in days if day in published and day not in self._raw_files]
         if "ingest" in self.steps:
@@ -185,7 +232,7 @@ class PipelineRun:
         return found
 
     def _next_batch(self, remaining: Sequence[date], stale: Mapping[date, Sequence[StaleDay]]) -> list[date]:
-        """The next days to do together, [] where the next one has nothing to do.
+        """Return the next days to do together; [] where the next one has nothing to do.
 
         Days that are ingested together carry from one to the next, so no published day may lie between them that is
         not among them.
@@ -213,187 +260,79 @@ class PipelineRun:
             if "ingest" not in self.steps
             or (day in published and not self.redo and all(item.step == "detect" for item in stale.get(day, ())))
         }
-        started = datetime.now(UTC)
+        scratch = new_scratch(self.tables.warehouse.scratch)
+        finished: set[date] = set()
         with ExitStack() as stack:
-            works = {
-                day: DayWork(
-                    self.stream,
-                    self.tables,
-                    self.settings,
-                    day,
-                    self.run_id,
-                    stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),
-                )
-                for day in batch
-            }
-            outcomes: dict[date, DayOutcome] = {}
-            for work in works.values():
-                self._record(work, "running", started)
+            stack.callback(remove_scratch, scratch)
+            works = [self._work(day, scratch, stack) for day in batch]
+            for work in works:
+                record_run(work, "running")
             try:
-                failure = self._ingest([work for day, work in works.items() if day not in only_detect], outcomes)
-                for day, work in works.items():
-                    if failure is not None and day not in outcomes and day not in only_detect:
+                failure = self._ingest([work for work in works if work.day not in only_detect])
+                for work in works:
+                    is_ingested = work.day in only_detect or work.skipped or work.published is not None
+                    if failure is not None and not is_ingested:
                         break
-                    outcomes[day] = self._finish_day(work, outcomes.get(day, DayOutcome(day, "done")))
-                    self._record(work, "succeeded", started, outcomes[day])
+                    self._finish_day(work)
+                    record_run(work, "succeeded")
+                    finished.add(work.day)
                 if failure is not None:
                     raise failure
             except BaseException as error:
-                for day, work in works.items():
-                    if day not in outcomes or outcomes[day].steps == ():
-                        self._record_failure(work, started, outcomes.get(day), error)
+                for work in works:
+                    if work.day not in finished:
+                        record_failure(work, error)
                 raise
-        return [outcomes[day] for day in batch]
+        return [DayOutcome.of(work) for work in works]
 
-    def _ingest(self, works: Sequence[DayWork], outcomes: dict[date, DayOutcome]) -> CepError | None:
-        """Ingest and publish days; returns what stopped it, after the days before are published."""
-        if not works:
-            return None
-        from cep_pipeline.spark.ingestion import ingest_days
+    def _work(self, day: date, scratch: str, stack: ExitStack) -> DayWork:
+        """Take the lease of a day, for as long as the batch is worked on."""
+        return DayWork(
+            self.stream,
+            self.tables,
+            self.settings,
+            day,
+            self.run_id,
+            stack.enter_context(self.tables.day_lease(day, run_id=self.run_id)),
+            tuple(self.pattern_sets),
+            day == self._last_day,
+            self.session,
+            self.observer,
+            scratch,
+            plans=self.plans,
+        )
 
-        by_day = {work.day: work for work in works}
-        first = min(by_day)
-        earlier = [record.events for record in self.tables.days() if record.day < first]
-        spark = self.session()
-        begin = time.perf_counter()
-        with self.observer.step(f"ingest {_span(list(by_day))}") as progress:
+    def _ingest(self, works: Sequence[DayWork]) -> CepError | None:
+        """Do the steps that days go through side by side; returns the error of the first day that fails.
+
+        The days before it are published.
+        """
+        failure: CepError | None = None
+        for step in STEPS:
+            if step.given != "days" or not works:
+                continue
             try:
-                for result in ingest_days(
-                    spark,
-                    self.stream.schema,
-                    sorted(by_day),
-                    self.stream.data,
-                    events_directory=lambda day: self.tables.events_directory(day, run_id=self.run_id),
-                    quarantine_directory=lambda day: self.tables.quarantine_directory(day, run_id=self.run_id),
-                    scratch=f"{self.tables.warehouse.location}/scratch",
-                    carry_in=self.tables.carry_in(first),
-                    earlier_row_counts=earlier,
-                    progress=progress,
-                ):
-                    outcomes[result.day] = self._publish(by_day[result.day], result, time.perf_counter() - begin)
-                    begin = time.perf_counter()
-                    if result.day == max(by_day):  # the seconds are of all days together
-                        for name, seconds in result.seconds.items():
-                            self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
+                step.run(works)
             except CepError as error:
-                failing = by_day.get(next((day for day in sorted(by_day) if day not in outcomes), first))
-                if failing is not None and isinstance(error, FailedValidation):
-                    failing.validation = error.document
-                return error
-        return None
+                failure = error
+                works = [work for work in works if work.passed]
+        if failure is None and works:
+            for name, seconds in works[-1].ingest_seconds.items():  # they are those of all days together
+                self.ingest_seconds[name] = self.ingest_seconds.get(name, 0.0) + seconds
+        return failure
 
-    def _publish(self, work: DayWork, result: IngestResult, seconds: float) -> DayOutcome:
-        for text in (*result.notes, *result.warnings):
-            self.observer.note(f"{result.day}: {text}")
-        work.done(RunStep("ingest", seconds, ingest_counts(result)))
-        work.validation = result.validation
-        if result.status == "skipped":
-            return DayOutcome(result.day, "skipped", None, result.rejected)
-        published = publish_ingested(work, result)
-        return DayOutcome(result.day, "done", published.events, published.rejected)
-
-    def _finish_day(self, work: DayWork, outcome: DayOutcome) -> DayOutcome:
-        """Statistics, plan and detection of a day whose events are published."""
-        if outcome.status == "skipped":
-            return DayOutcome(outcome.day, "skipped", None, outcome.rejected, {}, tuple(work.steps))
+    def _finish_day(self, work: DayWork) -> None:
+        """Do the other steps for a day whose events are published."""
+        if work.skipped:
+            return
         if work.day not in {record.day for record in self.tables.days()}:
             raise InputError(
                 f"stream {self.stream.name!r}, day {work.day}: no events are published; run --steps ingest"
             )
-        matches: dict[str, Mapping[str, int]] = {}
-        pending: dict[str, Mapping[str, int]] = {}
-        ends = work.day == self._last_day
-        if self.pattern_sets and self.steps - {"ingest"}:
-            self._estimate(work)
-            for pattern_set in self.pattern_sets:
-                plan = self._plan(work, pattern_set)
-                if plan is not None:
-                    if len(pattern_set.patterns) >= MANY_PATTERNS and self.plans.get(pattern_set.name) is not plan:
-                        # They and their plan live as long as the run: to look through them for garbage again and again
-                        # is a quarter of the time of a day's statistics.
-                        gc.collect()
-                        gc.freeze()
-                    self.plans[pattern_set.name] = plan
-                if "detect" in self.steps:
-                    with self.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
-                        detected = detect_day(self.session(), work, pattern_set, plan, progress, end_of_stream=ends)
-                        publish_detected(work, detected)
-                    matches[pattern_set.name] = detected.matches
-                    pending[pattern_set.name] = detected.pending
-        return DayOutcome(
-            outcome.day, "done", outcome.events, outcome.rejected, matches, tuple(work.steps), pending, ends
-        )
-
-    def _estimate(self, work: DayWork) -> None:
-        if "statistics" in self.steps or (
-            any(current_plan(work, pattern_set) is None for pattern_set in self.pattern_sets)
-            and any(published_statistics(work, pattern_set) is None for pattern_set in self.pattern_sets)
-        ):
-            with self.observer.step(f"{work.day}: statistics") as progress:
-                estimate_day(self.session(), work, self.pattern_sets, progress)
-
-    def _plan(self, work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
-        snapshot = published_statistics(work, pattern_set)
-        if snapshot is None or not snapshot.events:  # nothing to plan by, and nothing to detect
-            return current_plan(work, pattern_set)
-        if current_plan(work, pattern_set) is not None:
-            return plan_day(work, pattern_set, snapshot)
-        with self.observer.step(f"{work.day}: plan {pattern_set.name}") as progress:
-            return plan_day(work, pattern_set, snapshot, progress)
-
-    def _record_failure(
-        self, work: DayWork, started: datetime, outcome: DayOutcome | None, error: BaseException
-    ) -> None:
-        """Record that a day failed; where that fails too (a full disk), the first error is the one to show."""
-        said = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or repr(error)
-        try:
-            self._record(work, "failed", started, outcome, error=said)
-        except CepError as second:
-            self.observer.note(f"{work.day}: that the day failed could not be recorded: {second}")
-
-    def _record(
-        self,
-        work: DayWork,
-        status: Any,
-        started: datetime,
-        outcome: DayOutcome | None = None,
-        error: str = "",
-    ) -> None:
-        matches = outcome.matches if outcome is not None else {}
-        self.tables.record_run(
-            RunRecord(
-                run_id=self.run_id,
-                day=work.day,
-                status=status,
-                started_at=started,
-                finished_at=None if status == "running" else datetime.now(UTC),
-                steps=tuple(work.steps),
-                events=outcome.events if outcome is not None else None,
-                rejected=outcome.rejected if outcome is not None else None,
-                matches={f"{name}.{pattern}": n for name, found in matches.items() for pattern, n in found.items()},
-                plans={name: plan.version for name, plan in self.plans.items() if name in matches},
-                validation=work.validation,
-                error=error,
-                details=pending_details(outcome.pending, outcome.end_of_stream) if outcome is not None else {},
-            )
-        )
-
-
-def refuse_end_before(day: date, tables: StreamTables) -> None:
-    """Refuse to let the stream end with a day that others follow.
-
-    Raises
-    ------
-    InputError
-        A later day is published.
-    """
-    last = max((record.day for record in tables.days()), default=day)
-    if last > day:
-        raise InputError(
-            f"stream {tables.name!r} cannot end with {day}: {last} is published; end it with that day, or leave "
-            "--end-of-stream out"
-        )
-
-
-def _span(days: Sequence[date]) -> str:
-    return str(min(days)) if len(days) == 1 else f"{len(days)} days, {min(days)} to {max(days)}"
+        if not (self.pattern_sets and self.steps - {"ingest"}):
+            return
+        for given, steps in groupby((step for step in STEPS if step.given != "days"), key=lambda step: step.given):
+            parts = [work] if given == "day" else [work.of_pattern_set(one) for one in self.pattern_sets]
+            for part, step in product(parts, list(steps)):
+                if step.option in self.steps or step.needed(part):
+                    step.run([part])

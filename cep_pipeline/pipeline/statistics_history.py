@@ -13,14 +13,14 @@ import pyarrow as pa
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.timestamps import parse_moment
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream
+from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.pipeline.statistics import out_of_date, snapshot_at, state_of_day, windows_of_day
-from cep_pipeline.pipeline.steps import of_another_format
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.records import StatisticsRecord
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
@@ -36,8 +36,8 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class ShownStatistics:
-    """What is known of a stream's statistics.
+class StatisticsOverview:
+    """The statistics of a stream, as they are shown.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class StatisticsHistory:
             )
         return days[-1].day
 
-    def of_day(self, day: date | None = None) -> ShownStatistics:
+    def of_day(self, day: date | None = None) -> StatisticsOverview:
         """The business day (None: the latest that has statistics), its windows, and its drift.
 
         Raises
@@ -105,9 +105,9 @@ class StatisticsHistory:
         windows, unread = self._windows([whole])
         notes = self._notes([whole])
         compared, said = self._compared(chosen, records)
-        return ShownStatistics(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
+        return StatisticsOverview(shown, self.timezone, compared, (), windows, (*notes, *unread, *said))
 
-    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> ShownStatistics:
+    def of_days(self, first: date | None, last: date | None, latest: int | None = None) -> StatisticsOverview:
         """Days one after another, the last of them in full.
 
         Parameters
@@ -126,20 +126,20 @@ class StatisticsHistory:
         windows, unread = self._windows(known)
         compared, said = self._compared(known[-1].day, self._records())
         shown = Labelled(f"business day {known[-1].day}", days[-1].snapshot)
-        return ShownStatistics(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
+        return StatisticsOverview(shown, self.timezone, compared, days, windows, (*self._notes(known), *unread, *said))
 
     def at_moment(
         self, as_of_us: int, window: Window | None = None, progress: Progress | None = None
-    ) -> ShownStatistics:
+    ) -> StatisticsOverview:
         """The window that ends with a moment, counted anew from the published events."""
         snapshot = snapshot_at(
             self.tables, self.stream, self.pattern_set.patterns, as_of_us, window=window, progress=progress
         )
         plan, notes = self._planned(self._records(required=False))
         shown = Labelled(_moment_label(as_of_us, self.timezone, window or self.stream.statistics.length), snapshot)
-        return ShownStatistics(shown, self.timezone, plan, notes=notes)
+        return StatisticsOverview(shown, self.timezone, plan, notes=notes)
 
-    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> ShownStatistics:
+    def over_windows(self, day: date | None, window: Window, progress: Progress | None = None) -> StatisticsOverview:
         """A business day over windows of another length than the configured one, counted anew."""
         chosen = day or self.latest_published_day()
         if chosen not in {record.day for record in self.tables.days()}:
@@ -149,10 +149,10 @@ class StatisticsHistory:
         )
         plan, notes = self._planned(self._records(required=False))
         shown = Labelled(f"business day {chosen} in windows of {window}", state.business_day(*bounds))
-        return ShownStatistics(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
+        return StatisticsOverview(shown, self.timezone, plan, windows=tuple(state.windows(*bounds)), notes=notes)
 
     def _records(self, day: date | None = None, *, required: bool = True) -> list[StatisticsRecord]:
-        """What is recorded of all days up to one (None: the last), without what is long."""
+        """Return the records of all days up to one (None: the last), without their long columns."""
         found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
         known = [record for record in found if record.snapshot is not None]
         if required and (not known or (day is not None and known[-1].day != day)):
@@ -160,7 +160,7 @@ class StatisticsHistory:
         return known
 
     def _windows(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
-        """The windows of days, and of which days they cannot be shown."""
+        """Return the windows of days, and the days whose windows cannot be shown."""
         windows: list[StatisticsSnapshot] = []
         notes = []
         for record in records:
@@ -242,7 +242,7 @@ def statistics_of_events(
     window: str | None = None,
     *,
     notes: Sequence[str] = (),
-) -> ShownStatistics:
+) -> StatisticsOverview:
     """Statistics of events in memory.
 
     Parameters
@@ -259,14 +259,14 @@ def statistics_of_events(
         moment = parse_moment(as_of, timezone, local_time(last, timezone).date())
         state = count_table(patterns, events, window=length, epsilon=settings.epsilon, end=(moment + 1, 0))
         shown = Labelled(_moment_label(moment, timezone, length), state.snapshot(moment))
-        return ShownStatistics(shown, timezone, notes=tuple(notes))
+        return StatisticsOverview(shown, timezone, notes=tuple(notes))
     state = count_table(patterns, events, window=length, epsilon=settings.epsilon)
     shown = Labelled(f"mean over windows of {length}", state.business_day(first, last + 1))
-    return ShownStatistics(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
+    return StatisticsOverview(shown, timezone, windows=tuple(state.windows(first, last + 1)), notes=tuple(notes))
 
 
 def local_time(instant_us: int, timezone: str) -> datetime:
-    """What the clocks of a time zone show at an instant."""
+    """Return the time that the clocks of a time zone show at an instant."""
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant_us)
     return instant.astimezone(ZoneInfo(timezone)).replace(tzinfo=None)
 

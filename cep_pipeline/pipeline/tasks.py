@@ -1,20 +1,21 @@
-"""The steps of a day as separate processes, for a scheduler: each takes over what the one before handed on.
+"""The pipeline as tasks of a scheduler: the steps of a day as separate processes, checks of plans, and replanning.
 
-`ingest`, `preprocess`, `estimate_statistics` and `detect` run in a Spark application (`spark_jobs/`); `validate`,
-`plan` and `publish` need none. They do what `cep run` does in one process, with the same functions and tables.
-
-What a step hands on is a JSON document in a scratch folder of the run and day, beside the staged events. Each step can
-be repeated; the folder goes with the last one.
+The steps are those of `day.STEPS`, which `cep run` does in one process. Those that need Spark run in an application of
+their own (`spark_jobs/`), the others in the process of the task. Each takes over what the one before handed on: JSON
+documents in a scratch folder of the run and day, beside the staged events. Each step can be repeated; the folder goes
+with the last one.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,41 +23,41 @@ import pyarrow.fs as pafs
 
 from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.staged_day import StagedDay
-from cep_pipeline.pipeline.configuration import Configuration, PatternSet
-from cep_pipeline.pipeline.detection import DetectedDay, detect_day, publish_detected
-from cep_pipeline.pipeline.outcomes import pending_details
-from cep_pipeline.pipeline.run import refuse_end_before
-from cep_pipeline.pipeline.statistics import estimate_day, published_statistics
-from cep_pipeline.pipeline.steps import (
-    DayWork,
-    check_runnable,
-    current_plan,
-    ingest_counts,
-    plan_day,
-    publish_ingested,
-)
-from cep_pipeline.storage import folder_name, make_directory, open_filesystem, storage_errors
+from cep_pipeline.pipeline.configuration import Configuration
+from cep_pipeline.pipeline.day import PUBLISH_EVENTS, STEPS, Step, record_failure, record_run, step_of
+from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, SilentObserver
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
+from cep_pipeline.pipeline.plans import check_runnable
+from cep_pipeline.pipeline.replanning import PlanRequest, replan
+from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
 from cep_pipeline.warehouse import Warehouse
-from cep_pipeline.warehouse.records import RunRecord, RunStatus, RunStep
+from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
+    from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
 
 logger = logging.getLogger(__name__)
 
-STAGED, STEPS, DETECTED = "staged", "steps", "detected"
+DONE = "steps"
+"""Document that says since when the run works on the day, and which steps are done."""
+LEASE_WAIT_S = 10.0
+"""A task of the same run may just be giving the lease up."""
 
 
 @dataclass(frozen=True)
 class DayTask:
-    """Which day of which stream a task works on, by which configuration, in which run.
+    """The day, stream, configuration and run that a task works for.
 
     Attributes
     ----------
     pattern_set
         Only this pattern set; None: all of the stream.
     end_of_stream
-        Whether the stream ends with the day, so that no match waits for later ones.
+        True if the stream ends with the day, so that no match waits for later ones.
     """
 
     config: Path
@@ -67,120 +68,40 @@ class DayTask:
     end_of_stream: bool = False
 
 
-def ingest(task: DayTask, spark: SparkSession) -> None:
-    """Read, check, order and validate the raw files of the day; publishes nothing, and refuses nothing yet."""
-    from cep_pipeline.spark.ingestion import stage_days
-    from cep_pipeline.storage import remove_scratch
+def run_task(step: str, task: DayTask, spark: SparkSession | None = None) -> None:
+    """Do one step of a day, and hand on what it made.
 
-    with _work(task, "ingest", first=True) as (work, handover, _):
-        remove_scratch(handover.events)
-        earlier = [record.events for record in work.tables.days() if record.day < task.day]
-        with work.timed("ingest") as counts:
-            (staged,) = stage_days(
-                spark,
-                work.stream.schema,
-                [task.day],
-                work.stream.data,
-                scratch=handover.events,
-                earlier_row_counts=earlier,
-            )
-            counts.update(ingest_counts(staged))
-        handover.write(STAGED, staged.to_json())
-
-
-def validate(task: DayTask) -> tuple[str, ...]:
-    """Refuse the day if it failed validation; returns what a person should know of it.
+    Parameters
+    ----------
+    step
+        Name of a step.
+    spark
+        The session of a step that needs Spark.
 
     Raises
     ------
+    InputError
+        The step before has not been done.
     DataError
-        Too many rejected rows, or a failed critical expectation.
+        The day failed validation: too many rejected rows, or a failed critical expectation.
     """
-    with _work(task, "validate") as (work, handover, _):
-        staged = StagedDay.from_json(handover.read(STAGED))
-        work.validation = staged.validation
-        staged.require()
-    return (*staged.notes, *staged.warnings)
+    chosen = step_of(step)
+    with _work(task, chosen, spark) as (work, handover):
+        chosen.run([work])
+        if chosen is STEPS[-1]:
+            record_run(work, "succeeded")
+        else:
+            handover.hand_on(work, chosen)
+    if chosen is STEPS[-1]:
+        remove_scratch(handover.location)
 
 
-def preprocess(task: DayTask, spark: SparkSession) -> None:
-    """Add derived attributes and publish the day: rejected rows, then events."""
-    from cep_pipeline.spark.ingestion import preprocess_days
+class _TaskObserver(SilentObserver):
+    """Writes notes into the log of the task."""
 
-    with _work(task, "preprocess") as (work, handover, _):
-        staged = StagedDay.from_json(handover.read(STAGED))
-        work.validation = staged.validation
-        if staged.skipped:
-            return
-        with work.timed("preprocess"):
-            (result,) = preprocess_days(
-                spark,
-                work.stream.schema,
-                [staged],
-                events_directory=lambda day: work.tables.events_directory(day, run_id=task.run_id),
-                quarantine_directory=lambda day: work.tables.quarantine_directory(day, run_id=task.run_id),
-                carry_in=work.tables.carry_in(task.day),
-            )
-        publish_ingested(work, result)
-
-
-def estimate_statistics(task: DayTask, spark: SparkSession) -> None:
-    """Estimate the statistics of the day for all pattern sets, and publish them."""
-    with _work(task, "estimate_statistics") as (work, handover, pattern_sets):
-        if pattern_sets and not StagedDay.from_json(handover.read(STAGED)).skipped:
-            estimate_day(spark, work, pattern_sets)
-
-
-def plan(task: DayTask) -> None:
-    """Make a plan for each pattern set that has none."""
-    with _work(task, "plan") as (work, _, pattern_sets):
-        for pattern_set in pattern_sets:
-            snapshot = published_statistics(work, pattern_set)
-            if snapshot is not None and snapshot.events:
-                plan_day(work, pattern_set, snapshot)
-
-
-def detect(task: DayTask, spark: SparkSession) -> None:
-    """Detect the matches that become final on the day; publishes nothing."""
-    with _work(task, "detect") as (work, handover, pattern_sets):
-        if StagedDay.from_json(handover.read(STAGED)).skipped:
-            return
-        if task.end_of_stream:
-            refuse_end_before(task.day, work.tables)
-        found = [
-            detect_day(
-                spark, work, pattern_set, current_plan(work, pattern_set), end_of_stream=task.end_of_stream
-            ).to_json()
-            for pattern_set in pattern_sets
-        ]
-        handover.write(DETECTED, found)
-
-
-def publish(task: DayTask) -> None:
-    """Publish the matches of the day, and record the run as done."""
-    from cep_pipeline.storage import remove_scratch
-
-    with _work(task, "publish") as (work, handover, _):
-        staged = StagedDay.from_json(handover.read(STAGED))
-        work.validation = staged.validation
-        found = [] if staged.skipped else [DetectedDay.from_json(content) for content in handover.read(DETECTED)]
-        for detected in found:
-            publish_detected(work, detected)
-        matches = {f"{d.pattern_set}.{pattern}": number for d in found for pattern, number in d.matches.items()}
-        plans = {d.pattern_set: d.plan_version for d in found if d.plan_version is not None}
-        _record(
-            work,
-            "succeeded",
-            handover,
-            events=None if staged.skipped else staged.events,
-            rejected=staged.rejected_rows,
-            matches=matches,
-            plans=plans,
-            details=pending_details(
-                {d.pattern_set: d.pending for d in found}, any(d.fingerprint.end_of_stream for d in found)
-            ),
-        )
-    remove_scratch(handover.location)
+    def note(self, text: str) -> None:
+        """Log a note."""
+        logger.warning("%s", text)
 
 
 @dataclass(frozen=True)
@@ -191,7 +112,7 @@ class _Handover:
 
     @property
     def events(self) -> str:
-        """Where the staged events lie."""
+        """Folder of the staged events."""
         return f"{self.location}/events"
 
     def write(self, name: str, content: Any) -> None:
@@ -214,81 +135,228 @@ class _Handover:
         with filesystem.open_input_stream(path) as file:
             return json.loads(file.read())
 
+    def hand_on(self, work: DayWork, step: Step) -> None:
+        """Write what a step has made, and that it is done."""
+        for name in step.gives:
+            self.write(name, _DOCUMENTS[name].write(work))
+        done = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
+        self.write(DONE, {"started": work.started.isoformat(), "steps": done})
+
+    def take_over(self, work: DayWork, step: Step) -> None:
+        """Read what the steps before have made into the work of a step."""
+        before = self.read(DONE, {"started": work.started.isoformat(), "steps": []})
+        work.started = datetime.fromisoformat(before["started"])
+        work.steps += [RunStep(*one) for one in before["steps"]]
+        for name in step.takes:
+            _DOCUMENTS[name].read(work, self.read(name))
+        if any(one.name == PUBLISH_EVENTS for one in work.steps):
+            work.published = next((record for record in work.tables.days() if record.day == work.day), None)
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The JSON form of an attribute of `DayWork`."""
+
+    write: Callable[[DayWork], Any]
+    read: Callable[[DayWork, Any], None]
+
+
+def _write_staged(work: DayWork) -> Any:
+    assert work.staged is not None
+    return work.staged.to_json()
+
+
+def _read_staged(work: DayWork, content: Mapping[str, Any]) -> None:
+    work.staged = StagedDay.from_json(content)
+
+
+def _write_detected(work: DayWork) -> Any:
+    return [detected.to_json() for detected in work.detected.values()]
+
+
+def _read_detected(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
+    for detected in map(DetectedDay.from_json, content):
+        work.detected[detected.pattern_set] = detected
+
+
+_DOCUMENTS: Mapping[str, _Document] = {
+    "staged": _Document(_write_staged, _read_staged),
+    "detected": _Document(_write_detected, _read_detected),
+}
+
 
 @contextmanager
-def _work(
-    task: DayTask, step: str, *, first: bool = False
-) -> Iterator[tuple[DayWork, _Handover, tuple[PatternSet, ...]]]:
-    """The day under its lease; a failure is recorded with the run, and what was timed is handed on."""
+def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tuple[DayWork, _Handover]]:
+    """Hold the lease of the day for a step; a failure is recorded with the run."""
     configuration = Configuration.load(task.config)
     stream = configuration.stream(task.stream)
     pattern_sets = (stream.pattern_set(task.pattern_set),) if task.pattern_set else stream.pattern_sets
     check_runnable(pattern_sets)
     warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
     tables = warehouse.stream(stream.schema)
-    name = f"{task.stream}-{task.day}-{folder_name(task.run_id)}"
-    handover = _Handover(f"{warehouse.scratch}/{name}")
+    handover = _Handover(f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}")
     with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
-        work = DayWork(stream, tables, configuration.settings.spark, task.day, task.run_id, lease)
-        if first:
-            handover.write(STEPS, {"started": datetime.now(UTC).isoformat(), "steps": []})
-            _record(work, "running", handover)
-        try:
-            yield work, handover, pattern_sets
-        except CepError as error:
-            try:
-                _record(work, "failed", handover, error=str(error))
-            except CepError as second:  # a full disk, say: the first error is the one to show
-                logger.warning("%s: that the day failed could not be recorded: %s", task.day, second)
-            raise
-        if step != "publish":
-            before = handover.read(STEPS)
-            done = [[s.name, s.seconds, dict(s.counts)] for s in work.steps]
-            handover.write(STEPS, {**before, "steps": [*before["steps"], *done]})
-
-
-LEASE_WAIT_S = 10.0
-"""A task of the same run may just be giving the lease up."""
-
-
-def _record(
-    work: DayWork,
-    status: RunStatus,
-    handover: _Handover,
-    *,
-    events: int | None = None,
-    rejected: int | None = None,
-    matches: Mapping[str, int] | None = None,
-    plans: Mapping[str, int] | None = None,
-    error: str = "",
-    details: Mapping[str, Any] | None = None,
-) -> None:
-    before = handover.read(STEPS, {"started": datetime.now(UTC).isoformat(), "steps": []})
-    work.tables.record_run(
-        RunRecord(
-            run_id=work.run_id,
-            day=work.day,
-            status=status,
-            started_at=datetime.fromisoformat(before["started"]),
-            finished_at=None if status == "running" else datetime.now(UTC),
-            steps=(*(RunStep(*step) for step in before["steps"]), *work.steps),
-            events=events,
-            rejected=rejected,
-            matches=matches or {},
-            plans=plans or {},
-            validation=work.validation,
-            error=error,
-            details=details or {},
+        work = DayWork(
+            stream,
+            tables,
+            configuration.settings.spark,
+            task.day,
+            task.run_id,
+            lease,
+            tuple(pattern_sets),
+            task.end_of_stream,
+            observer=_TaskObserver(),
+            scratch=handover.events,
         )
-    )
+        if spark is not None:
+            work.session = lambda: spark
+        try:
+            if step is STEPS[0]:
+                handover.write(DONE, {"started": work.started.isoformat(), "steps": []})
+                record_run(work, "running")
+            else:
+                handover.take_over(work, step)
+            yield work, handover
+        except CepError as error:
+            record_failure(work, error)
+            raise
 
 
-SPARK_TASKS: Mapping[str, Callable[[DayTask, SparkSession], None]] = {
-    "ingest": ingest,
-    "preprocess": preprocess,
-    "estimate_statistics": estimate_statistics,
-    "detect": detect,
-}
-"""The steps that run in a Spark application, by the name of their script in `spark_jobs/`."""
-PLAIN_TASKS: Mapping[str, Callable[[DayTask], object]] = {"validate": validate, "plan": plan, "publish": publish}
-"""The steps that need no Spark."""
+# -- the scripts in spark_jobs/ ----------------------------------------------------------------------------------------
+
+
+def run_spark_job(step: str, description: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a step of a day in a Spark session, and return the exit code.
+
+    Parameters
+    ----------
+    step
+        Name of a step that needs Spark.
+    description
+        Text for the help of the script.
+    arguments
+        Those of the command line, if not the process's own.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--config", type=Path, required=True, help="pipeline.yaml")
+    parser.add_argument("--stream", required=True, help="a stream of the configuration")
+    parser.add_argument("--day", required=True, help="day to work on, YYYY-MM-DD")
+    parser.add_argument("--run-id", required=True, help="the run that all steps of the day share")
+    parser.add_argument("--pattern-set", help="only this pattern set")
+    parser.add_argument("--end-of-stream", action="store_true", help="the stream ends with the day")
+    parser.add_argument("--master", help="Spark master, where spark-submit does not give one")
+    parsed = parser.parse_args(arguments)
+    try:
+        return _run(step, parsed)
+    except CepError as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - a script's own output
+        return error.exit_code
+
+
+def _run(step: str, parsed: argparse.Namespace) -> int:
+    from cep_pipeline.spark.session import spark_session
+
+    try:
+        day = date.fromisoformat(parsed.day)
+    except ValueError:
+        raise InputError(f"--day {parsed.day!r} is no day; write it as 2013-10-07") from None
+    task = DayTask(parsed.config, parsed.stream, day, parsed.run_id, parsed.pattern_set, parsed.end_of_stream)
+    settings = Configuration.load(parsed.config).settings.spark
+    spark = spark_session(parsed.master, app_name=f"cep {step} {parsed.stream} {day}", properties=settings.properties)
+    try:
+        run_task(step, task, spark)
+    finally:
+        spark.stop()
+    return 0
+
+
+# -- checking and replanning: tasks are given texts, and hand on JSON values -------------------------------------------
+
+
+@dataclass(frozen=True)
+class AdaptationTask:
+    """The stream, configuration and run that a task works for.
+
+    Attributes
+    ----------
+    pattern_set
+        Only this pattern set; None: all of the stream.
+    as_of, window
+        Which statistics (`StatisticsRequest`).
+    """
+
+    config: Path
+    stream: str
+    run_id: str
+    pattern_set: str | None = None
+    as_of: str | None = None
+    window: str | None = None
+
+    @property
+    def asked(self) -> StatisticsRequest:
+        """The statistics that the task is to use."""
+        return StatisticsRequest(self.as_of or None, self.window or None)
+
+    def open(self) -> tuple[Stream, StreamTables, tuple[PatternSet, ...]]:
+        """The stream, its tables and the pattern sets that are meant."""
+        configuration = Configuration.load(self.config)
+        stream = configuration.stream(self.stream)
+        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+        chosen = (stream.pattern_set(self.pattern_set),) if self.pattern_set else stream.pattern_sets
+        return stream, warehouse.stream(stream.schema), chosen
+
+
+def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:
+    """Check the current plans, and record a decision for each.
+
+    Returns
+    -------
+    list of dict
+        For each violation that has not been handled the run that is to handle it: `trigger_run_id`, the same however
+        often it is seen, and `conf` with the parameters of that run.
+    """
+    stream, tables, pattern_sets = task.open()
+    runs = []
+    for one in check_invariants(tables, stream, pattern_sets, run_id=task.run_id, asked=task.asked):
+        for note in one.notes:
+            logger.warning("%s: %s", one.decision.pattern_set, note)
+        if one.violation is not None:
+            conf = {
+                "pattern_set": one.violation.pattern_set,
+                "reason": one.violation.reason,
+                "violation": one.violation.to_json(),
+                **one.violation.statistics,
+            }
+            runs.append({"trigger_run_id": one.violation.run_id, "conf": conf})
+    return runs
+
+
+def plan_again(
+    task: AdaptationTask,
+    reason: str,
+    planner: str | None = None,
+    cost: str | None = None,
+    violation: Mapping[str, Any] | None = None,
+    patterns: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Make the plan of a pattern set again; returns what came of it.
+
+    Parameters
+    ----------
+    violation
+        As `check_plans` handed it on; None: a person wants the plan.
+    patterns
+        Of a plan of many patterns together: only these, with what is connected with them; None: as the violation says.
+    """
+    stream, tables, pattern_sets = task.open()
+    answered = None if violation is None else Violation.from_json(violation)
+    asked = PlanRequest(reason, planner or None, cost or None, answered, task.asked, patterns=tuple(patterns or ()))
+    done = replan(tables, stream, pattern_sets[0], asked, run_id=task.run_id)
+    for note in done.notes:
+        logger.warning("%s", note)
+    return {
+        "pattern_set": done.decision.pattern_set,
+        "outcome": done.decision.outcome,
+        "reason": done.decision.reason,
+        "plan_version": None if done.current is None else done.current.version,
+    }

@@ -31,7 +31,7 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.slices.extent import can_pend, columns_needed, counts_in_partitions
-from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, Kept
+from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice
 from cep_pipeline.spark.tasks import Progress, TaskSteps, run_tasks, task_steps
@@ -102,7 +102,7 @@ class WorkEstimate:
 
 @dataclass(frozen=True)
 class DetectionJob:
-    """What all tasks of one detection share: the patterns and their plan, and under what the matches are published.
+    """The part that all tasks of one detection share: the patterns, their plan, and where the matches belong.
 
     Attributes
     ----------
@@ -145,7 +145,7 @@ class DetectionJob:
 
 @dataclass(frozen=True)
 class DetectedSlice:
-    """What one task did: the files it wrote (None without a match), matches by pattern, and what was counted.
+    """The result of one task: the files it wrote (None without a match), matches by pattern, and counts.
 
     `profiles` are the temporal orders of the matches that it wrote as they are to be published.
     `candidates` is the file of matches that OUTPUT and CONSUME have still to decide about; `partitions` are those that
@@ -162,7 +162,7 @@ class DetectedSlice:
 
 
 @dataclass(frozen=True)
-class Detected:
+class DetectionResult:
     """The outcome of a detection job: files to publish, matches by pattern, observed counts of each plan node.
 
     `observed` is what these counts and the published matches say to the next day's statistics. `pending` are the
@@ -187,7 +187,7 @@ def detect_slices(
     progress: Progress | None = None,
     *,
     behind: Slice | None = None,
-) -> Detected:
+) -> DetectionResult:
     """Run a detection job over slices; the union of their matches is that of the whole range.
 
     Parameters
@@ -258,7 +258,7 @@ def detect_slices(
         matches.update({name: number - matches[name] for name, number in kept.matches.items()})
         pending.update(kept.waiting)
         carry_out = kept.carry_out
-    return Detected(
+    return DetectionResult(
         files=tuple(files),
         matches=dict(matches),
         nodes=tuple(counters.nodes.values()),
@@ -276,7 +276,7 @@ def _keep(
     candidates: Sequence[str | None],
     points_us: Sequence[int],
     pending: str | None,
-) -> Kept | None:
+) -> KeepingResult | None:
     """Let OUTPUT and CONSUME decide, in one task; None where no pattern has them."""
     if not any(map(has_output_policy, job.patterns)):
         return None

@@ -1,8 +1,14 @@
-"""Raw files of some days to staged days: checked, in order, each key once, validated.
+"""Ingestion in Spark: raw files of some days become staged days, and staged days become files to publish.
 
-Three steps: raw files to sorted runs by day; runs of a day merged, where there are several or a key is declared;
-validation. Spark distributes the first two. What a day carries to the next is known after the second, so that days run
-in parallel although each depends on the one before.
+Four stages, each distributed by Spark but for the validation:
+
+1. parse: raw files become sorted runs by day (`events.parse`);
+2. merge: the runs of a day are merged, where there are several or a key is declared (`events.merge`);
+3. validate: a day is checked as a whole, on the driver (`events.validate`); it is a `StagedDay` then;
+4. finish: derived attributes, seq and day are added, and the files are written (`events.finish`).
+
+A day's last values, which the next day carries in, are known after the merge: so the days are finished in parallel
+although each depends on the one before.
 """
 
 from __future__ import annotations
@@ -17,13 +23,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cep_pipeline.errors import DataError, InputError
 from cep_pipeline.events.clock import found_in
+from cep_pipeline.events.derived import Carry, carry_lengths
+from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
 from cep_pipeline.events.merge import RANGE_ROWS, EventRange, MergeTask, merge_runs, merge_tasks
 from cep_pipeline.events.parse import RUN_ROWS, ParsedFile, ParseTask, RejectedRows, SortedRun, parse_file, read_run
 from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fingerprint_file
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.staged_day import StagedDay
+from cep_pipeline.events.staged_day import StagedDay, Status
 from cep_pipeline.events.validate import (
     FailedValidation,
     check_rejected_share,
@@ -33,17 +41,10 @@ from cep_pipeline.events.validate import (
 )
 from cep_pipeline.spark.tasks import Progress, run_tasks
 from cep_pipeline.storage import DataDirectory
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
-from cep_pipeline.events.derived import Carry, carry_lengths
-from cep_pipeline.events.finish import FinishTask, QuarantineTask, finish_range, write_quarantine
-from cep_pipeline.events.staged_day import Status
-from cep_pipeline.storage import new_scratch, remove_scratch
-from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 
 _EXAMPLES = 5
 Task = TypeVar("Task")
@@ -72,8 +73,12 @@ def stage_days(
         The folder or URI under which the source's paths lie.
     scratch
         Made by `new_scratch`, and removed by whoever made it.
-    earlier_row_counts, run_rows, range_rows, progress
-        As in `ingest_days`.
+    earlier_row_counts
+        Numbers of events of published days before the first of `days`, the latest last.
+    run_rows, range_rows
+        Events that one task holds in memory at once, whatever the size of files and days.
+    progress
+        Called with the number of tasks done and of all tasks of each step.
 
     Returns
     -------
@@ -364,7 +369,7 @@ def _source(schema: StreamSchema) -> Any:
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What the raw files of a day became; nothing of it is published yet.
+    """The files of events and rejected rows that a day became; they are not published yet.
 
     Parameters
     ----------
@@ -492,113 +497,3 @@ def _write(numbered: tuple[int, FinishTask | QuarantineTask], attempt: int) -> s
     if isinstance(task, FinishTask):
         return finish_range(task, number, attempt)
     return write_quarantine(task, number, attempt)
-
-
-def ingest_day(
-    spark: SparkSession,
-    schema: StreamSchema,
-    day: date,
-    data_root: str | Path,
-    *,
-    events_directory: DataDirectory,
-    quarantine_directory: DataDirectory,
-    scratch: str | Path,
-    carry_in: Mapping[str, Any] | None = None,
-    earlier_row_counts: Sequence[int] = (),
-    progress: Progress | None = None,
-) -> IngestResult:
-    """Ingest one day; see `ingest_days`."""
-    return next(
-        ingest_days(
-            spark,
-            schema,
-            [day],
-            data_root,
-            events_directory=lambda _: events_directory,
-            quarantine_directory=lambda _: quarantine_directory,
-            scratch=scratch,
-            carry_in=carry_in,
-            earlier_row_counts=earlier_row_counts,
-            progress=progress,
-        )
-    )
-
-
-def ingest_days(
-    spark: SparkSession,
-    schema: StreamSchema,
-    days: Sequence[date],
-    data_root: str | Path,
-    *,
-    events_directory: Callable[[date], DataDirectory],
-    quarantine_directory: Callable[[date], DataDirectory],
-    scratch: str | Path,
-    carry_in: Mapping[str, Any] | None = None,
-    earlier_row_counts: Sequence[int] = (),
-    run_rows: int = RUN_ROWS,
-    range_rows: int = RANGE_ROWS,
-    progress: Progress | None = None,
-) -> Iterator[IngestResult]:
-    """Ingest several days in one Spark application, side by side.
-
-    Parameters
-    ----------
-    days
-        Ascending. Each carries in what the one before carries out.
-    data_root
-        The folder or URI under which the source's paths lie.
-    events_directory, quarantine_directory
-        Where the tasks write the files of a day that are published.
-    scratch
-        A folder or URI that all workers reach, for files that live as long as the ingestion.
-    carry_in
-        The carry-out of the latest published day before the first of `days`, JSON.
-    earlier_row_counts
-        Numbers of events of published days before the first of `days`, the latest last.
-    run_rows, range_rows
-        Events that one task holds in memory at once.
-    progress
-        Called with the number of tasks done and of all tasks of each step.
-
-    Yields
-    ------
-    IngestResult
-        Of each day, in order. A day that fails ends the iteration with its error, after the days before it.
-
-    Raises
-    ------
-    InputError
-        A missing day (`on_missing: error`), a file that is truncated, corrupt or lacks a column.
-    DataError
-        Too many rejected rows, or a failed critical expectation.
-
-    Notes
-    -----
-    Memory is bounded by `run_rows` and `range_rows` events a task, whatever the size of files and days.
-    """
-    folder = new_scratch(scratch)
-    try:
-        staged = stage_days(
-            spark,
-            schema,
-            days,
-            data_root,
-            scratch=folder,
-            earlier_row_counts=earlier_row_counts,
-            run_rows=run_rows,
-            range_rows=range_rows,
-            progress=progress,
-        )
-        yield from preprocess_days(
-            spark,
-            schema,
-            [day for day in staged if not day.failure],
-            events_directory=events_directory,
-            quarantine_directory=quarantine_directory,
-            carry_in=carry_in,
-            progress=progress,
-        )
-        for day in staged:
-            day.require()
-    finally:
-        remove_scratch(folder)

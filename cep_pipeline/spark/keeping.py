@@ -2,8 +2,12 @@
 
 Which matches are kept depends on all earlier kept ones. So slices write all matches of such patterns as candidates,
 and when the last slice is done one pass reads them in the order of the slices and writes those that are kept. It starts
-from the carry state of the day before and ends with that of the day. Patterns whose matches wait are decided about as
-far as `undecided` says.
+from the carry state of the day before and ends with that of the day.
+
+Matches that wait, for the end of a window say, become final in another order than that of their last events, in which
+matches are decided about. So of such a pattern all candidates of a day are brought into the order of their last events,
+with those that are not final when the day ends, and in each partition deciding stops at the first of these. The
+candidates behind it are held, and handed on to the next day.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ _PENDING = "_pending"
 _UNDECIDED = ("match_id", "start_ts", "end_ts", "bindings", "returns", "instants", "partition")
 
 
-class Deciding:
+class CandidateDecider:
     """Decides about the candidates of one pattern, as far as all before them are final.
 
     Parameters
@@ -74,7 +78,7 @@ class Deciding:
         return decided.filter(pa.array(self.kept.keep(_candidates(decided))))
 
     def held(self) -> pa.Table:
-        """What is not final, and what is but waits behind it and may still be kept; in the page's order."""
+        """Return the candidates that are not final, and those that wait behind them, in the order of the matches."""
         held = pa.concat_tables([_marked(CANDIDATES_SCHEMA.empty_table(), False), *self._held])
         return held.filter(pa.array(~self.kept.rules_out(_candidates(held)) | held[_PENDING].to_numpy()))
 
@@ -107,7 +111,7 @@ def candidates_by_time(
 
 
 def undecided_to_json(held: pa.Table) -> list[list[Any]]:
-    """Those of `Deciding.held` that are final, in JSON form: a list each, with what the next day needs of it."""
+    """Return the final matches of `CandidateDecider.held` in JSON form: a list each, with what the next day needs."""
     rows = held.filter(pc.invert(held[_PENDING]))
     instants = [rows[name].cast(pa.int64()).to_pylist() for name in ("start_ts", "end_ts")]
     bindings = [[[binding["variable"], binding["seq"]] for binding in row] for row in rows["bindings"].to_pylist()]
@@ -137,7 +141,7 @@ def earliest_instant_us(held: pa.Table) -> int | None:
 
 
 def final_rows(held: pa.Table) -> int:
-    """How many of the candidates that are held are final."""
+    """Return the number of candidates that are held and final."""
     return int(held.num_rows - pc.sum(held[_PENDING].cast(pa.int64())).as_py()) if held.num_rows else 0
 
 
@@ -167,7 +171,7 @@ UNDECIDED = "undecided"
 
 @dataclass(frozen=True)
 class CarryState:
-    """What a day hands on to the next about the matches so far.
+    """The facts about the matches so far that a day hands on to the next.
 
     Attributes
     ----------
@@ -200,7 +204,7 @@ class CarryState:
         return cls(pattern_set_version, document["patterns"], document.get("pending", {}))
 
     def kept(self, patterns: Iterable[Pattern]) -> dict[str, KeptMatches]:
-        """What each of these patterns that has OUTPUT or CONSUME goes on from."""
+        """Return the kept matches that each of these patterns with OUTPUT or CONSUME goes on from."""
         return {
             pattern.name: KeptMatches(
                 pattern, self.patterns.get(pattern.name), in_order=not waits_for_later_events(pattern)
@@ -225,7 +229,7 @@ class CarryState:
         horizons_us
             Pattern -> timestamp of the earliest event that a match after the day may hold; None: of any.
         undecided
-            Pattern -> what `Deciding` holds at the end of the day.
+            Pattern -> what `CandidateDecider` holds at the end of the day.
         reachable
             Pattern whose window counts events of a partition -> `EarlierEvents.reachable`.
         """
@@ -248,8 +252,8 @@ class CarryState:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the pass gave: files to publish, kept matches by pattern, and what the next day goes on from.
+class KeepingResult:
+    """The result of the pass: files to publish, kept matches by pattern, and what the next day goes on from.
 
     `waiting` counts the candidates that are final but stand behind others that are not; `profiles` are the temporal
     orders of the kept matches.
@@ -298,7 +302,7 @@ class KeepingPass:
     end_of_stream: bool = False
     reachable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
-    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> Kept:
+    def run(self, candidates: Sequence[str | None], attempt: int = 0) -> KeepingResult:
         """Decide about the candidates of all slices, a file for each in the order of the slices (None: it has none)."""
         kept = self.carry_in.kept(self.patterns)
         # Numbers behind those of the slices' files, so that the order of files is always the same.
@@ -319,7 +323,7 @@ class KeepingPass:
                     for batch in held.combine_chunks().to_batches():
                         write(name, batch.filter(pa.array(kept[name].keep(candidates_of(batch)))))
             undecided = {}
-        return Kept(
+        return KeepingResult(
             tuple(files.paths),
             files.matches,
             {name: final_rows(held) for name, held in undecided.items()},
@@ -338,7 +342,7 @@ class KeepingPass:
             "pattern_version": self.carry_in.pattern_set_version,
         }
         rows = self.carry_in.patterns.get(pattern.name, {}).get(UNDECIDED, [])
-        deciding = Deciding(pattern, kept)
+        deciding = CandidateDecider(pattern, kept)
         for found in candidates_by_time(
             pattern.name,
             [path for path in candidates if path is not None],

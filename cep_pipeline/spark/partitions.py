@@ -25,8 +25,8 @@ from cep_pipeline.storage import DataDirectory, open_data_file
 KEYS = ("timestamp", "seq")
 
 
-class Wanted:
-    """How many more events of which partitions are wanted, while a stream is read from behind.
+class MissingEvents:
+    """The partitions that need more events, and how many, while a stream is read from its end.
 
     Parameters
     ----------
@@ -44,15 +44,15 @@ class Wanted:
 
     @property
     def satisfied(self) -> bool:
-        """Whether no earlier event is wanted."""
+        """True if no earlier event is needed."""
         return not self._any and not self._missing.any()
 
     def has_all(self, partition: str) -> bool:
-        """Whether a partition has had all that was wanted of it."""
+        """Return True if a partition has all events that it needs."""
         return bool(self._missing[self._numbers[partition]] == 0)
 
     def take(self, partitions: pa.DictionaryArray) -> Array:
-        """Which of these events, in stream order and all before those of earlier calls, are wanted: ascending rows."""
+        """Return the rows of the needed events; the events are in stream order, before those of earlier calls."""
         texts = partitions.dictionary.to_pylist()
         numbers = np.array([*map(self._number, texts), -1], np.int64)
         number = numbers[partitions.indices.fill_null(len(texts)).to_numpy()]
@@ -74,7 +74,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class PartitionedEvents:
-    """What tasks read for the patterns whose windows count the events of a partition.
+    """The events that tasks read for patterns whose windows count the events of a partition.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class PartitionedEvents:
 
     @property
     def empty(self) -> bool:
-        """Whether there are no events at all."""
+        """True if there are no events at all."""
         return not (self.row_groups or self.earlier)
 
     def read(self, start: Boundary, end: Boundary | None, columns: Sequence[str]) -> pa.Table:
@@ -114,7 +114,7 @@ class PartitionedEvents:
         names = [*KEYS, *(name for name in columns if name not in KEYS)]
         own = self._own(start, end, names)
         partitions = None if end is None else _partitions(own, self.partition_by).dictionary.to_pylist()
-        reader = BackwardReader(self.partition_by, Wanted(self.positions, partitions), names, self.contiguous)
+        reader = BackwardReader(self.partition_by, MissingEvents(self.positions, partitions), names, self.contiguous)
         found = [own]
         found += reader.read(self.row_groups, until_us=start[0], since_us=self.start_us)
         found += reader.read(self.earlier)
@@ -125,7 +125,7 @@ class PartitionedEvents:
 
         Partitions with fewer events, in the range and what was gathered before it, are left out.
         """
-        wanted = Wanted(max(self.positions, 1), None)
+        wanted = MissingEvents(max(self.positions, 1), None)
         reader = BackwardReader(self.partition_by, wanted, dict.fromkeys((*KEYS, *self.partition_by)), False)
         first: dict[str, int] = {}
         for row_groups, since_us in ((self.row_groups, self.start_us), (earlier, None)):
@@ -168,7 +168,9 @@ class BackwardReader:
         As in `PartitionedEvents`.
     """
 
-    def __init__(self, partition_by: Sequence[str], wanted: Wanted, columns: Iterable[str], contiguous: bool) -> None:
+    def __init__(
+        self, partition_by: Sequence[str], wanted: MissingEvents, columns: Iterable[str], contiguous: bool
+    ) -> None:
         self._partition_by, self._wanted = partition_by, wanted
         self._columns, self._contiguous = columns, contiguous
         self._place = 0  # of the first event read so far, counted from where reading began
@@ -216,7 +218,7 @@ def _with_gaps(events: pa.Table, places: Array, next_place: int) -> pa.Table:
 
 @dataclass(frozen=True)
 class EarlierEvents:
-    """What lies before a range of the partitions that occur in it.
+    """The events before a range, in the partitions that occur in it.
 
     Attributes
     ----------
@@ -234,7 +236,7 @@ class EarlierEvents:
 
 
 @dataclass(frozen=True)
-class Gathering:
+class GatheringTask:
     """Gathers the events before a range, for all its slices; a task of its own.
 
     Attributes
@@ -270,7 +272,7 @@ class Gathering:
         """Read back until every partition has its positions."""
         names = [*KEYS, *(name for name in self.columns if name not in KEYS)]
         schema = pa.schema([self.schema.field(name) for name in names])
-        wanted = Wanted(self.range.positions, [*self._occurring(), *self.pending])
+        wanted = MissingEvents(self.range.positions, [*self._occurring(), *self.pending])
         reader = BackwardReader(self.range.partition_by, wanted, names, self.range.contiguous)
         path: str | None = None
         first_day = self.day

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -18,9 +21,6 @@ from cep_pipeline.errors import CepError, InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
-import shutil
-import subprocess
-from functools import cache
 
 logger = logging.getLogger(__name__)
 _LOOPBACK = "127.0.0.1"
@@ -112,7 +112,7 @@ _PACKAGED_HOME = Path(__file__).parent / "java_home"
 
 
 def java_environment() -> dict[str, str]:
-    """What to set in the environment of Spark (a session's own process, or spark-submit) so that it finds a Java.
+    """Return the environment variables by which Spark (a session's process, or spark-submit) finds a Java.
 
     Returns
     -------

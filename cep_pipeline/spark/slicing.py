@@ -38,7 +38,7 @@ class RowGroup:
 
 @dataclass(frozen=True)
 class Slice:
-    """What one task reads and owns: `row_groups` in stream order, the look-back's too; an end of None is open."""
+    """The part of a day that one task reads (`row_groups`, the look-back's too) and owns; an end of None is open."""
 
     start: Boundary
     end: Boundary | None
@@ -65,7 +65,7 @@ class Slice:
 
 
 def _rows_before(timestamps: Array, seqs: pa.ChunkedArray, point: Boundary) -> int:
-    """How many sorted events come before a point."""
+    """Return the number of sorted events before a point."""
     first, last = (int(np.searchsorted(timestamps, point[0], side)) for side in ("left", "right"))
     return first + int(np.searchsorted(seqs.slice(first, last - first).to_numpy(), point[1]))
 

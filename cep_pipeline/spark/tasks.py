@@ -106,7 +106,7 @@ class _Refusal:
 
 @dataclass(frozen=True)
 class TaskSteps:
-    """How many steps each task of a job has done, of as many as every other: a file that all of them write to.
+    """A file in which all tasks of a job write how many of their steps are done; all have the same number of steps.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class TaskSteps:
 
 @contextmanager
 def task_steps(spark: SparkSession, tasks: int, each: int) -> Iterator[TaskSteps | None]:
-    """Where tasks tell how far they are, for as long as the block lasts; None where they run on other machines.
+    """Give the file in which tasks tell how far they are, for the block; None where they run on other machines.
 
     Spark itself hears nothing of a task before it is over.
     """

@@ -6,6 +6,12 @@ A run takes the lease of a day, lets tasks write files, and publishes exactly th
     with tables.day_lease(day, run_id=run_id) as lease:
         path = write_data_file(tables.events_directory(day, run_id=run_id).file(task=0), events, tables.events_schema)
         tables.publish_events(day, [path], lease=lease, fingerprint=fingerprint, carry_out=carry_out)
+
+A publication goes through these modules: `stream_tables` (what can be published), `leases` (one writer a day), `units`
+(records and fingerprints of what is published, and what is stale), `commits` (one commit a unit), `catalog` (the
+commit and the records in one transaction of the `database`). `stream_reader` reads what is published; `layout` says
+how it is stored, `records` and `fingerprints` what it means; `iceberg_tables` makes tables, and
+`maintenance` removes what no table uses. `store` is the place that all of them share, `warehouse` opens it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ NO_CARRY = digest_of({})
 
 @dataclass(frozen=True)
 class EventsFingerprint:
-    """What the published events of one day follow from.
+    """The inputs that the published events of one day follow from.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class EventsFingerprint:
 
 @dataclass(frozen=True)
 class MatchesFingerprint:
-    """What the published matches of one (pattern set, day) follow from.
+    """The inputs that the published matches of one (pattern set, day) follow from.
 
     Parameters
     ----------

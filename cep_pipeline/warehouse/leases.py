@@ -161,7 +161,7 @@ class Lease:
 
     @property
     def lost(self) -> bool:
-        """Whether it is known that the lease is no longer held."""
+        """True if it is known that the lease is no longer held."""
         return self._lost
 
     def _mine(self) -> tuple[sql.ColumnElement[bool], ...]:

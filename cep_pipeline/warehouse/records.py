@@ -1,4 +1,4 @@
-"""What the warehouse remembers: published days, files of events, runs, plans, decisions, stale days."""
+"""Records of the warehouse: published days, files of events, runs, plans, decisions, stale days."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """How long the run took, None while it runs."""
+        """Seconds that the run took; None while it runs."""
         return None if self.finished_at is None else (self.finished_at - self.started_at).total_seconds()
 
 
@@ -243,7 +243,7 @@ class PlanRecord:
 
     @property
     def planners(self) -> tuple[str, ...]:
-        """By which planners its patterns were planned; () where the plan, of another version, does not say it."""
+        """The planners of its patterns; () where the plan, of another version, does not say it."""
         plans = self.plan.get("patterns", ())
         names = (one.get("planner") for one in plans if isinstance(one, Mapping))
         return tuple(dict.fromkeys(name for name in names if isinstance(name, str)))
@@ -258,7 +258,7 @@ class PlanRecord:
 
 @dataclass(frozen=True)
 class DayStatistics:
-    """What the statistics step makes of a day for a pattern set; the fields are those of `StatisticsRecord`."""
+    """The statistics of a day for a pattern set; the fields are those of `StatisticsRecord`."""
 
     snapshot: Mapping[str, Any]
     state: str | None = None
@@ -320,7 +320,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class LeaseHolder:
-    """Who holds a lease: stream and unit, host, pid and run, since when and last heard of when (UTC)."""
+    """The holder of a lease: stream and unit, host, pid and run, since when, and its last heartbeat (UTC)."""
 
     stream: str
     unit: str
@@ -334,7 +334,7 @@ class LeaseHolder:
 
 @dataclass(frozen=True)
 class MaintenanceReport:
-    """What `maintain` did: files and bytes removed, snapshots expired, in total and by table (`stream.table`)."""
+    """The result of `maintain`: files and bytes removed, snapshots expired, in total and by table (`stream.table`)."""
 
     removed_files: int
     removed_bytes: int

@@ -48,7 +48,7 @@ class Store:
 
     @property
     def scratch(self) -> str:
-        """Where runs write what is not published; a folder there that has long not changed is of a dead run."""
+        """Folder for files that are not published; what has long not changed there was left by a dead run."""
         return f"{self.location}/{SCRATCH}"
 
     def close(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.storage import read_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
-from cep_pipeline.warehouse.layout import TableLayout
+from cep_pipeline.warehouse.layout import TableLayout, decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.records import (
     Decision,
     EventsFile,
@@ -29,21 +30,17 @@ from cep_pipeline.warehouse.records import (
     StaleDay,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.rows import decision_record, plan_record, run_record, statistics_record
 from cep_pipeline.warehouse.units import carry_before, find_stale_units, published_days, published_matches
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from cep_pipeline.warehouse.store import Store
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 
 
 @dataclass(frozen=True)
 class PinnedStatistics:
-    """What there was of statistics at one moment.
+    """The statistics of a stream at one moment.
 
     Attributes
     ----------
@@ -76,7 +73,7 @@ class PinnedStatistics:
         return next((self.of(pattern_set, earlier) for earlier in self._days_before(pattern_set, day)), None)
 
     def observed_before(self, pattern_set: str, day: date) -> tuple[date, Mapping[str, Any]] | None:
-        """What detection counted on the latest earlier day on which it counted anything, and that day.
+        """Return the latest earlier day on which detection counted anything, and what it counted.
 
         Raises
         ------

@@ -17,6 +17,7 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.layout import decision_row, plan_row, run_row, statistics_row
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.records import (
     DayStatistics,
@@ -27,7 +28,6 @@ from cep_pipeline.warehouse.records import (
     RunRecord,
     StatisticsRecord,
 )
-from cep_pipeline.warehouse.rows import decision_row, plan_row, run_row, statistics_row
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics, StreamReader
 from cep_pipeline.warehouse.units import UnitRecord, counts_with_pending
 

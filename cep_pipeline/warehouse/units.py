@@ -25,7 +25,7 @@ _LISTED = [column for column in PUBLISHED.c if column.name != "carry_out"]
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """What is recorded of a unit beside its rows: written in the transaction that publishes them.
+    """The record of a unit beside its rows, written in the transaction that publishes them.
 
     `table` is events, quarantine or matches; `pattern_set` is empty but for matches.
     """

@@ -10,7 +10,7 @@ import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
-from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
+from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
 from cep_pipeline.statistics.measured import LeafRate, Source
 from tests.cli.command_line import cep
@@ -125,7 +125,7 @@ def test_the_numbers_that_move_most_are_those_that_surely_move_by_the_largest_fa
         return Labelled(str(day), StatisticsSnapshot(rates=(*known, unclear), as_of_us=day, start_us=0, end_us=day))
 
     days = (snapshot(1, {"A": 1.0, "B": 1.0, "C": 5.0}, 1.0), snapshot(2, {"A": 1.1, "B": 4.0, "C": 2.0}, 90.0))
-    view = StatisticsView(ShownStatistics(days[1], "UTC", days=days))
+    view = StatisticsView(StatisticsOverview(days[1], "UTC", days=days))
     titles = [panel.title for panel in view.moving_panels(2)[0]]
     assert titles == ["B, events/s", "C, events/s"]
     assert view.moving_panels(9)[1] == 4

@@ -12,7 +12,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.pipeline.violations import Violation
+from cep_pipeline.pipeline.plan_checks import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
 from cep_pipeline.warehouse import (
     QUARANTINE_SCHEMA,

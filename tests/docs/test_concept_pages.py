@@ -19,14 +19,17 @@ from cep_pipeline.adaptation import DECISION_FUNCTIONS, DISTANCES
 from cep_pipeline.cli import COMMANDS, cli
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import Metrics, NodeCounts
-from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
+from cep_pipeline.pipeline.configuration import AdaptationSettings
 from cep_pipeline.planning import COSTS, PLANNERS
 from cep_pipeline.planning.algorithms.dp_bushy import MAX_SECONDS
 from cep_pipeline.planning.algorithms.dp_bushy import MAX_VARIABLES as MAX_BUSHY
 from cep_pipeline.planning.algorithms.dp_left_deep import MAX_VARIABLES as MAX_LEFT_DEEP
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, WITHOUT_INVARIANTS
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, MULTI_PATTERN_PLANNERS
 from cep_pipeline.statistics.measured import Source
 
+WITHOUT_INVARIANTS = {
+    name for name, planner in {**PLANNERS, **MULTI_PATTERN_PLANNERS}.items() if planner.without_invariants_because
+}
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = {
     **{name: CHECKOUT / "docs" / f"{name}.md" for name in ("mechanisms", "planning", "adaptation", "papers")},

@@ -27,7 +27,7 @@ from cep_pipeline.events.schema import ARROW_TYPES, StreamSchema
 from cep_pipeline.events.stream_document import StreamDocument
 from cep_pipeline.events.timestamps import check_format, read_timestamps
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.pipeline import adaptation_settings, configuration, search_settings
+from cep_pipeline.pipeline import configuration
 from cep_pipeline.pipeline.configuration import Configuration, PipelineSettings
 from cep_pipeline.storage import DataDirectory
 from tests.docs.pages import CHECKOUT, DOCS, blocks, table_after
@@ -114,7 +114,7 @@ def test_every_setting_has_a_meaning_and_an_example_that_is_right(document: str)
 
 MODELS = {
     model.__name__: model
-    for module in (stream_document, configuration, adaptation_settings, search_settings)
+    for module in (stream_document, configuration)
     for model in vars(module).values()
     if isinstance(model, type) and issubclass(model, Document) and model is not Document
 }

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.observer import SilentObserver
-from cep_pipeline.pipeline.outcomes import RunOutcome
-from cep_pipeline.pipeline.run import STEPS, PipelineRun
+from cep_pipeline.pipeline.day import STEPS
+from cep_pipeline.pipeline.day_work import SilentObserver
+from cep_pipeline.pipeline.run import PipelineRun, RunOutcome
 from cep_pipeline.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.derived import Carry, carry_lengths, derive, last_values
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.source import Derived
+from cep_pipeline.events.source import DerivedAttribute
 from cep_pipeline.patterns.expressions import ValueType
 from tests.thoroughness import examples
 
@@ -34,12 +34,12 @@ SCHEMA = StreamSchema(
         "n_diff_diff_past": ValueType.FLOAT64_LIST,
     },
     derived=(
-        Derived("p_diff", "diff", "p"),
-        Derived("p_past", "history", "p", 3),
-        Derived("p_diff_past", "history", "p_diff", 2),
-        Derived("n_diff", "diff", "n"),
-        Derived("n_diff_diff", "diff", "n_diff"),
-        Derived("n_diff_diff_past", "history", "n_diff_diff", 4),
+        DerivedAttribute("p_diff", "diff", "p"),
+        DerivedAttribute("p_past", "history", "p", 3),
+        DerivedAttribute("p_diff_past", "history", "p_diff", 2),
+        DerivedAttribute("n_diff", "diff", "n"),
+        DerivedAttribute("n_diff_diff", "diff", "n_diff"),
+        DerivedAttribute("n_diff_diff_past", "history", "n_diff_diff", 4),
     ),
 )
 FLOATS = st.one_of(st.none(), st.sampled_from([0.1, 0.3, -7.0, 1e300, math.nan, math.inf]))
@@ -133,7 +133,7 @@ def test_events_of_one_type_in_an_int64_attribute() -> None:
         None,
         "id",
         {"id": ValueType.INT64, "v": ValueType.INT64, "d": ValueType.INT64},
-        derived=(Derived("d", "diff", "v"),),
+        derived=(DerivedAttribute("d", "diff", "v"),),
     )
     events = pa.table({"id": [7, 8, 7], "v": [1, 5, 4]})
     carry = Carry({"v": {"8": (2,)}})

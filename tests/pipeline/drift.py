@@ -16,8 +16,8 @@ import pyarrow as pa
 from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
+from cep_pipeline.pipeline.plans import record_plan
 from cep_pipeline.pipeline.statistics import state_of_day
-from cep_pipeline.pipeline.steps import record_plan
 from cep_pipeline.storage import digest_of, write_data_file
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint

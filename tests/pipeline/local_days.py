@@ -21,8 +21,8 @@ from cep_pipeline.events.raw_files import RawFile
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings
-from cep_pipeline.pipeline.detection import DetectedDay, detect_day
-from cep_pipeline.pipeline.steps import DayWork
+from cep_pipeline.pipeline.day_work import DayWork, DetectedDay
+from cep_pipeline.pipeline.detection import detect_day
 from cep_pipeline.storage import DataDirectory, canonical_json, write_data_file
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
 from cep_pipeline.warehouse.records import EventsFile, EventsSnapshot, PublishedDay

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.observer import SilentObserver
-from cep_pipeline.pipeline.run import STEPS, PipelineRun, new_run_id
+from cep_pipeline.pipeline.day import OPTIONS
+from cep_pipeline.pipeline.day_work import SilentObserver
+from cep_pipeline.pipeline.run import PipelineRun, new_run_id
 from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -95,7 +96,7 @@ class Project:
             stream.pattern_sets,
             lambda: self.spark,
             SilentObserver(),
-            steps=frozenset(STEPS) if steps is None else steps,
+            steps=frozenset(OPTIONS) if steps is None else steps,
             redo=redo,
             run_id=run_id or new_run_id(),
             end_of_stream=end_of_stream,

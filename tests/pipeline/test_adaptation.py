@@ -12,10 +12,10 @@ import pytest
 from cep_pipeline.adaptation.plan_quality import same_plans
 from cep_pipeline.errors import BusyError, InputError
 from cep_pipeline.pipeline import plan_comparison
-from cep_pipeline.pipeline.adaptation import Check, Violation, check_invariants
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-from cep_pipeline.pipeline.plan_trials import Trial, sample_of_day
-from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline.plan_checks import PlanCheck, Violation, check_invariants
+from cep_pipeline.pipeline.plan_comparison import Trial, sample_of_day
+from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows, write_project
@@ -33,21 +33,23 @@ def drifting(tmp_path: Path) -> DriftingStream:
     return DriftingStream(tmp_path)
 
 
-def check(of: DriftingStream, run_id: str = "check", asked: AskedStatistics | None = None) -> Check:
+def check(of: DriftingStream, run_id: str = "check", asked: StatisticsRequest | None = None) -> PlanCheck:
     stream = of.stream
     (found,) = check_invariants(of.tables, stream, stream.pattern_sets, run_id=run_id, asked=asked)
     return found
 
 
-def plan_again(of: DriftingStream, run_id: str = "replan", asked: Asked | None = None, **options: Any) -> Replanning:
+def plan_again(
+    of: DriftingStream, run_id: str = "replan", asked: PlanRequest | None = None, **options: Any
+) -> Replanning:
     stream = of.stream
-    given = asked or Asked("by hand", **options)
+    given = asked or PlanRequest("by hand", **options)
     return replan(of.tables, stream, stream.pattern_sets[0], given, run_id=run_id)
 
 
 def answer(of: DriftingStream, violation: Violation | None, run_id: str = "") -> Replanning:
     assert violation is not None
-    return plan_again(of, run_id or violation.run_id, Asked(violation.reason, violation=violation))
+    return plan_again(of, run_id or violation.run_id, PlanRequest(violation.reason, violation=violation))
 
 
 def current(of: DriftingStream) -> PlanRecord:
@@ -116,7 +118,7 @@ def test_without_new_events_there_is_nothing_to_decide(drifting: DriftingStream)
     # The same events published again are none either; another question is one.
     drifting.publish(BEFORE)
     assert check(drifting, "three").decision.outcome == "no new data"
-    assert check(drifting, "four", AskedStatistics(window="2 hours")).decision.outcome == "keep"
+    assert check(drifting, "four", StatisticsRequest(window="2 hours")).decision.outcome == "keep"
     write_project(drifting.folder, "{decision: constant_threshold, threshold: 0.9}")
     assert check(drifting, "five").decision.kind == "constant_threshold"
     assert check(drifting, "six").decision.outcome == "no new data"
@@ -232,7 +234,7 @@ def test_a_plan_that_became_current_in_the_meantime_is_not_overwritten(drifting:
 def test_a_dry_run_records_nothing(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     stream = drifting.stream
-    shown = replan(drifting.tables, stream, stream.pattern_sets[0], Asked("to see"), run_id="dry", dry_run=True)
+    shown = replan(drifting.tables, stream, stream.pattern_sets[0], PlanRequest("to see"), run_id="dry", dry_run=True)
     assert shown.decision.outcome == "replaced" and shown.made is not None
     assert current(drifting).version == 1 and decisions(drifting) == []
 
@@ -294,18 +296,18 @@ def test_statistics_that_are_missing_are_counted_anew(drifting: DriftingStream) 
 
 def test_a_check_of_a_moment_counts_its_window(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
-    late = check(drifting, "one", AskedStatistics(as_of="16:00", window="3 hours"))
+    late = check(drifting, "one", StatisticsRequest(as_of="16:00", window="3 hours"))
     assert late.decision.outcome == "replan"
     assert late.decision.details["statistics"]["label"].startswith("the 3 hours up to 16:00")
-    earlier = check(drifting, "two", AskedStatistics(as_of=f"{BEFORE[0]} 16:00", window="3 hours"))
+    earlier = check(drifting, "two", StatisticsRequest(as_of=f"{BEFORE[0]} 16:00", window="3 hours"))
     assert earlier.decision.outcome == "keep"
     with pytest.raises(InputError, match="noon"):
-        check(drifting, "three", AskedStatistics(as_of="noon"))
+        check(drifting, "three", StatisticsRequest(as_of="noon"))
 
 
 def test_a_window_without_events_tells_nothing_about_plans(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:1])
-    night = AskedStatistics(as_of="03:00", window="1 hour")
+    night = StatisticsRequest(as_of="03:00", window="1 hour")
     for ask in (lambda: check(drifting, "one", night), lambda: plan_again(drifting, statistics=night)):
         with pytest.raises(InputError, match=r"no events in the 1 hour up to 03:00 .* by the clocks of "):
             ask()
@@ -352,13 +354,12 @@ def test_a_sample_is_stretches_of_the_day(drifting: DriftingStream) -> None:
 
 def test_plans_that_differ_in_their_matches_are_refused(drifting: DriftingStream) -> None:
     from cep_pipeline.errors import CepError
-    from cep_pipeline.pipeline import plan_trials
 
     drifting.publish(BEFORE)
     plan = Plan.from_json(current(drifting).plan, "plan")
     assert same_plans(plan, plan)
-    trials = iter([Trial(1.0, 1, {"rising": 1}), Trial(1.0, 1, {"rising": 2})] * plan_trials.REPEATS)
+    trials = iter([Trial(1.0, 1, {"rising": 1}), Trial(1.0, 1, {"rising": 2})] * plan_comparison.REPEATS)
     pattern_set = drifting.stream.pattern_sets[0]
     fake: Callable[..., Trial] = lambda *_: next(trials)  # noqa: E731
-    with mock.patch.object(plan_trials, "_over", fake), pytest.raises(CepError, match="find different matches"):
-        plan_trials.run_plans(pattern_set, (plan, plan), [])
+    with mock.patch.object(plan_comparison, "_over", fake), pytest.raises(CepError, match="find different matches"):
+        plan_comparison.run_plans(pattern_set, (plan, plan), [])

@@ -6,7 +6,7 @@ import pytest
 
 from cep_pipeline.adaptation import decision_function, verify
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.compared import MOST_RECORDED, compared_json, deviation_json, verification_json
+from cep_pipeline.pipeline.plan_checks import MOST_RECORDED, compared_json, deviation_json, verification_json
 from cep_pipeline.planning import plan
 from tests.adaptation.drifting import snapshot
 from tests.statistics.market import parse

@@ -10,8 +10,7 @@ from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased,
 from cep_pipeline.adaptation.distance import Fixed
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.patterns.pattern import Window
-from cep_pipeline.pipeline.adaptation_settings import AdaptationSettings
-from cep_pipeline.pipeline.configuration import Configuration, read_parameter
+from cep_pipeline.pipeline.configuration import AdaptationSettings, Configuration, read_parameter
 
 SCHEMA = """\
 name: trades

@@ -14,7 +14,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline import steps
+from cep_pipeline.pipeline import plans
 from cep_pipeline.pipeline.configuration import PatternSet
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
@@ -44,8 +44,8 @@ def of_version_1() -> dict[str, Any]:
 
 def test_a_plan_for_these_patterns_and_mechanisms_is_kept() -> None:
     one = record()
-    assert steps.current_plan(work_with(one), PATTERN_SET) is one
-    assert steps.current_plan(work_with(None), PATTERN_SET) is None
+    assert plans.current_plan(work_with(one), PATTERN_SET) is one
+    assert plans.current_plan(work_with(None), PATTERN_SET) is None
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_another_plan_counts_as_none_and_the_next_one_says_why(
 ) -> None:
     before = record(**changes)
     work = work_with(before)
-    assert steps.current_plan(work, pattern_set) is None
+    assert plans.current_plan(work, pattern_set) is None
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(steps, "record_plan", lambda *_, **options: asked.update(options))
-    steps.plan_day(work, pattern_set, SNAPSHOT)
+    monkeypatch.setattr(plans, "record_plan", lambda *_, **options: asked.update(options))
+    plans.plan_day(work, pattern_set, SNAPSHOT)
     assert asked["reason"] == f"{reason}, by the statistics of 2024-03-04"
     assert asked["in_place_of"] is before
 

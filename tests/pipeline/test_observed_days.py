@@ -12,7 +12,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.pipeline.detection import DetectedDay
+from cep_pipeline.pipeline.day_work import DetectedDay
 from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.observed import Observed, observations_of
 from cep_pipeline.statistics.output_profile import OutputProfiler, merge_profiles

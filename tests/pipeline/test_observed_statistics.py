@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from cep_pipeline.cli.statistics_view import StatisticsView
-from cep_pipeline.pipeline.observed import with_observed
-from cep_pipeline.pipeline.statistics_history import Labelled, ShownStatistics
+from cep_pipeline.pipeline.statistics import with_observed
+from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.warehouse.stream_reader import PinnedStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
@@ -51,7 +51,7 @@ def test_the_next_day_knows_what_was_observed_and_a_redone_day_what_it_knew(proj
     assert (profile.pattern, profile.variables) == ("both", ("a", "b"))
     assert profile.matches == project.tables().matches_days("all")[0].counts["both"] > 0
     assert any(str(MONDAY) in note for note in second.notes)
-    view = StatisticsView(ShownStatistics(Labelled("Tuesday", second), "UTC"))
+    view = StatisticsView(StatisticsOverview(Labelled("Tuesday", second), "UTC"))
     *_, orders = view.tables()
     first_order, _ = profile.orders[0]
     cells = [list(column.cells) for column in orders.columns]

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from cep_pipeline.pipeline.plan_comparison import Comparison
-from cep_pipeline.pipeline.plan_trials import Trial
+from cep_pipeline.pipeline.plan_comparison import PlanComparison, Trial
 
 
-def comparison(**changes: Any) -> Comparison:
-    return replace(Comparison(False, 1.0, 0.5, (Trial(2.0, 10, {}), Trial(1.0, 5, {}))), **changes)
+def comparison(**changes: Any) -> PlanComparison:
+    return replace(PlanComparison(False, 1.0, 0.5, (Trial(2.0, 10, {}), Trial(1.0, 5, {}))), **changes)
 
 
 @pytest.mark.parametrize(

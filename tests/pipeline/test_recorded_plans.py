@@ -9,8 +9,8 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline import recorded_plans
-from cep_pipeline.pipeline.recorded_plans import plan_of
+from cep_pipeline.pipeline import plans
+from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.warehouse.records import PlanRecord
 from tests.streams import events_table, stream_schema
 
@@ -30,9 +30,9 @@ def test_a_recorded_plan_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan_of(replace(first, version=2)) is not read
     other = record("NAME p PATTERN SEQ(B b, A a) WITHIN 9 us")
     assert plan_of(other).to_json() == other.plan
-    monkeypatch.setattr(recorded_plans, "MOST_PLANS", 1)
+    monkeypatch.setattr(plans, "MOST_PLANS", 1)
     plan_of(replace(first, version=3))
-    assert len(recorded_plans._plans) == 1
+    assert len(plans._plans) == 1
     assert plan_of(first) is not read
     with pytest.raises(InputError, match="plan 4 of set"):
         plan_of(replace(first, version=4, plan={**first.plan, "version": 1}))

@@ -13,12 +13,11 @@ import pytest
 
 from cep_pipeline.detection.detect import detect
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import Check, check_invariants
-from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.pattern_set_plans import change_since
-from cep_pipeline.pipeline.replanning import Asked, Replanning, replan
-from cep_pipeline.pipeline.steps import record_plan
+from cep_pipeline.pipeline.plan_checks import PlanCheck, check_invariants
+from cep_pipeline.pipeline.plans import change_since, record_plan
+from cep_pipeline.pipeline.replanning import PlanRequest, Replanning, replan
+from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans, plan_again
 from cep_pipeline.planning import Plan
 from cep_pipeline.warehouse.records import PlanRecord
 from tests.pipeline.drift import DRIFT_DAYS, DriftingStream, drifting_rows
@@ -76,12 +75,12 @@ def plan_changed(of: DriftingStream) -> PlanRecord:
     return record_plan(of.tables, of.pattern_set, snapshot, in_place_of=before, run_id="next", reason=why)
 
 
-def check(of: DriftingStream, run_id: str) -> Check:
+def check(of: DriftingStream, run_id: str) -> PlanCheck:
     (found,) = check_invariants(of.tables, of.stream, of.stream.pattern_sets, run_id=run_id)
     return found
 
 
-def answer(of: DriftingStream, asked: Asked, run_id: str = "replan") -> Replanning:
+def answer(of: DriftingStream, asked: PlanRequest, run_id: str = "replan") -> Replanning:
     return replan(of.tables, of.stream, of.pattern_set, asked, run_id=run_id)
 
 
@@ -202,7 +201,7 @@ def test_a_drift_replans_one_component_and_leaves_the_other_untouched(project: D
     verdicts = second.decision.details["verdicts"]
     assert any(one["violated"] for one in verdicts) and second.decision.details["moved"], "both are checked"
 
-    done = answer(project, Asked(second.violation.reason, violation=second.violation), second.violation.run_id)
+    done = answer(project, PlanRequest(second.violation.reason, violation=second.violation), second.violation.run_id)
     assert done.decision.outcome == "replaced" and done.comparison is not None and done.comparison.better
     assert done.decision.details["planned_again"] == sorted(FIRST)
     after = current(project)
@@ -223,7 +222,7 @@ def test_a_replanning_answers_what_is_violated_by_then(project: DriftingStream) 
     project.publish([DRIFT_DAYS[3]])
     second = check(project, "two").violation
     assert second is not None and set(second.patterns) & SECOND and second.run_id == first.run_id
-    done = answer(project, Asked(first.reason, violation=first), first.run_id).decision
+    done = answer(project, PlanRequest(first.reason, violation=first), first.run_id).decision
     assert done.outcome == "replaced" and done.details["planned_again"] == sorted(FIRST | SECOND)
     assert check(project, "three").violation is None
 
@@ -254,8 +253,8 @@ def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: Drift
     assert found.violation is not None and set(found.violation.patterns) == FIRST
     assert found.decision.reason.startswith("pattern rising: A moved from ")
     # By hand, on the days before the drift: the plan stays, and what it is compared with from now on is that.
-    kept = answer(project, Asked("by hand", patterns=("rising",)), "same")
-    again = answer(project, Asked("by hand", patterns=("other",)), "again")
+    kept = answer(project, PlanRequest("by hand", patterns=("rising",)), "same")
+    again = answer(project, PlanRequest("by hand", patterns=("other",)), "again")
     assert kept.decision.details["planned_again"] == again.decision.details["planned_again"] == sorted(FIRST)
     assert again.decision.outcome == "kept"
     assert check(project, "two").decision.outcome == "keep"
@@ -263,15 +262,15 @@ def test_thresholds_of_a_component_that_keeps_its_plan_begin_anew(project: Drift
 
 def test_by_hand_all_of_it_or_some_components_are_planned_again(project: DriftingStream) -> None:
     project.publish(DRIFT_DAYS[:2])
-    everything = answer(project, Asked("by hand"), "one")
+    everything = answer(project, PlanRequest("by hand"), "one")
     assert everything.decision.details["planned_again"] == "all"
-    some = answer(project, Asked("by hand", patterns=("far",)), "two")
+    some = answer(project, PlanRequest("by hand", patterns=("far",)), "two")
     assert some.decision.details["planned_again"] == sorted(SECOND)
     with pytest.raises(InputError, match="has no pattern 'near'"):
-        answer(project, Asked("by hand", patterns=("near",)), "three")
+        answer(project, PlanRequest("by hand", patterns=("near",)), "three")
     with pytest.raises(InputError, match="leave the patterns out"):
-        answer(project, Asked("by hand", planner="dp_bushy", patterns=("far",)), "four")
-    apart = answer(project, Asked("by hand", planner="dp_bushy", force=True), "five")
+        answer(project, PlanRequest("by hand", planner="dp_bushy", patterns=("far",)), "four")
+    apart = answer(project, PlanRequest("by hand", planner="dp_bushy", force=True), "five")
     assert apart.decision.outcome == "replaced" and current(project).plan["sharing"] == "none"
 
 

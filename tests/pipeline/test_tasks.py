@@ -7,16 +7,8 @@ from datetime import date
 import pytest
 
 from cep_pipeline.errors import DataError, InputError
-from cep_pipeline.pipeline.tasks import (
-    DayTask,
-    detect,
-    estimate_statistics,
-    ingest,
-    plan,
-    preprocess,
-    publish,
-    validate,
-)
+from cep_pipeline.pipeline.day import STEPS
+from cep_pipeline.pipeline.tasks import DayTask, run_task
 from tests.pipeline.project import DAYS, MONDAY, ROWS, TUESDAY, Project, published
 
 
@@ -28,13 +20,9 @@ def day_task(project: Project, day: date, *, end_of_stream: bool = False) -> Day
 def run_day(project: Project, day: date, *, twice: bool = False, end_of_stream: bool = False) -> None:
     """All steps of a day, each once or, as after a retry, twice."""
     task = day_task(project, day, end_of_stream=end_of_stream)
-    for step in (ingest, validate, preprocess, estimate_statistics, plan, detect):
-        for _ in range(1 + twice):
-            if step in (validate, plan):
-                step(task)  # type: ignore[call-arg]
-            else:
-                step(task, project.spark)  # type: ignore[call-arg]
-    publish(task)
+    for step in STEPS:
+        for _ in range(1 + (twice and step is not STEPS[-1])):
+            run_task(step.name, task, project.spark if step.needs_spark else None)
 
 
 @pytest.mark.parametrize("twice", [False, True])
@@ -58,11 +46,11 @@ def test_scheduled_days_give_the_tables_of_one_run(project: Project, twice: bool
 def test_a_day_that_fails_validation_is_stopped_before_anything_is_published(project: Project) -> None:
     project.write_day(MONDAY, [*ROWS[MONDAY], "23:59:59.999,C,-1"])
     task = day_task(project, MONDAY)
-    ingest(task, project.spark)
+    run_task("ingest", task, project.spark)
     with pytest.raises(DataError, match="failed validation"):
-        validate(task)
+        run_task("validate", task)
     with pytest.raises(DataError):
-        preprocess(task, project.spark)
+        run_task("preprocess", task, project.spark)
     assert project.tables().days() == []
     (record,) = project.tables().runs()
     assert record.status == "failed" and record.validation is not None and not record.validation["success"]
@@ -80,15 +68,15 @@ def test_a_skipped_day_passes_through_and_publishes_nothing(project: Project) ->
 
 def test_a_step_without_the_one_before_says_so(project: Project) -> None:
     with pytest.raises(InputError, match="run the day again from the step ingest"):
-        validate(day_task(project, MONDAY))
+        run_task("validate", day_task(project, MONDAY))
 
 
 def test_a_schema_that_changes_between_steps_is_noticed(project: Project) -> None:
     task = day_task(project, MONDAY)
-    ingest(task, project.spark)
+    run_task("ingest", task, project.spark)
     schema = (project.folder / "ticks.yaml").read_text()
     (project.folder / "ticks.yaml").write_text(
         schema.replace("derived: {", "derived: {last: {history: {of: x, length: 2}}, ")
     )
     with pytest.raises(InputError, match="ingest it again"):
-        preprocess(task, project.spark)
+        run_task("preprocess", task, project.spark)

@@ -8,11 +8,11 @@ from unittest import mock
 
 import pytest
 
-from cep_pipeline.pipeline import plan_comparison, steps
-from cep_pipeline.pipeline.adaptation_tasks import AdaptationTask, check_plans
-from cep_pipeline.pipeline.fresh_statistics import AskedStatistics
-from cep_pipeline.pipeline.plan_trials import Trial
-from cep_pipeline.pipeline.violations import Violation, pending_violation
+from cep_pipeline.pipeline import plan_comparison, plans
+from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
+from cep_pipeline.pipeline.plan_checks import Violation, pending_violation
+from cep_pipeline.pipeline.plan_comparison import Trial
+from cep_pipeline.pipeline.tasks import AdaptationTask, check_plans
 from cep_pipeline.warehouse.stream_tables import StreamTables
 from tests.pipeline.drift import COUNTS, DRIFT_DAYS, DriftingStream, write_project
 from tests.pipeline.test_adaptation import answer, check, current, decisions, plan_again
@@ -51,7 +51,7 @@ def test_days_that_are_not_in_the_statistics_are_nothing_new(drifting: DriftingS
 def test_what_was_decided_stays_decided_whoever_checks_in_between(drifting: DriftingStream) -> None:
     drifting.publish(DRIFT_DAYS[:3])
     keep_the_plan(drifting, check(drifting, "morning").violation)
-    asked = AskedStatistics(as_of=f"{DRIFT_DAYS[0]} 16:00", window="3 hours")
+    asked = StatisticsRequest(as_of=f"{DRIFT_DAYS[0]} 16:00", window="3 hours")
     assert check(drifting, "by hand", asked).decision.outcome == "keep"
     again = check(drifting, "next morning")
     assert (again.decision.outcome, again.violation) == ("no new data", None)
@@ -127,15 +127,15 @@ def test_a_day_takes_the_plan_that_was_made_while_it_made_one(drifting: Drifting
         drifting.publish_events(day)
     snapshot = drifting.publish_statistics(DRIFT_DAYS[1])
     work: Any = mock.MagicMock(tables=drifting.tables, run_id="day", day=DRIFT_DAYS[1])
-    make = steps.plan_of_changed
+    make = plans.plan_of_changed
 
     def while_it_searches(*arguments: Any, **options: Any) -> Any:
-        with mock.patch.object(steps, "plan_of_changed", make):
+        with mock.patch.object(plans, "plan_of_changed", make):
             plan_again(drifting, "by-hand", planner="event_frequency")
         return make(*arguments, **options)
 
-    with mock.patch.object(steps, "plan_of_changed", while_it_searches):
-        taken = steps.plan_day(work, drifting.pattern_set, snapshot)
+    with mock.patch.object(plans, "plan_of_changed", while_it_searches):
+        taken = plans.plan_day(work, drifting.pattern_set, snapshot)
     assert taken.run_id == current(drifting).run_id == "by-hand"
     assert [record.version for record in drifting.tables.plans("all")] == [1]
 

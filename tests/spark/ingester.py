@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +11,92 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from cep_pipeline.events.merge import RANGE_ROWS
+from cep_pipeline.events.parse import RUN_ROWS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.ingestion import IngestResult, ingest_days
-from cep_pipeline.storage import DataDirectory
+from cep_pipeline.spark.ingestion import IngestResult, preprocess_days, stage_days
+from cep_pipeline.spark.tasks import Progress
+from cep_pipeline.storage import DataDirectory, new_scratch, remove_scratch
 from tests.events.raw import HEADER, write_gzip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MONDAY, TUESDAY, WEDNESDAY = (date(2013, 10, day) for day in (7, 8, 9))
+
+
+def ingest_day(
+    spark: SparkSession,
+    schema: StreamSchema,
+    day: date,
+    data_root: str | Path,
+    *,
+    events_directory: DataDirectory,
+    quarantine_directory: DataDirectory,
+    scratch: str | Path,
+    carry_in: Mapping[str, Any] | None = None,
+    earlier_row_counts: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> IngestResult:
+    """Ingest one day; see `ingest_days`."""
+    return next(
+        ingest_days(
+            spark,
+            schema,
+            [day],
+            data_root,
+            events_directory=lambda _: events_directory,
+            quarantine_directory=lambda _: quarantine_directory,
+            scratch=scratch,
+            carry_in=carry_in,
+            earlier_row_counts=earlier_row_counts,
+            progress=progress,
+        )
+    )
+
+
+def ingest_days(
+    spark: SparkSession,
+    schema: StreamSchema,
+    days: Sequence[date],
+    data_root: str | Path,
+    *,
+    events_directory: Callable[[date], DataDirectory],
+    quarantine_directory: Callable[[date], DataDirectory],
+    scratch: str | Path,
+    carry_in: Mapping[str, Any] | None = None,
+    earlier_row_counts: Sequence[int] = (),
+    run_rows: int = RUN_ROWS,
+    range_rows: int = RANGE_ROWS,
+    progress: Progress | None = None,
+) -> Iterator[IngestResult]:
+    """Ingest several days as the steps of a day do: staged side by side, then finished; the first that fails raises."""
+    folder = new_scratch(scratch)
+    try:
+        staged = stage_days(
+            spark,
+            schema,
+            days,
+            data_root,
+            scratch=folder,
+            earlier_row_counts=earlier_row_counts,
+            run_rows=run_rows,
+            range_rows=range_rows,
+            progress=progress,
+        )
+        yield from preprocess_days(
+            spark,
+            schema,
+            [day for day in staged if not day.failure],
+            events_directory=events_directory,
+            quarantine_directory=quarantine_directory,
+            carry_in=carry_in,
+            progress=progress,
+        )
+        for day in staged:
+            day.require()
+    finally:
+        remove_scratch(folder)
 
 
 class Ingester:

@@ -16,10 +16,19 @@ import pytest
 from cep_pipeline.events.columns import events_columns
 from cep_pipeline.events.derived import Carry
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.spark.ingestion import ingest_day
 from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.events.raw import CHECKOUT, SHARED, trades
-from tests.spark.ingester import MONDAY, TUESDAY, WEDNESDAY, Ingester, events_of, quarantine_of, rows_of, write_day
+from tests.spark.ingester import (
+    MONDAY,
+    TUESDAY,
+    WEDNESDAY,
+    Ingester,
+    events_of,
+    ingest_day,
+    quarantine_of,
+    rows_of,
+    write_day,
+)
 
 # -- generated twins of the three layouts ------------------------------------------------------------------------------
 

@@ -8,10 +8,19 @@ import pytest
 from cep_pipeline.errors import CepError, DataError, InputError
 from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.validate import FailedValidation
-from cep_pipeline.spark.ingestion import ingest_day, ingest_days
 from cep_pipeline.storage import DataDirectory
 from tests.events.raw import HEADER, trades, write_gzip
-from tests.spark.ingester import MONDAY, TUESDAY, WEDNESDAY, Ingester, quarantine_of, rows_of, write_day
+from tests.spark.ingester import (
+    MONDAY,
+    TUESDAY,
+    WEDNESDAY,
+    Ingester,
+    ingest_day,
+    ingest_days,
+    quarantine_of,
+    rows_of,
+    write_day,
+)
 
 
 def test_missing_days(ingest: Ingester) -> None:

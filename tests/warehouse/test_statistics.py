@@ -119,7 +119,7 @@ def test_a_row_that_is_no_json_is_told_and_can_be_replaced(
     tables: StreamTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr("cep_pipeline.warehouse.rows.canonical_json", lambda value: "{no")
+        patched.setattr("cep_pipeline.warehouse.layout.canonical_json", lambda value: "{no")
         publish(tables)
     with pytest.raises(InputError, match=r"statistics of 2013-10-07 .*column snapshot is no JSON.*--steps statistics"):
         tables.statistics("demo")

@@ -1,4 +1,4 @@
-"""Whether the current plan of a pattern set still fits the data, for `cep invariants` and the DAG `invariant_check`.
+"""Checks of current plans against fresh statistics, for `cep invariants` and the DAG `invariant_check`.
 
 A check verifies the current plan on fresh statistics with the decision function of the pattern set, and records one
 decision. What decision functions remember between checks is made again from what is recorded: the current plan, the
@@ -8,35 +8,25 @@ statistics that were last planned from, and the minimal distances after the last
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.adaptation import DecisionState, Distances, Verdict
+from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
+from cep_pipeline.adaptation.describe import describe, describe_deviation
+from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.compared import compared_json
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (
-    AskedStatistics,
     FreshStatistics,
+    StatisticsRequest,
     events_digest,
     fresh_statistics,
     latest_day,
 )
-from cep_pipeline.pipeline.pattern_set_plans import ALL, described_part
-from cep_pipeline.pipeline.recorded_plans import plan_of
-from cep_pipeline.pipeline.steps import outdated
-from cep_pipeline.pipeline.violations import (
-    KEEP,
-    NO_NEW_DATA,
-    REPLAN,
-    REPLANNING,
-    Violation,
-    checks_of,
-    pending_violation,
-    replannings_of,
-    violation_of,
-)
+from cep_pipeline.pipeline.plans import ALL, described_part, outdated, plan_of
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.statistics import StatisticsSnapshot
@@ -45,16 +35,176 @@ from cep_pipeline.warehouse.records import Decision, EventsSnapshot, PlanRecord
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 logger = logging.getLogger(__name__)
 
+REPLAN, KEEP, NO_NEW_DATA = "replan", "keep", "no new data"
+"""Outcomes of a check."""
+REPLANNING = "replanning"
+"""The kind of the decisions that replannings record; those of checks have the decision function's name."""
+
 
 @dataclass(frozen=True)
-class Check:
-    """What a check has found.
+class Violation:
+    """A reason to make another plan.
+
+    Attributes
+    ----------
+    pattern_set, plan_version
+        Of which plan.
+    key
+        The same as long as it is being handled.
+    reason
+        A sentence: the violated invariant, or the number that moved too far.
+    patterns
+        Of a plan of many patterns together those that are concerned: their components are planned again. (): all.
+    statistics
+        By which it was found, and is to be answered: what is given of `StatisticsRequest`, each moment with its date.
+    """
+
+    pattern_set: str
+    plan_version: int
+    key: str
+    reason: str
+    patterns: tuple[str, ...] = ()
+    statistics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        """The id of the one replanning run that handles it."""
+        return f"violation__{self.pattern_set}__v{self.plan_version}__{self.key}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {**vars(self), "patterns": list(self.patterns), "statistics": dict(self.statistics)}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any], source: str = "violation") -> Violation:
+        """Read what `to_json` wrote; InputError, which names the source, where it is something else."""
+        try:
+            return cls(
+                content["pattern_set"],
+                int(content["plan_version"]),
+                content["key"],
+                content["reason"],
+                tuple(map(str, content.get("patterns", ()))),
+                dict(content.get("statistics", {})),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{source}: no violation of a plan: {error!r}") from error
+
+
+def replannings_of(decisions: Sequence[Decision], version: int) -> int:
+    """Return how often a version of the plan was planned again, and kept or replaced."""
+    return sum(one.kind == REPLANNING and one.plan_version == version for one in decisions)
+
+
+def checks_of(decisions: Sequence[Decision], version: int) -> Iterator[Decision]:
+    """The checks of a version of the plan that looked at statistics, in the order of the decisions."""
+    return (one for one in decisions if one.plan_version == version and "basis" in one.details)
+
+
+def violation_of(check: Decision) -> Violation | None:
+    """The violation that a check has found.
+
+    Raises
+    ------
+    InputError
+        What is recorded is none.
+    """
+    content = check.details.get("violation") if check.outcome == REPLAN else None
+    return None if content is None else Violation.from_json(content, f"the decision of {check.decided_at}")
+
+
+def pending_violation(decisions: Sequence[Decision], version: int) -> Violation | None:
+    """The violation that the last check of a version of the plan has found, where no replanning has answered it yet.
+
+    Parameters
+    ----------
+    decisions
+        Those of the pattern set, the latest first.
+    """
+    last = next(checks_of(decisions, version), None)
+    if last is None or last.details.get("replannings") != replannings_of(decisions, version):
+        return None
+    return violation_of(last)
+
+
+MOST_RECORDED = 40
+"""Invariants, and numbers, that a decision records one by one."""
+
+
+def compared_json(
+    state: DecisionState, verdict: Verdict, patterns: Sequence[Pattern], snapshot: StatisticsSnapshot
+) -> dict[str, Any]:
+    """Return what a check has compared, also behind a violated invariant, as JSON values.
+
+    Returns
+    -------
+    dict
+        `tightest`: the invariant that is closest to its violation, or beyond it most; `verdicts`: up to `MOST_RECORDED`
+        of them, in the order of the plan, the closest ones where there are more; `verified` and `violated`: how many
+        there are, and are violated; `moved`: the numbers that have moved most, as many; `numbers`: how many there are.
+    """
+    distance = state.distances.of(state.invariants)
+    found = verify(state.invariants, patterns, snapshot, distance=distance)
+    moved = [one for one in verdict.checks if isinstance(one, Deviation)]
+    tightest = min(found, key=lambda one: one.distance_to_violation, default=None)
+    return {
+        "tightest": None if tightest is None else verification_json(tightest, patterns),
+        "verdicts": [
+            verification_json(found[place], patterns)
+            for place in _least([(not one.violated, one.distance_to_violation) for one in found])
+        ],
+        "verified": len(found),
+        "violated": sum(one.violated for one in found),
+        "moved": [deviation_json(moved[place]) for place in _least([(-one.relative,) for one in moved])],
+        "numbers": len(moved),
+    }
+
+
+def _least(ranks: Sequence[tuple[float, ...]]) -> list[int]:
+    """The places of the least ranks, `MOST_RECORDED` at most, in their order."""
+    return sorted(sorted(range(len(ranks)), key=ranks.__getitem__)[:MOST_RECORDED])
+
+
+def verification_json(one: Verification, patterns: Sequence[Pattern]) -> dict[str, Any]:
+    """An invariant with both sides as natural logarithms, when the plan was made and now, as JSON values."""
+    comparison = one.invariant.comparison
+    return {
+        "invariant": one.invariant.key,
+        "says": describe(one.invariant, patterns),
+        "then": [finite(comparison.ln_chosen), finite(comparison.ln_rejected)],
+        "now": [finite(one.left), finite(one.right)],
+        "distance": one.distance,
+        "distance_to_violation": finite(one.distance_to_violation),
+        "violated": one.violated,
+    }
+
+
+def deviation_json(one: Deviation) -> dict[str, Any]:
+    """Return how far a number has moved, as JSON values."""
+    return {
+        "pattern": one.pattern,
+        "what": one.what,
+        "before": one.before,
+        "now": one.now,
+        "moved": finite(one.relative),
+        "says": describe_deviation(one),
+    }
+
+
+def finite(number: float) -> float | None:
+    """Return a number in a form that JSON has: None for an infinity."""
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class PlanCheck:
+    """The result of a check.
 
     Attributes
     ----------
@@ -99,17 +249,17 @@ class CurrentPlan:
     since: Mapping[str, StatisticsSnapshot] = field(default_factory=dict)
 
     def state(self, fresh: StatisticsSnapshot) -> DecisionState:
-        """What the decision function knows; thresholds begin with the fresh statistics where the others are gone."""
+        """Return the state of the decision function; without older statistics, thresholds begin with the fresh ones."""
         function = self.pattern_set.adaptation.function()
         planned_from = None if self.plan.workload is not None else self.planned_from or fresh
         state = function.begin(self.plan, self.pattern_set.patterns, planned_from, since=self.since)
         return state if self.distances is None else replace(state, distances=self.distances)
 
     def verdict(self, fresh: StatisticsSnapshot) -> Verdict:
-        """What the decision function says of it by fresh statistics."""
+        """Return the verdict of the decision function on the plan, by fresh statistics."""
         return self.pattern_set.adaptation.function().decide(self.state(fresh), fresh)
 
-    def violation(self, verdict: Verdict, statistics: AskedStatistics) -> Violation:
+    def violation(self, verdict: Verdict, statistics: StatisticsRequest) -> Violation:
         """The violation that a verdict by these statistics speaks of."""
         made = {"version": self.record.version, "created_at": self.record.created_at.isoformat()}
         key = digest_of({"plan": made, "replannings": self.replannings})[:12]
@@ -121,7 +271,7 @@ class CurrentPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What of it could not be found."""
+        """Sentences about what could not be found."""
         if self.planned_from is not None or self.plan.workload is not None:
             return ()
         version = self.record.version
@@ -134,9 +284,9 @@ def check_invariants(
     pattern_sets: Sequence[PatternSet],
     *,
     run_id: str,
-    asked: AskedStatistics | None = None,
+    asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
-) -> tuple[Check, ...]:
+) -> tuple[PlanCheck, ...]:
     """Verify the current plan of each pattern set on fresh statistics, and record a decision for each.
 
     Parameters
@@ -155,7 +305,7 @@ def check_invariants(
     checks = []
     for pattern_set in pattern_sets:
         decisions = tables.decisions(pattern_set.name)
-        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or AskedStatistics(), progress)
+        check = _check(tables, stream, pattern_set, events, decisions, run_id, asked or StatisticsRequest(), progress)
         if not _recorded(check.decision, decisions):
             tables.record_decision(check.decision)
         log_decision(stream, check.decision)
@@ -183,15 +333,15 @@ def _check(
     events: EventsSnapshot,
     decisions: Sequence[Decision],
     run_id: str,
-    asked: AskedStatistics,
+    asked: StatisticsRequest,
     progress: Progress | None,
-) -> Check:
+) -> PlanCheck:
     current = current_plan(tables, pattern_set, decisions)
     day = latest_day(events)
     if day is None or isinstance(current, str):
         reason = current if isinstance(current, str) else "no events are published"
         outcome = NO_NEW_DATA if day is None else KEEP
-        return Check(_decision(pattern_set, outcome, reason, run_id, day))
+        return PlanCheck(_decision(pattern_set, outcome, reason, run_id, day))
     checks = [*checks_of(decisions, current.record.version)]
     basis = _basis(current, events, asked)
     before = next((one for one in checks if one.details["basis"] == basis), None)
@@ -216,44 +366,44 @@ def _check(
     notes = (*current.notes, *fresh.notes)
     if not verdict.replan:
         decision = _decision(pattern_set, KEEP, verdict.reason, run_id, day, current.record.version, details)
-        return Check(decision, notes=notes)
+        return PlanCheck(decision, notes=notes)
     violation = current.violation(verdict, asked.on(day))
     details["violation"] = violation.to_json()
     begun = [one for one in decisions if (found := violation_of(one)) is not None and found.key == violation.key]
     if begun:
         details["being_handled_since"] = begun[-1].decided_at.isoformat()
     decision = _decision(pattern_set, REPLAN, violation.reason, run_id, day, current.record.version, details)
-    return Check(decision, violation, notes)
+    return PlanCheck(decision, violation, notes)
 
 
 def _of_the_same(check: Decision, current: CurrentPlan, fresh: FreshStatistics) -> bool:
-    """Whether a check of the plan was by the same numbers and settings: its verdict would be the same."""
+    """Return True if a check of the plan was by the same numbers and settings: its verdict would be the same."""
     of_settings = check.details.get("settings") == decision_settings(current.pattern_set)
     return of_settings and check.details.get("statistics", {}).get("digest") == fresh.snapshot.digest
 
 
 def _no_new_data(
     current: CurrentPlan, before: Decision, decisions: Sequence[Decision], reason: str, run_id: str, day: date
-) -> Check:
-    """Nothing has come since a check of this plan that it does not know; a violation may still wait."""
+) -> PlanCheck:
+    """Return the check of a plan for which there are no new events; a violation may still wait."""
     details: dict[str, Any] = {"since": before.decided_at.isoformat()}
     violation = pending_violation(decisions, current.record.version)
     if violation is not None:
         details["violation"] = violation.to_json()
         reason += "; its violation has not been handled yet"
     decision = _decision(current.pattern_set, NO_NEW_DATA, reason, run_id, day, current.record.version, details)
-    return Check(decision, violation, current.notes)
+    return PlanCheck(decision, violation, current.notes)
 
 
 def _recorded(decision: Decision, decisions: Sequence[Decision]) -> bool:
-    """Whether this very check has been recorded already: a task that is repeated."""
+    """Return True if this very check has been recorded already, by a task that is repeated."""
     return decision.outcome == NO_NEW_DATA and any(
         other.run_id == decision.run_id and other.plan_version == decision.plan_version and other.kind != REPLANNING
         for other in decisions
     )
 
 
-def _basis(current: CurrentPlan, events: EventsSnapshot, asked: AskedStatistics) -> str:
+def _basis(current: CurrentPlan, events: EventsSnapshot, asked: StatisticsRequest) -> str:
     """Digest of all that a verdict follows from: where it is the same, there is nothing new to decide."""
     return digest_of(
         {
@@ -271,7 +421,7 @@ def decision_settings(pattern_set: PatternSet) -> dict[str, Any]:
 
 
 def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Sequence[Decision]) -> CurrentPlan | str:
-    """The current plan with what is recorded of it; why there is none, where there is none that can be checked.
+    """Return the current plan with its records, or the reason why there is none that can be checked.
 
     Parameters
     ----------
@@ -297,7 +447,7 @@ def current_plan(tables: StreamReader, pattern_set: PatternSet, decisions: Seque
 
 
 def _since(plan: Plan, record: PlanRecord, replannings: Sequence[Decision]) -> dict[str, StatisticsSnapshot]:
-    """What the patterns were last planned from that were planned again while this plan stayed."""
+    """Return the statistics from which some patterns were last planned again while this plan stayed."""
     found: dict[str, StatisticsSnapshot] = {}
     names = [one.pattern for one in plan.patterns]
     for one in replannings:

@@ -1,4 +1,4 @@
-"""What `cep invariants` shows: the invariants of a plan then and now, and which of them will be violated when."""
+"""The report of `cep invariants`: the invariants of a plan then and now, and which of them are near a violation."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from typing import TYPE_CHECKING, Any
 from cep_pipeline.adaptation import Trend, Verdict, Verification, forecast, invariants_of, verify, without_invariants
 from cep_pipeline.adaptation.thresholds import Deviation
 from cep_pipeline.errors import InputError
-from cep_pipeline.pipeline.adaptation import (
-    CurrentPlan,
-    current_plan,
-    decision_settings,
-)
-from cep_pipeline.pipeline.compared import deviation_json, finite, verification_json
 from cep_pipeline.pipeline.fresh_statistics import (
-    AskedStatistics,
     FreshStatistics,
+    StatisticsRequest,
     fresh_statistics,
     latest_day,
     published_history,
 )
+from cep_pipeline.pipeline.plan_checks import (
+    CurrentPlan,
+    current_plan,
+    decision_settings,
+    deviation_json,
+    finite,
+    verification_json,
+)
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
-    from cep_pipeline.pipeline.steps import Progress
+    from cep_pipeline.pipeline.day_work import Progress
     from cep_pipeline.warehouse.stream_reader import StreamReader
 
 
 @dataclass(frozen=True)
-class ShownInvariants:
+class InvariantReport:
     """The invariants of the current plan of a pattern set.
 
     Attributes
@@ -59,12 +61,12 @@ class ShownInvariants:
 
     @property
     def moved(self) -> tuple[Deviation, ...]:
-        """How far the numbers have moved that are checked by a threshold."""
+        """The numbers that are checked by a threshold, and how far they have moved."""
         return tuple(one for one in self.verdict.checks if isinstance(one, Deviation))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should know."""
+        """Sentences for a person."""
         return (*self.current.notes, *self.fresh.notes)
 
     def to_json(self) -> dict[str, Any]:
@@ -110,9 +112,9 @@ def show_invariants(
     tables: StreamReader,
     stream: Stream,
     pattern_set: PatternSet,
-    asked: AskedStatistics | None = None,
+    asked: StatisticsRequest | None = None,
     progress: Progress | None = None,
-) -> ShownInvariants:
+) -> InvariantReport:
     """Verify the current plan of a pattern set on fresh statistics, and forecast from those of all published days.
 
     Raises
@@ -133,9 +135,9 @@ def show_invariants(
     invariants = invariants_of(current.plan, pattern_set.patterns, pattern_set.adaptation.most_invariants)
     distance = state.distances.of(invariants)
     history = published_history(tables, stream, pattern_set, events)
-    if not (asked or AskedStatistics()).to_json():
+    if not (asked or StatisticsRequest()).to_json():
         history = {**history, day: fresh.snapshot}  # those of the latest day may have been counted anew
-    return ShownInvariants(
+    return InvariantReport(
         current,
         fresh,
         verdict,

@@ -1,4 +1,4 @@
-"""Which days there are: those that raw files may hold, those that are published, and those that are stale."""
+"""The days of a stream: those that raw files may hold, and those that are stale."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cep_pipeline.pipeline.configuration import Stream
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
-    from cep_pipeline.events.source import Source
+    from cep_pipeline.events.source import SourceLayout
     from cep_pipeline.warehouse.records import StaleDay
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
@@ -49,7 +49,7 @@ def days_with_files(stream: Stream) -> list[date]:
 
 
 def days_without_files(stream: Stream, tables: StreamTables, days: Iterable[date]) -> list[str]:
-    """Of the published days that are none of `days`, those whose raw files are gone: a sentence each.
+    """Return a sentence for each published day whose raw files are gone.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
     )
 
 
-def _source(stream: Stream) -> Source:
+def _source(stream: Stream) -> SourceLayout:
     source = stream.schema.source
     if source is None:
         raise InputError(f"stream {stream.name!r}: its schema has no source, so there are no raw files to read")

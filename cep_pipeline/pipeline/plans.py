@@ -6,27 +6,57 @@ the plans of its component of the multi-pattern graph; all others keep theirs (M
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.choice import choose_mechanisms, explained_choice, in_pattern_order
 from cep_pipeline.detection.planned import plan_for, runs_on
-from cep_pipeline.errors import InputError, PatternError
+from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.pipeline.recorded_plans import plan_of
+from cep_pipeline.pipeline.day_work import DayWork, Progress
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
+from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import VERSION as PLAN_VERSION
 from cep_pipeline.statistics import StatisticsSnapshot
+from cep_pipeline.warehouse.records import PlanRecord
+from cep_pipeline.warehouse.stream_tables import StreamTables
 
 if TYPE_CHECKING:
     from cep_pipeline.patterns.pattern import Pattern
     from cep_pipeline.pipeline.configuration import PatternSet
-    from cep_pipeline.warehouse.records import PlanRecord
+
+logger = logging.getLogger(__name__)
+
+MOST_PLANS = 8
+"""Plans that are remembered; those not asked for longest go first."""
+
+_plans: OrderedDict[Hashable, Plan] = OrderedDict()
+
+
+def plan_of(record: PlanRecord) -> Plan:
+    """The plan of a record; what is recorded does not change.
+
+    Raises
+    ------
+    InputError
+        It is of another version, or no plan.
+    """
+    key = record.run_id, record.created_at, record.pattern_set, record.version, record.plan.get("plan_id")
+    known = _plans.get(key)
+    if known is not None:
+        _plans.move_to_end(key)
+        return known
+    made = _plans[key] = Plan.from_json(record.plan, f"plan {record.version} of {record.pattern_set}")
+    while len(_plans) > MOST_PLANS:
+        _plans.popitem(last=False)
+    return made
+
 
 ALL = "all"
 """What a replanning records that was of all patterns, in place of their names."""
@@ -124,7 +154,7 @@ def statements_of(patterns: Sequence[Pattern]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Change:
-    """What differs between the patterns that a plan was made for and those of now, and which of them that concerns.
+    """The difference between the patterns that a plan was made for and those of now.
 
     Attributes
     ----------
@@ -169,7 +199,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def change_since(record: PlanRecord, pattern_set: PatternSet) -> Change | None:
-    """What has changed of a pattern set since a plan of it was made; None where all of it is to be planned anew.
+    """Return what has changed in a pattern set since its plan was made; None where all of it is to be planned anew.
 
     That is where its patterns are not planned together, or were not, or by another planner or for another sharing; or
     the plan cannot be read, or does not say what it was made for.
@@ -208,7 +238,7 @@ def _shared_plan(record: PlanRecord, pattern_set: PatternSet) -> Plan | None:
 
 
 def _runs(plan: Plan, pattern_set: PatternSet, again: Collection[str]) -> bool:
-    """Whether the mechanisms of a pattern set run a plan: what it says of those that keep it, and how it shares."""
+    """Return True if the mechanisms of a pattern set run a plan for the patterns that keep it, and its sharing."""
     chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
     if not runs_on(plan, [one for one in pattern_set.patterns if one.name not in again], chosen):
         return False
@@ -253,3 +283,114 @@ def plan_of_changed(
         return plan_pattern_set(pattern_set, snapshot, **search), ""
     plan = plan_of(before)
     return replan_components(pattern_set, snapshot, plan, change.again, **search), change.describe()
+
+
+def plan_day(
+    work: DayWork, pattern_set: PatternSet, snapshot: StatisticsSnapshot, progress: Progress | None = None
+) -> PlanRecord:
+    """Return the current plan of a pattern set; make one where there is none, or where it is for other patterns.
+
+    Parameters
+    ----------
+    progress
+        Told of hundredths of a search for a plan of many patterns together.
+    """
+    with work.timed("plan"):
+        before = work.tables.current_plan(pattern_set.name)
+        why = "first plan of the pattern set" if before is None else outdated(before, pattern_set)
+        if before is not None and why is None:
+            return before
+        reason = f"{why}, by the statistics of {work.day}"
+        try:
+            return record_plan(
+                work.tables,
+                pattern_set,
+                snapshot,
+                in_place_of=before,
+                run_id=work.run_id,
+                reason=reason,
+                progress=progress,
+            )
+        except BusyError:
+            made_meanwhile = current_plan(work, pattern_set)
+            if made_meanwhile is None:
+                raise
+            return made_meanwhile
+
+
+def current_plan(work: DayWork, pattern_set: PatternSet) -> PlanRecord | None:
+    """Return the current plan of a pattern set; None where there is none for these patterns and mechanisms."""
+    record = work.tables.current_plan(pattern_set.name)
+    return None if record is None or outdated(record, pattern_set) else record
+
+
+def of_another_format(record: PlanRecord) -> str | None:
+    """Say that a recorded plan has another version of the format than the one that is read; None where it has not."""
+    version = record.plan.get("version")
+    return None if version == PLAN_VERSION else f"the current plan is of version {version} of the format"
+
+
+def outdated(record: PlanRecord, pattern_set: PatternSet) -> str | None:
+    """Say why a recorded plan cannot be run; None where it can."""
+    if reason := of_another_format(record):
+        return reason
+    if record.pattern_set_version != pattern_set.version:
+        return "the pattern set has changed"
+    plan = plan_of(record)
+    chosen = choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)
+    return None if runs_on(plan, pattern_set.patterns, chosen) else "the mechanism of the pattern set has changed"
+
+
+def record_plan(
+    tables: StreamTables,
+    pattern_set: PatternSet,
+    snapshot: StatisticsSnapshot,
+    *,
+    in_place_of: PlanRecord | None,
+    run_id: str,
+    reason: str,
+    progress: Progress | None = None,
+) -> PlanRecord:
+    """Make a plan as the pattern set is configured, and make it the current one in place of the one that was.
+
+    Where that is one of all patterns together, only those are planned anew that a change of the pattern set reaches
+    (`plan_of_changed`); the reason says so. `progress` is as in `plan_day`.
+
+    Raises
+    ------
+    BusyError
+        Another plan has become current in the meantime, or is just being recorded; nothing has changed.
+    """
+    search: dict[str, Any] = {}
+    if progress is not None and pattern_set.planner in LOCAL_SEARCHES:
+        search = {"progress": lambda reached: progress(round(100 * reached.share), 100)}
+    made, anew = plan_of_changed(pattern_set, snapshot, in_place_of, **search)
+    logger.info("run %s: %s, %s: %r: %s", run_id, tables.name, pattern_set.name, made, reason)
+    with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
+        return tables.record_plan(
+            pattern_set.name,
+            made.to_json(),
+            lease=lease,
+            explain=made.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
+            reason="; ".join(filter(None, (reason, anew))),
+            pattern_set_version=pattern_set.version,
+            statistics=snapshot.to_json(),
+            statements=statements_of(pattern_set.patterns),
+            in_place_of=None if in_place_of is None else in_place_of.version,
+        )
+
+
+PLAN_WAIT_S = 30.0
+"""How long to wait for another day's run that is just recording a plan of the same pattern set."""
+
+
+def check_runnable(pattern_sets: Sequence[PatternSet]) -> None:
+    """Refuse patterns that cannot be run day by day, before anything is read.
+
+    Raises
+    ------
+    UnsupportedPattern
+        No mechanism runs a pattern, or the one that the pattern set names does not.
+    """
+    for pattern_set in pattern_sets:
+        choose_mechanisms(pattern_set.patterns, pattern_set.mechanism)

@@ -1,0 +1,318 @@
+"""The steps of a day, from raw files to published matches, in their order.
+
+`STEPS` is the one list of them. `cep run` does the steps of many days in one process (`run`); Airflow does them one at
+a time, each in a process of its own (`tasks`). Both take the steps, and the recording of what a run did, from here. To
+add a step, write its function and put a `Step` into the list: it shows in `cep run`, in the DAG of each stream and in
+`--steps`. A step that needs Spark also has a script of its name in `spark_jobs/`.
+
+A step works on the days that it is given, each under its lease. It reads what is published and what the steps before it
+have put into the `DayWork`, and it publishes last: a step that fails leaves every published table as it was.
+
+The DAG files and the command line import this module, so the functions import what they need when they run.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from cep_pipeline.errors import CepError, InputError
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.staged_day import StagedDay
+    from cep_pipeline.pipeline.day_work import DayWork
+    from cep_pipeline.spark.ingestion import IngestResult
+    from cep_pipeline.warehouse.records import PublishedDay, RunStatus
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+CLOCK_BACK = "clock back"
+"""Name of the count of rows that are earlier than the row of their event type before them in their raw file."""
+PUBLISH_EVENTS = "publish events"
+"""Name under which the publishing of a day's events is timed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a day.
+
+    Attributes
+    ----------
+    name
+        Name of the task in the DAG, and of the script in `spark_jobs/`.
+    option
+        The value of `--steps` that asks `cep run` for it; steps that belong together share one.
+    run
+        Does the step for some days of one stream.
+    needs_spark
+        True for a step that runs in a Spark application.
+    given
+        The unit that `cep run` gives it: several `days` side by side, one `day` with all of its pattern sets, or one
+        `pattern set` of a day. A scheduler gives it one day.
+    needed
+        Tells whether `cep run` does the step for a day though it is not asked for.
+    takes, gives
+        The attributes of the `DayWork` that it takes over from steps before it, and those that it hands on.
+    """
+
+    name: str
+    option: str
+    run: Callable[[Sequence[DayWork]], None]
+    needs_spark: bool = False
+    given: Literal["days", "day", "pattern set"] = "day"
+    needed: Callable[[DayWork], bool] = lambda _: False
+    takes: tuple[str, ...] = ("staged",)
+    gives: tuple[str, ...] = ()
+
+
+def ingest(works: Sequence[DayWork]) -> None:
+    """Read, check, order and validate the raw files of the days; this publishes nothing, and refuses nothing yet."""
+    from cep_pipeline.spark.ingestion import stage_days
+    from cep_pipeline.storage import remove_scratch
+
+    first = works[0]
+    remove_scratch(first.scratch)
+    with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
+        staged_days = stage_days(
+            first.session(),
+            first.stream.schema,
+            [work.day for work in works],
+            first.stream.data,
+            scratch=first.scratch,
+            earlier_row_counts=[record.events for record in first.tables.days() if record.day < first.day],
+            progress=progress,
+        )
+        counts.update(ingest_counts(staged_days[0]))
+    for work, staged in zip(works, staged_days, strict=False):  # the days after one that fails are not staged
+        work.staged = staged
+        if work is not first:  # the time is that of all days together
+            with work.timed("ingest") as counts:
+                counts.update(ingest_counts(staged))
+
+
+def validate(works: Sequence[DayWork]) -> None:
+    """Refuse a day that failed validation, and tell what a person should know of the others.
+
+    Raises
+    ------
+    DataError
+        Too many rejected rows, or a failed critical expectation.
+    """
+    for work in works:
+        if work.staged is not None:
+            work.staged.require()
+            for text in (*work.staged.notes, *work.staged.warnings):
+                work.observer.note(f"{work.day}: {text}")
+
+
+def preprocess(works: Sequence[DayWork]) -> None:
+    """Add derived attributes and publish the days: rejected rows, then events."""
+    from cep_pipeline.spark.ingestion import preprocess_days
+
+    works = [work for work in works if work.staged is not None and not work.staged.skipped]
+    if not works:
+        return
+    first = works[0]
+    with first.observer.step(f"preprocess {_span(works)}") as progress, first.timed("preprocess"):
+        results = preprocess_days(
+            first.session(),
+            first.stream.schema,
+            [work.staged for work in works if work.staged is not None],
+            events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
+            quarantine_directory=lambda day: first.tables.quarantine_directory(day, run_id=first.run_id),
+            carry_in=first.tables.carry_in(first.day),
+            progress=progress,
+        )
+    for work, result in zip(works, results, strict=True):
+        work.published = publish_ingested(work, result)
+        work.ingest_seconds = result.seconds
+
+
+def estimate_statistics(works: Sequence[DayWork]) -> None:
+    """Estimate the statistics of the day for all pattern sets, and publish them."""
+    from cep_pipeline.pipeline.statistics import estimate_day
+
+    for work in works:
+        if work.pattern_sets and not work.skipped:
+            with work.observer.step(f"{work.day}: statistics") as progress:
+                estimate_day(work.session(), work, work.pattern_sets, progress)
+
+
+def lacks_statistics(work: DayWork) -> bool:
+    """Return True if a pattern set has no plan to run by and no statistics to make one from."""
+    from cep_pipeline.pipeline.plans import current_plan
+    from cep_pipeline.pipeline.statistics import published_statistics
+
+    return any(current_plan(work, one) is None for one in work.pattern_sets) and any(
+        published_statistics(work, one) is None for one in work.pattern_sets
+    )
+
+
+def plan(works: Sequence[DayWork]) -> None:
+    """Make a plan for each pattern set that has none; without statistics of events there is nothing to plan by."""
+    from cep_pipeline.pipeline.detection import MANY_PATTERNS
+    from cep_pipeline.pipeline.plans import current_plan, plan_day
+    from cep_pipeline.pipeline.statistics import published_statistics
+
+    for work in works:
+        for pattern_set in work.pattern_sets:
+            snapshot = published_statistics(work, pattern_set)
+            record = current_plan(work, pattern_set)
+            if snapshot is not None and snapshot.events:
+                if record is None:
+                    with work.observer.step(f"{work.day}: plan {pattern_set.name}") as progress:
+                        record = plan_day(work, pattern_set, snapshot, progress)
+                else:
+                    record = plan_day(work, pattern_set, snapshot)
+            if record is None:
+                continue
+            if len(pattern_set.patterns) >= MANY_PATTERNS and work.plans.get(pattern_set.name) is not record:
+                # They and their plan live as long as the run: to look through them for garbage again and again is a
+                # quarter of the time of a day's statistics.
+                gc.collect()
+                gc.freeze()
+            work.plans[pattern_set.name] = record
+
+
+def detect(works: Sequence[DayWork]) -> None:
+    """Detect the matches that become final on the day; this publishes nothing."""
+    from cep_pipeline.pipeline.detection import detect_day
+    from cep_pipeline.pipeline.plans import current_plan
+
+    for work in works:
+        if work.skipped:
+            continue
+        if work.end_of_stream:
+            refuse_end_before(work.day, work.tables)
+        for pattern_set in work.pattern_sets:
+            with work.observer.step(f"{work.day}: detect {pattern_set.name}") as progress:
+                work.detected[pattern_set.name] = detect_day(
+                    work.session(),
+                    work,
+                    pattern_set,
+                    current_plan(work, pattern_set),
+                    progress,
+                    end_of_stream=work.end_of_stream,
+                )
+
+
+def publish(works: Sequence[DayWork]) -> None:
+    """Publish the matches of the day."""
+    from cep_pipeline.pipeline.detection import publish_detected
+
+    for work in works:
+        for pattern_set in work.pattern_sets:
+            if (detected := work.detected.get(pattern_set.name)) is not None:
+                publish_detected(work, detected)
+
+
+STEPS: tuple[Step, ...] = (
+    Step("ingest", "ingest", ingest, needs_spark=True, given="days", takes=(), gives=("staged",)),
+    Step("validate", "ingest", validate, given="days"),
+    Step("preprocess", "ingest", preprocess, needs_spark=True, given="days"),
+    Step("estimate_statistics", "statistics", estimate_statistics, needs_spark=True, needed=lacks_statistics),
+    Step("plan", "plan", plan, given="pattern set", needed=lambda _: True),
+    Step("detect", "detect", detect, needs_spark=True, given="pattern set", gives=("detected",)),
+    Step("publish", "detect", publish, given="pattern set", takes=("staged", "detected")),
+)
+"""The steps of a day in their order. The list begins with those that `cep run` does for several days side by side."""
+
+OPTIONS = tuple(dict.fromkeys(step.option for step in STEPS))
+"""The values of `--steps`. `cep run` also makes statistics and plans that detection lacks, asked for or not."""
+
+
+def step_of(name: str) -> Step:
+    """Return the step of a name."""
+    return next(step for step in STEPS if step.name == name)
+
+
+# -- recording what a run did ------------------------------------------------------------------------------------------
+
+
+def record_run(work: DayWork, status: RunStatus, error: str = "") -> None:
+    """Record what a run has done with a day so far; matches count when all of them are published."""
+    from cep_pipeline.warehouse.records import RunRecord
+
+    detected = work.detected.values() if status == "succeeded" else ()
+    work.tables.record_run(
+        RunRecord(
+            run_id=work.run_id,
+            day=work.day,
+            status=status,
+            started_at=work.started,
+            finished_at=None if status == "running" else datetime.now(UTC),
+            steps=tuple(work.steps),
+            events=work.events,
+            rejected=work.rejected,
+            matches={f"{one.pattern_set}.{name}": number for one in detected for name, number in one.matches.items()},
+            plans={one.pattern_set: one.plan_version for one in detected if one.plan_version is not None},
+            validation=work.validation,
+            error=error,
+            details=_details(work) if status == "succeeded" else {},
+        )
+    )
+
+
+def record_failure(work: DayWork, error: BaseException) -> None:
+    """Record that a day failed; where that fails too (a full disk), the first error is the one to show."""
+    said = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or repr(error)
+    try:
+        record_run(work, "failed", said)
+    except CepError as second:
+        work.observer.note(f"{work.day}: that the day failed could not be recorded: {second}")
+
+
+def _details(work: DayWork) -> dict[str, Any]:
+    """Return what is recorded of matches that wait, and of the end of the stream."""
+    pending = {
+        f"{one.pattern_set}.{name}": number for one in work.detected.values() for name, number in one.pending.items()
+    }
+    ends = work.end_of_stream or any(one.fingerprint.end_of_stream for one in work.detected.values())
+    return {**({"pending": pending} if pending else {}), **({"end_of_stream": True} if ends else {})}
+
+
+def ingest_counts(staged: StagedDay) -> dict[str, int]:
+    """Return the counts that are recorded of the step that reads a day's raw files."""
+    counts = {"events": staged.events, "rejected": staged.rejected_rows}
+    return counts | ({CLOCK_BACK: staged.clock_back} if staged.clock_back else {})
+
+
+def publish_ingested(work: DayWork, result: IngestResult) -> PublishedDay:
+    """Publish what ingestion made of a day: first the rejected rows, then the events."""
+    with work.timed(PUBLISH_EVENTS) as counts:
+        work.tables.publish_quarantine(
+            work.day, result.quarantine_files, lease=work.lease, fingerprint=result.fingerprint
+        )
+        published = work.tables.publish_events(
+            work.day,
+            result.events_files,
+            lease=work.lease,
+            fingerprint=result.fingerprint,
+            carry_out=result.carry_out,
+        )
+        counts.update(events=published.events, rejected=published.rejected)
+    return published
+
+
+def refuse_end_before(day: date, tables: StreamTables) -> None:
+    """Refuse to let the stream end with a day that others follow.
+
+    Raises
+    ------
+    InputError
+        A later day is published.
+    """
+    last = max((record.day for record in tables.days()), default=day)
+    if last > day:
+        raise InputError(
+            f"stream {tables.name!r} cannot end with {day}: {last} is published; end it with that day, or leave "
+            "--end-of-stream out"
+        )
+
+
+def _span(works: Sequence[DayWork]) -> str:
+    if len(works) == 1:
+        return str(works[0].day)
+    return f"{len(works)} days, {works[0].day} to {works[-1].day}"

@@ -1,0 +1,218 @@
+"""A day on its way through the steps of a run, and the observer of the run."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cep_pipeline.events.columns import SEQ_PER_DAY
+from cep_pipeline.events.timestamps import day_bounds
+from cep_pipeline.statistics.observed import Observed
+from cep_pipeline.warehouse.fingerprints import MatchesFingerprint
+from cep_pipeline.warehouse.records import RunStep
+
+if TYPE_CHECKING:
+    from cep_pipeline.events.staged_day import StagedDay
+    from cep_pipeline.pipeline.configuration import PatternSet, SparkSettings, Stream
+    from cep_pipeline.slices.prepared import Boundary
+    from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.leases import Lease
+    from cep_pipeline.warehouse.records import PlanRecord, PublishedDay
+    from cep_pipeline.warehouse.stream_tables import StreamTables
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[int, int], None]
+"""Is told how many of how many parts of a step are done."""
+
+
+class Observer(Protocol):
+    """Watches a run: is told when a step begins, how far it is, and what a person should know."""
+
+    def step(self, what: str) -> AbstractContextManager[Progress]:
+        """Begin a step, which ends with the block; within it the function is told of tasks done."""
+
+    def note(self, text: str) -> None:
+        """Tell a person something."""
+
+
+@contextmanager
+def silent_step(_: str) -> Iterator[Progress]:
+    """The step of an observer that shows nothing."""
+    yield lambda done, total: None
+
+
+class SilentObserver:
+    """An observer for tests and for jobs whose log is Airflow's."""
+
+    step = staticmethod(silent_step)
+
+    def note(self, text: str) -> None:
+        """Shows nothing."""
+
+
+def _no_session() -> SparkSession:
+    raise RuntimeError("this step has no Spark session")
+
+
+@dataclass
+class DayWork:
+    """One day of one stream on its way through the steps of a run.
+
+    Attributes
+    ----------
+    stream, tables, settings
+        The configured stream, its tables, and how Spark is used.
+    day, run_id, lease
+        The day, the run that works on it, and its lease of the day.
+    pattern_sets
+        The pattern sets that are detected.
+    end_of_stream
+        True if the stream ends with the day, so that no match waits for later days.
+    session
+        Makes the Spark session, when it is first needed.
+    observer
+        Is told of steps and notes.
+    scratch
+        Folder of the events that are not published yet.
+    started
+        The time at which the run began with the day.
+    steps
+        The steps done so far, with their seconds and counts.
+    staged, published, detected
+        Results of the steps: the checked events, the published events, and the matches by pattern set.
+    plans
+        The plan of each pattern set; the days of a run share them.
+    ingest_seconds
+        Seconds of each part of ingestion, of all days that were ingested together.
+    """
+
+    stream: Stream
+    tables: StreamTables
+    settings: SparkSettings
+    day: date
+    run_id: str
+    lease: Lease
+    pattern_sets: tuple[PatternSet, ...] = ()
+    end_of_stream: bool = False
+    session: Callable[[], SparkSession] = _no_session
+    observer: Observer = field(default_factory=SilentObserver)
+    scratch: str = ""
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    steps: list[RunStep] = field(default_factory=list)
+    staged: StagedDay | None = None
+    published: PublishedDay | None = None
+    detected: dict[str, DetectedDay] = field(default_factory=dict)
+    plans: dict[str, PlanRecord] = field(default_factory=dict)
+    ingest_seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def of_pattern_set(self, pattern_set: PatternSet) -> DayWork:
+        """Return the same work with one pattern set only; what is done with it is recorded with this work."""
+        return replace(self, pattern_sets=(pattern_set,))
+
+    @property
+    def skipped(self) -> bool:
+        """True for a day without files that is not published."""
+        return self.staged is not None and self.staged.skipped
+
+    @property
+    def passed(self) -> bool:
+        """True for a day that has been read and has passed validation."""
+        return self.staged is not None and not self.staged.failure
+
+    @property
+    def events(self) -> int | None:
+        """Number of events that the run has published; None where it has published none of the day."""
+        return self.published.events if self.published is not None else None
+
+    @property
+    def rejected(self) -> int | None:
+        """Number of rejected rows; None where the run has not published the day."""
+        if self.staged is not None and self.staged.skipped:
+            return self.staged.rejected_rows
+        return self.published.rejected if self.published is not None else None
+
+    @property
+    def validation(self) -> Mapping[str, Any] | None:
+        """Result document of the validation; None where the run has not validated the day."""
+        return self.staged.validation if self.staged is not None else None
+
+    @contextmanager
+    def timed(self, name: str, counts: dict[str, int] | None = None) -> Iterator[dict[str, int]]:
+        """Time a block as a step; the block puts its counts into the dict."""
+        counted = counts if counts is not None else {}
+        begin = time.perf_counter()
+        yield counted
+        self.done(RunStep(name, time.perf_counter() - begin, counted))
+
+    def done(self, step: RunStep) -> None:
+        """Keep a step that is done, and log it."""
+        self.steps.append(step)
+        done = self.run_id, self.stream.name, self.day, step.name, step.seconds, dict(step.counts)
+        logger.info("run %s: %s %s: %s in %.1f s %s", *done)
+
+    @property
+    def start(self) -> Boundary:
+        """The point where the day begins."""
+        return self.day_start(self.day)
+
+    @property
+    def end(self) -> Boundary:
+        """The point where the next day begins."""
+        after = self.day + timedelta(days=1)
+        return day_bounds(self.day, self.stream.schema.timezone)[1], after.toordinal() * SEQ_PER_DAY
+
+    def day_start(self, day: date) -> Boundary:
+        """The point where a day of the stream begins."""
+        return day_bounds(day, self.stream.schema.timezone)[0], day.toordinal() * SEQ_PER_DAY
+
+
+@dataclass(frozen=True)
+class DetectedDay:
+    """The matches of a pattern set that become final on a day, in files that are not published yet.
+
+    `pending` are the matches by pattern that are not published because they, or others before them, are not final when
+    the day is over; `carry_out` is what the next day needs to know, `observed` what detection found out on the way for
+    the next day's statistics.
+    """
+
+    pattern_set: str
+    files: tuple[str, ...]
+    matches: dict[str, int]
+    fingerprint: MatchesFingerprint
+    plan_version: int | None
+    carry_out: Mapping[str, Any] = field(default_factory=dict)
+    pending: Mapping[str, int] = field(default_factory=dict)
+    observed: Observed = field(default_factory=Observed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, read back by `from_json`."""
+        return {
+            "pattern_set": self.pattern_set,
+            "files": list(self.files),
+            "matches": self.matches,
+            "fingerprint": self.fingerprint.to_json(),
+            "plan_version": self.plan_version,
+            "carry_out": dict(self.carry_out),
+            "pending": dict(self.pending),
+            "observed": self.observed.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> DetectedDay:
+        """Read the JSON form."""
+        return cls(
+            content["pattern_set"],
+            tuple(content["files"]),
+            content["matches"],
+            MatchesFingerprint.from_json(content["fingerprint"]),
+            content["plan_version"],
+            content["carry_out"],
+            content["pending"],
+            Observed.from_json(content["observed"]),
+        )

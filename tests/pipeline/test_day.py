@@ -1,0 +1,47 @@
+"""The steps of a day are one list, whoever does them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cep_pipeline.pipeline.day import OPTIONS, STEPS, Step
+from cep_pipeline.pipeline.day_work import DayWork
+from cep_pipeline.pipeline.tasks import run_task
+from tests.pipeline.project import MONDAY, TUESDAY, Project
+from tests.pipeline.test_tasks import day_task
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def test_options_and_scripts_follow_from_the_steps() -> None:
+    assert OPTIONS == ("ingest", "statistics", "plan", "detect")
+    scripts = {path.stem for path in (CHECKOUT / "spark_jobs").glob("*.py")}
+    assert scripts == {step.name for step in STEPS if step.needs_spark}
+    side_by_side = [step.given == "days" for step in STEPS]
+    assert side_by_side == sorted(side_by_side, reverse=True), "days are worked on side by side before each on its own"
+
+
+def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[object, dict[str, int]]] = []
+
+    def report(works: Sequence[DayWork]) -> None:
+        for work in works:
+            with work.timed("report"):
+                done.append((work.day, {name: sum(found.matches.values()) for name, found in work.detected.items()}))
+
+    added = (*STEPS, Step("report", "detect", report, takes=("staged", "detected")))
+    for module in ("day", "run", "tasks"):
+        monkeypatch.setattr(f"cep_pipeline.pipeline.{module}.STEPS", added)
+    outcome = project.run(warehouse="run").run_days([MONDAY, TUESDAY])
+    assert done == [(one.day, {"all": sum(one.matches["all"].values())}) for one in outcome.days]
+    assert [one.steps[-1].name for one in outcome.days] == ["report", "report"]
+    for step in added:
+        run_task(step.name, day_task(project, MONDAY), project.spark if step.needs_spark else None)
+    assert done[2:] == done[:1]
+    (record,) = project.tables().runs()
+    assert record.status == "succeeded" and record.steps[-1].name == "report"
