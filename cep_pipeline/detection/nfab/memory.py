@@ -11,7 +11,8 @@ import weakref
 import numpy as np
 
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.room import NoRoom, ask_for
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
