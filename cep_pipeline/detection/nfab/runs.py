@@ -415,7 +415,7 @@ class ClauseRuns:
         return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
 
     def _follow_one_by_one(self, starts: Array, ends: Array, options: int) -> tuple[Array, Array, Array]:
-        """Rows of the matches, the row that each run ended with, and which runs expired; `contiguous.py` says more."""
+        """Rows of the matches, the row that each run ended with, and which runs expired; see `follow_contiguous`."""
         clause, sequence, program = self.clause, self._sequence, self._program
         variables, size = sequence.fits.shape
         runs = len(starts)
