@@ -121,6 +121,10 @@ class DataError(CepError):
     exit_code = 3
 
 
+class NoRoom(DataError):
+    """There is not enough memory for all that detection has to hold at a time."""
+
+
 class BusyError(CepError):
     """Another writer holds what this run would write."""
 

@@ -7,9 +7,9 @@ The modules in the order in which a call of `cep.detect` meets them:
 - `mechanisms`: the registry of mechanisms, their record and functions, and the counters they fill;
 - `parts`: a stream in parts, so that memory is bounded; `room`: memory for what is held at a time;
 - `outputs`: one pattern over one slice in each form of output; `output_policy`: OUTPUT and CONSUME;
-- `ordering`: matches in the order of the table; `matches`: their rows; `match_ids`: their identities;
-  `return_columns`: what RETURN adds; `decimal_text`: counts of any size;
-- `measured_plans`, `compare_plans`: plans run over a sample, side by side.
+- `ordering`: matches in the order of the table; `matches`: their rows, with the columns of RETURN; `match_ids`: their
+  identities; `decimal_text`: counts of any size;
+- `compare_plans`: plans run over a sample, side by side.
 
 The mechanisms:
 

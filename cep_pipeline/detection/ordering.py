@@ -328,7 +328,7 @@ def order_lists(blocks: Sequence[Block], seqs: Array) -> OrderedLists:
 
     Notes
     -----
-    As `in_order`.
+    The cost is that of `in_order`.
     """
     lists = [block if isinstance(block, ListBlock) else ListBlock.of(block) for block in blocks]
     position = {variable.name: variable.position for block in lists for variable in block.clause.positive}

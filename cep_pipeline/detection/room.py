@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from cep_pipeline.errors import DataError
+from cep_pipeline.errors import NoRoom
 
 SMALL = 1 << 26
 """Bytes that are given without looking at how much memory there is."""
@@ -22,10 +22,6 @@ MEMINFO = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")
 """Where Linux says how much memory there is, and how much a container may have, and has."""
 _most: ContextVar[int | None] = ContextVar("most", default=None)
-
-
-class NoRoom(DataError):
-    """There is not enough memory for all that has to be held at a time."""
 
 
 @contextmanager

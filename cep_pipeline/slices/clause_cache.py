@@ -35,16 +35,16 @@ class ClauseCache:
             return found
 
 
-_recipes: OrderedDict[int, ClauseCache] = OrderedDict()
+_caches: OrderedDict[int, ClauseCache] = OrderedDict()
 
 
 def clause_cache_of(clause: Clause) -> ClauseCache:
-    """The recipe of this very clause."""
-    known = _recipes.get(id(clause))
+    """The cache of this very clause object."""
+    known = _caches.get(id(clause))
     if known is not None:  # it holds the clause, so that no other one can have its id
-        _recipes.move_to_end(id(clause))
+        _caches.move_to_end(id(clause))
         return known
-    made = _recipes[id(clause)] = ClauseCache(clause)
-    while len(_recipes) > MOST_CLAUSES:
-        _recipes.popitem(last=False)
+    made = _caches[id(clause)] = ClauseCache(clause)
+    while len(_caches) > MOST_CLAUSES:
+        _caches.popitem(last=False)
     return made

@@ -12,9 +12,9 @@ import numpy as np
 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.slices.keys import agreeing_view
+from cep_pipeline.slices.partitions import Partitions, all_positions, partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clock_of, everything
+from cep_pipeline.slices.views import clock_of
 
 WIDEST = 1 << 62
 """Instants of the events of a slice differ by less."""
@@ -87,6 +87,29 @@ class StreamOrder:
         return np.asarray(one < other if self.ties is Ties.STRICT else one <= other)
 
 
+def order_bound(ties: Ties, *, after: bool) -> tuple[bool, int]:
+    """The order of two events as a bound on rows or timestamps, for kernels that compare sorted columns.
+
+    Parameters
+    ----------
+    after
+        Whether events after another one are bounded from below, or those before it from above.
+
+    Returns
+    -------
+    by_rows : bool
+        Rows are compared; otherwise timestamps.
+    distance : int
+        Events after another one have at least its row (or timestamp) plus the distance; events before it have less.
+
+    Examples
+    --------
+    >>> {ties.name: (order_bound(ties, after=True), order_bound(ties, after=False)) for ties in Ties}
+    {'ARRIVAL': ((True, 1), (True, 0)), 'STRICT': ((False, 1), (False, 0)), 'ANY': ((False, 0), (False, 1))}
+    """
+    return ties is Ties.ARRIVAL, int((ties is not Ties.ANY) == after)
+
+
 @dataclass(frozen=True, eq=False)
 class WindowInstants:
     """The instants in which the window of a pattern is measured.
@@ -97,37 +120,29 @@ class WindowInstants:
         int64: the timestamp of each event, or its position in the stream or in its partition.
     width
         The most by which the instants of a match differ.
-    rows, starts
-        For positions in partitions: the rows sorted by (partition, stream order), and where each partition starts.
-    place
-        For those: the place in `rows` of each event, or -1 where it is alone.
+    partitions
+        The partitions in which positions are counted; None for timestamps and positions in the stream. An event in none
+        of them is alone: its window holds its own row only.
     """
 
     of_row: Array
     width: int
-    rows: Array | None = None
-    starts: Array | None = None
-    place: Array | None = None
+    partitions: Partitions | None = None
 
     def first_row_within(self, rows: Array) -> Array:
-        """For each event the first row (of its partition) whose instant is at least its own less the width."""
-        if self.rows is None or self.starts is None or self.place is None:
-            return np.searchsorted(self.of_row, self.of_row[rows] - self.width)
-        if not len(self.rows):
-            return np.zeros(len(rows), np.int64)
-        places = np.maximum(self.place[rows], 0)
-        begin = self.starts[np.searchsorted(self.starts, places, "right") - 1]
-        return np.asarray(self.rows[np.maximum(places - self.width, begin)], np.int64)
+        """For each event the first row (of its partition) that can be in one match with it.
+
+        Rows of other partitions may lie behind it.
+        """
+        if self.partitions is not None:
+            return self.partitions.rows_back(rows, self.width)
+        return np.searchsorted(self.of_row, self.of_row[rows] - self.width)
 
     def end_row_within(self, rows: Array) -> Array:
-        """For each event the first row behind all those (of its partition) that are within the width of it."""
-        if self.rows is None or self.starts is None or self.place is None:
-            return np.searchsorted(self.of_row, self.of_row[rows] + self.width, "right")
-        if not len(self.rows):
-            return np.zeros(len(rows), np.int64)
-        places = np.maximum(self.place[rows], 0)
-        end = self.starts[np.searchsorted(self.starts, places, "right")]
-        return np.asarray(self.rows[np.minimum(places + self.width, end - 1)], np.int64) + 1
+        """For each event the row behind the last one (of its partition) that can be in one match with it."""
+        if self.partitions is not None:
+            return self.partitions.last_rows(rows, self.width) + 1
+        return np.searchsorted(self.of_row, self.of_row[rows] + self.width, "right")
 
 
 def instants_of(pattern: Pattern, events: PreparedEvents) -> WindowInstants:
@@ -136,19 +151,6 @@ def instants_of(pattern: Pattern, events: PreparedEvents) -> WindowInstants:
         return WindowInstants(clock_of(events), min(pattern.window.time_us, WIDEST))
     assert pattern.window.events is not None
     width = min(pattern.window.events - 1, WIDEST)
-    if not pattern.partition_by:
-        return WindowInstants(events.derive(("positions",), lambda: np.arange(len(events), dtype=np.int64)), width)
-    view = agreeing_view(pattern, pattern.partition_by, everything(events), events)
-
-    def make() -> tuple[Array, Array]:
-        every = len(view) == len(events)
-        order = np.arange(len(view), dtype=np.int64)
-        place = np.empty(len(events), np.int64) if every else np.full(len(events), -1, np.int64)
-        place[view.rows] = order
-        order -= np.repeat(view.starts[:-1], np.diff(view.starts))
-        position = np.empty(len(events), np.int64) if every else np.zeros(len(events), np.int64)
-        position[view.rows] = order
-        return place, position
-
-    place, position = events.derive(("partition positions", pattern.partition_by), make)
-    return WindowInstants(position, width, view.rows, view.starts, place)
+    positions = all_positions(events, pattern.partition_by)
+    partitions = partitions_of(events, pattern.partition_by) if pattern.partition_by else None
+    return WindowInstants(positions, width, partitions)

@@ -69,6 +69,21 @@ class Partitions:
         back[grouped] = self.rows[np.maximum(places - min(distance, len(self.place)), self.starts[places])]
         return back
 
+    def last_rows(self, rows: Array, distance: int) -> Array:
+        """The row so many positions behind each of these in its partition, or else the partition's last; or its own.
+
+        Returns
+        -------
+        Array
+            int64, shape of `rows`.
+        """
+        last = rows.astype(np.int64)
+        places = self.place[rows]
+        grouped = places >= 0
+        places = places[grouped]
+        last[grouped] = self.rows[np.minimum(places + min(distance, len(self.place)), self.ends[places] - 1)]
+        return last
+
 
 def partitions_of(events: PreparedEvents, attributes: tuple[str, ...]) -> Partitions:
     """The partitions that these attributes make of a slice; of none, there is one partition of all events."""

@@ -8,8 +8,8 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import room
-from cep_pipeline.detection.room import NoRoom, ask_for, at_most, available_bytes
-from cep_pipeline.errors import DataError
+from cep_pipeline.detection.room import ask_for, at_most, available_bytes
+from cep_pipeline.errors import DataError, NoRoom
 from tests.streams import events_table, stream_schema
 
 ROWS = [{"timestamp": second * 1_000_000, "seq": second, "kind": "AB"[second >= 150]} for second in range(300)]

@@ -43,8 +43,7 @@ from benchmarks.experiments.cells import Figure, Row
 from benchmarks.experiments.experiment import Request
 from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
 from cep_pipeline.detection.detect import count_table
-from cep_pipeline.detection.room import NoRoom
-from cep_pipeline.errors import CepError
+from cep_pipeline.errors import CepError, NoRoom
 from cep_pipeline.patterns.pattern import Pattern
 from tests.cli.command_line import cep
 from tests.experiments.adaptation_sizes import CHECKS, TINY

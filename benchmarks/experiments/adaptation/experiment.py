@@ -47,7 +47,8 @@ from benchmarks.experiments.adaptation.streams import (
 from benchmarks.experiments.cells import Cell, Figure, Row
 from benchmarks.experiments.experiment import Experiment, Request, Work
 from benchmarks.experiments.page import Page
-from cep_pipeline.detection.room import NoRoom, at_most
+from cep_pipeline.detection.room import at_most
+from cep_pipeline.errors import NoRoom
 
 
 class _Streams:

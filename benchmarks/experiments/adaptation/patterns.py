@@ -18,7 +18,8 @@ from benchmarks.experiments.join_plans.patterns import variable_names
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import Static
 from cep_pipeline.detection.detect import COUNT_SCHEMA
-from cep_pipeline.detection.room import NoRoom, at_most
+from cep_pipeline.detection.room import at_most
+from cep_pipeline.errors import NoRoom
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics

@@ -1,4 +1,4 @@
-"""Passes over the shared buffer. Imported only where they are compiled; `compressing.py` and `paths.py` call them."""
+"""Passes over the shared buffer. Imported only to compile them; `compressing.py` and `expansion.py` call them."""
 
 from __future__ import annotations
 

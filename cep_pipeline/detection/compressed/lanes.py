@@ -146,7 +146,7 @@ class LaneEvents:
             keep &= counted[np.maximum(stop, start)] > counted[start]
         start, stop, end_row, codes = start[keep], stop[keep], end_row[keep], codes[keep]
         open_ended = (end_row == self.size) & (codes >= 0)
-        if self.instants.rows is None and int(open_ended.sum()) > 1:
+        if self.instants.partitions is None and int(open_ended.sum()) > 1:
             # Runs of one code whose windows reach the end of the stream: one lane from the first of them.
             members = np.flatnonzero(open_ended)
             _, leading = np.unique(codes[members], return_index=True)

@@ -16,6 +16,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.merging import count_before
+from cep_pipeline.slices.order import order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, times_of
@@ -101,12 +102,9 @@ def _side(
     if ordered:
         # The nearest ones suffice; and whatever is after one of them lies in the window on this side.
         nearest = [other for other in ordered if not any(before(other, nearer) for nearer in ordered)]
-        clock = BoundUnit.ROW if ties is Ties.ARRIVAL else BoundUnit.TIME
-        # Candidates after: beyond the event itself, and for ANY from its timestamp on; candidates before, alike.
-        strict = ties is not Ties.ANY
-        delta = int(strict) if low else int(not strict)
+        by_rows, delta = order_bound(ties, after=low)
         for other in nearest:
-            yield Bound(other, low, clock, delta)
+            yield Bound(other, low, BoundUnit.ROW if by_rows else BoundUnit.TIME, delta)
     if not ordered or (loose and not clause.by_name[order[level]].negated):
         # Of two events that are ordered, the window reaches less far from the nearer one.
         nearest = [other for other in earlier if loose or not any(before(other, nearer) for nearer in earlier)]

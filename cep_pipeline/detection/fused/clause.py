@@ -129,7 +129,7 @@ class KernelRun:
         self.block_rows = block_rows
         self.finality = finality
         self._as_places = as_places
-        self._recipe = clause_cache_of(clause)
+        self._cache = clause_cache_of(clause)
         self.owned = owned
         self.first_row, self.end_row = self._owned_rows()
         self._counters = np.zeros((len(order), 2), np.int64)
@@ -146,7 +146,7 @@ class KernelRun:
         """The counts so far, without the views and columns that they were counted on."""
         levels = self._levels
         alone: list[tuple[int, Callable[[], int]] | None] = []
-        of_names = self._recipe.once(("alone", self.order), self._conjuncts_alone)
+        of_names = self._cache.once(("alone", self.order), self._conjuncts_alone)
         for name, conjuncts in zip(self.order, of_names, strict=True):
             if not conjuncts:
                 alone.append(None)
@@ -250,7 +250,7 @@ class KernelRun:
     @cached_property
     def _last_variable(self) -> str | None:
         key = "last variable", self.pattern.ties
-        return self._recipe.once(key, lambda: last_variable(self.pattern, self.clause))
+        return self._cache.once(key, lambda: last_variable(self.pattern, self.clause))
 
     def _look_back(self, windows: int) -> int:
         """The first row that lies at most so many windows before the rows that decide what is owned."""
@@ -275,13 +275,13 @@ class KernelRun:
 
     def _leaf_views(self) -> list[View] | None:
         """The levels' views in stream order; None where one is empty, or a condition without variables fails."""
-        events, clause, recipe = self.events, self.clause, self._recipe
-        constants = recipe.once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
+        events, clause, cache = self.events, self.clause, self._cache
+        constants = cache.once("constants", lambda: [one for one in clause.conjuncts if not one.variables])
         if constants and not constants_hold(constants, events):
             return None
-        events.split(recipe.once("types", lambda: tuple(one.event_type for one in (*clause.positive, *clause.negated))))
+        events.split(cache.once("types", lambda: tuple(one.event_type for one in (*clause.positive, *clause.negated))))
         views = []
-        leaves = recipe.once(("leaves", self.order), lambda: [(one, leaf_of(clause, one)) for one in self.order])
+        leaves = cache.once(("leaves", self.order), lambda: [(one, leaf_of(clause, one)) for one in self.order])
         for name, leaf in leaves:
             view = view_of_leaf(events, leaf, *self._rows_read(name))
             if not len(view):

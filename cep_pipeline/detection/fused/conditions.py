@@ -94,7 +94,7 @@ class LevelScope:
         The level that binds each variable; one level may bind several.
     views
         The events of each variable, in the order of `levels`; those of one level's variables lie beside each other.
-    recipe
+    cache
         That of the clause that the compiled conjuncts are of; None where they are of none.
     """
 
@@ -102,19 +102,19 @@ class LevelScope:
     levels: Mapping[str, int]
     views: tuple[View, ...]
     columns: TestColumns
-    recipe: ClauseCache | None = None
+    cache: ClauseCache | None = None
 
     def own(self, expression: Expression, variable: str) -> Expression:
         """An expression over one variable as one over `ANY_EVENT`."""
-        if self.recipe is None:
+        if self.cache is None:
             return without_name(expression, variable)
-        return self.recipe.once(("own", id(expression), variable), lambda: without_name(expression, variable))
+        return self.cache.once(("own", id(expression), variable), lambda: without_name(expression, variable))
 
     def owners(self, expression: Expression) -> frozenset[str]:
         """The variables that an expression mentions."""
-        if self.recipe is None:
+        if self.cache is None:
             return variables_of(expression)
-        return self.recipe.once(("owners", id(expression)), lambda: variables_of(expression))
+        return self.cache.once(("owners", id(expression)), lambda: variables_of(expression))
 
     def view(self, variable: str) -> View:
         return self._views[variable]

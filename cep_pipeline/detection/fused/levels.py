@@ -126,8 +126,8 @@ class Levels:
         self.leaves = leaves
         self.levels = {name: level for level, name in enumerate(planned.order)}
         types = {**dict(planned.pattern.attributes), "timestamp": ValueType.INT64, "seq": ValueType.INT64}
-        self.recipe = clause_cache_of(planned.clause)
-        self.keys = self.recipe.once("keys", lambda: keys_of(planned.clause, types))
+        self.cache = clause_cache_of(planned.clause)
+        self.keys = self.cache.once("keys", lambda: keys_of(planned.clause, types))
         self.level_keys = self._choose_keys()
         self.views = [
             leaf if key is None else self._keyed(level, key)
@@ -207,7 +207,7 @@ class Levels:
     def _compile(self, negated: Mapping[str, View]) -> None:
         """Find bounds and tests of each level, and the levels at which partial matches must be asked for the rest."""
         self.columns = TestColumns()
-        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns, self.recipe)
+        self.scope = LevelScope(self.events, self.levels, tuple(self.views), self.columns, self.cache)
         self.ranges: list[tuple[int, Bound]] = []
         self.lows: dict[tuple[int, int], Array] = {}
         self.highs: dict[tuple[int, int], Array] = {}
@@ -289,7 +289,7 @@ class Levels:
         planned = self.planned
         ties, reach = planned.pattern.ties, planned.reach
         members = None if member is None else [member]
-        return self.recipe.once(
+        return self.cache.once(
             ("bounds", planned.order, level, ties.value, reach.clock.value, reach.size, member),
             lambda: bounds_of(planned.clause, planned.order, level, ties, reach, members),
         )

@@ -35,7 +35,7 @@ RunKey = tuple[str, int, tuple[str, ...]]
 
 
 @dataclass(eq=False)
-class SharedNode:
+class AlikeNode:
     """A node that stands for equal nodes of several plans of a workload.
 
     Attributes
@@ -70,7 +70,7 @@ class AlikeNodes:
         For each subtree its key, and the variables in the order of the key's slots.
     """
 
-    shared: dict[str, SharedNode] = field(default_factory=dict)
+    shared: dict[str, AlikeNode] = field(default_factory=dict)
     keys: dict[RunKey, list[str]] = field(default_factory=dict)
     trees: dict[RunKey, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class AlikeNodes:
         return key if pattern.window.events is None else f"{key} in {pattern.window.events} events"
 
     def _use(self, key: str, pattern: Pattern) -> None:
-        self.shared.setdefault(key, SharedNode()).use(pattern.window)
+        self.shared.setdefault(key, AlikeNode()).use(pattern.window)
 
 
 MOST_WORKLOADS = 4
@@ -203,7 +203,7 @@ class SharedPartialMatches:
         return None
 
     def _found(
-        self, key: str, shared: SharedNode, planned: PlannedClause, length: int
+        self, key: str, shared: AlikeNode, planned: PlannedClause, length: int
     ) -> tuple[Array, Array, Place | None] | None:
         """Places in the whole leaves, the counts of having found them, and where that was if it was another run's.
 
@@ -240,7 +240,7 @@ class SharedPartialMatches:
             self._store(key, found, (planned.pattern.name, planned.clause.index, order))
         return found, counts, None
 
-    def _expected_ns(self, shared: SharedNode, leaves: Sequence[View]) -> float:
+    def _expected_ns(self, shared: AlikeNode, leaves: Sequence[View]) -> float:
         """The time that one run takes for a beginning, as far as the number of events in a window tells."""
         assert shared.window is not None
         if not all(map(len, leaves)):
@@ -259,7 +259,7 @@ class SharedPartialMatches:
         return expected
 
     def _in_views(
-        self, found: Array, shared: SharedNode, planned: PlannedClause, leaves: list[View], views: list[View]
+        self, found: Array, shared: AlikeNode, planned: PlannedClause, leaves: list[View], views: list[View]
     ) -> Array:
         """Places in whole leaves as places in a run's views, without what is not in them or not in its window."""
         levels = list(zip(leaves, views, found, strict=False))
@@ -382,7 +382,7 @@ def shared_work_of(events: PreparedEvents) -> SharedPartialMatches | None:
     return shared
 
 
-def _is_wider(planned: PlannedClause, shared: SharedNode) -> bool:
+def _is_wider(planned: PlannedClause, shared: AlikeNode) -> bool:
     """Return whether a run's window is larger than that of all nodes of a beginning.
 
     So it may be where a subtree is found for all that share it: sides stand in any order in equal trees, but not in the

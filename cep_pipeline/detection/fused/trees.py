@@ -260,7 +260,10 @@ class TreeRun:
         The range holds those whose last event is neither too early nor too late. That says all of a single event.
         """
         rules, others = self.rules, right.matches
-        begin, end = rules.window_begins(left.last).astype(np.int64), rules.window_ends(left.first).astype(np.int64)
+        begin, end = (
+            rules.window.first_row_within(left.last).astype(np.int64),
+            rules.window.end_row_within(left.first).astype(np.int64),
+        )
         several = len(others.names) > 1
         tests: list[TestedConjunct] = []
         if several:

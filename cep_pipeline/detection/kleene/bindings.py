@@ -12,13 +12,9 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder
-from cep_pipeline.slices.partitions import all_positions, partitions_of
+from cep_pipeline.slices.order import StreamOrder, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clock_of
-
-LONGEST_WINDOW = 2**61
-"""Longer windows reach over every slice there can be; a clock and this do not overflow int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,26 +84,19 @@ class BindingRules:
 
     Attributes
     ----------
-    clock
-        int64, shape (n,): time.
     order
-        What comes before and after an event, by the pattern's TIES.
-    measured, reach
-        int64, shape (n,): what the window measures of each event, its time or its position in its partition; and how
-        far apart those of the first and the last event of a match may be.
+        The rows before and after an event, by the pattern's TIES.
+    window
+        The rows in the window of an event.
+    agreement
+        int32, shape (n,): equal for events that agree on what a match must agree on, -1 for those that agree with none;
+        None if nothing has to agree.
     """
 
     def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents) -> None:
         self.pattern, self.clause, self.events = pattern, clause, events
-        self.clock = clock_of(events)
-        self.order = StreamOrder(self.clock, pattern.ties)
-        window = pattern.window
-        if window.time_us is not None:
-            self.reach, self.measured = min(window.time_us, LONGEST_WINDOW), self.clock
-        else:
-            assert window.events is not None
-            self.reach = min(window.events - 1, len(events))
-            self.measured = all_positions(events, pattern.partition_by)
+        self.order = StreamOrder(clock_of(events), pattern.ties)
+        self.window = instants_of(pattern, events)
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
     def share_events(self, one: Variable, other: Variable) -> bool:
@@ -116,24 +105,7 @@ class BindingRules:
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
         """The rows from which, and before which, an event is in the window of each partial match that has events."""
-        return self.window_begins(bindings.last), self.window_ends(bindings.first)
-
-    def window_begins(self, rows: Array) -> Array:
-        """The first row that can be in one match with each of some events, by the window and, if it counts, partition.
-
-        Events of other partitions may lie behind it, too: what agrees with the event is in the window.
-        """
-        if self.pattern.window.events is not None:
-            return partitions_of(self.events, self.pattern.partition_by).rows_back(rows, self.reach)
-        return np.searchsorted(self.clock, self.clock[rows] - self.reach, "left")
-
-    def window_ends(self, rows: Array) -> Array:
-        """The row behind the last one that can be in one match with each of some events."""
-        if self.pattern.window.events is not None:
-            ahead = partitions_of(self.events, self.pattern.partition_by).rows_ahead(rows, self.reach)
-            ends: Array = np.minimum(ahead + 1, len(self.events))
-            return ends
-        return np.searchsorted(self.clock, self.clock[rows] + self.reach, "right")
+        return self.window.first_row_within(bindings.last), self.window.end_row_within(bindings.first)
 
     def places(
         self, leaf: Array, bindings: Bindings, variable: Variable, start: Array, stop: Array

@@ -89,7 +89,7 @@ def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[
     rules, rows = extension.rules, candidates.rows
     first, last = rows[candidates.offsets[some]], rows[candidates.offsets[some + 1] - 1]
     wide = np.zeros(len(candidates), dtype=bool)
-    wide[some] = rules.measured[last] - rules.measured[first] > rules.reach
+    wide[some] = rules.window.of_row[last] - rules.window.of_row[first] > rules.window.width
     if not wide.any():
         yield candidates
         return
@@ -97,7 +97,7 @@ def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[
     yield _some(candidates, narrow)
     owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
     keys = owner * (len(rules.events) + 1) + rows
-    end = rules.window_ends(rows)
+    end = rules.window.end_row_within(rows)
     following = np.searchsorted(keys, owner * (len(rules.events) + 1) + end, "left") - np.arange(len(rows)) - 1
     anchors = np.flatnonzero(wide[owner])
     for start, stop in pieces(following[anchors] + 1, CANDIDATES_AT_ONCE):

@@ -145,8 +145,8 @@ class Extension:
         begin, end = self._places(bindings, anchors)
         if anchors is None:
             some = end > begin
-            spans = rules.measured[self.leaf[end[some] - 1]] - rules.measured[self.leaf[begin[some]]]
-            if (spans > rules.reach).any():
+            spans = rules.window.of_row[self.leaf[end[some] - 1]] - rules.window.of_row[self.leaf[begin[some]]]
+            if (spans > rules.window.width).any():
                 return None
         sizes: Array = end - begin
         return sizes
@@ -227,8 +227,8 @@ class Extension:
         grows = np.repeat(np.arange(len(owner)), sizes)
         places = ranges(following, sizes)
         rows = candidates.rows[places]
-        measured = self.rules.measured
-        keep = measured[rows] - measured[chains[grows, 0]] <= self.rules.reach
+        measured = self.rules.window.of_row
+        keep = measured[rows] - measured[chains[grows, 0]] <= self.rules.window.width
         grows, places, rows = grows[keep], places[keep], rows[keep]
         keep = self.steps(candidates, owner[grows], np.stack((chains[grows, -1], rows), axis=1))
         grows, places, rows = grows[keep], places[keep], rows[keep]

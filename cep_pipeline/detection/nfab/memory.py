@@ -11,11 +11,12 @@ import weakref
 import numpy as np
 
 from cep_pipeline.detection.nfab import words as at
-from cep_pipeline.detection.room import NoRoom, ask_for
+from cep_pipeline.detection.room import ask_for
+from cep_pipeline.errors import NoRoom
 from cep_pipeline.expressions.columns import Array
 
 POINTER_WORDS, STACK_WORDS, PENDING_WORDS, PATH_WORDS, PREFIX_WORDS = 8, 3, 5, 3, 3
-"""As in `buffer.py`, `way_back.py` and `versions.py`, which are not imported here: they need a compiler."""
+"""The numbers of `buffer.py`, which is not imported here: it needs a compiler."""
 ELEMENTS_AT_ONCE = 1 << 18
 """Elements of matches written before they are handed on: what a processor keeps at hand while it writes them."""
 KEPT = 8

@@ -19,13 +19,14 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
 from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.program import RunProgram, compile_conditions
-from cep_pipeline.detection.nfab.stream import RunEvents, codes_of, sequence_of
+from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
 from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
@@ -130,7 +131,7 @@ def _rejected(
     candidates = leaf_view(events, negated.event_type, own, 0, len(events)).rows.astype(np.int64)
     low, high = _row_range(pattern, clause, negated, rows, events, instants)
     if clause.agree_on:  # the candidates of each key together
-        codes = codes_of(pattern, clause, events).astype(np.int64)
+        codes = agreement_codes(events, clause.agree_on)[0].astype(np.int64)
         keys = codes[rows[0]]
         candidates = np.sort((codes[candidates] * len(events) + candidates)[codes[candidates] >= 0])
         low, high = low + keys * len(events), high + keys * len(events)
@@ -414,7 +415,7 @@ class ClauseRuns:
         return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
 
     def _follow_one_by_one(self, starts: Array, ends: Array, options: int) -> tuple[Array, Array, Array]:
-        """Rows of the matches, the row that each run ended with, and which runs expired; `contiguous.py` says more."""
+        """Rows of the matches, the row that each run ended with, and which runs expired; see `follow_contiguous`."""
         clause, sequence, program = self.clause, self._sequence, self._program
         variables, size = sequence.fits.shape
         runs = len(starts)

@@ -16,24 +16,12 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.slices.keys import agreeing_view
+from cep_pipeline.slices.keys import agreeing_view, agreement_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View, everything, leaf_view, without_name
 
 _link = NativeKernel("cep_pipeline.detection.nfab.kernel", "link", ("int64", "int64", "uint8*", "int32*"))
-
-
-def codes_of(pattern: Pattern, clause: Clause, events: PreparedEvents) -> Array:
-    """int32: a number for what each event must agree on with the others of a match, -1 where it agrees with none."""
-
-    def make() -> Array:
-        view = agreeing_view(pattern, clause.agree_on, everything(events), events)
-        codes = np.full(len(events), -1, np.int32)
-        codes[view.rows] = np.repeat(np.arange(len(view.starts) - 1, dtype=np.int32), np.diff(view.starts))
-        return codes
-
-    return events.derive(("agreement", clause.agree_on), make)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +94,7 @@ def sequence_of(pattern: Pattern, clause: Clause, events: PreparedEvents, chain:
         if linked:
             _link(len(leaves), size, fits, links)
         ends = np.repeat(view.starts[1:].astype(np.int32), np.diff(view.starts))
-        keys = codes_of(pattern, clause, events)[view.rows] if agreeing else np.empty(0, np.int32)
+        keys = agreement_codes(events, clause.agree_on)[0][view.rows] if agreeing else np.empty(0, np.int32)
         return RunEvents(view, fits, links, ends, keys)
 
     return events.derive((identity, "sequence", view.identity, linked, agreeing and clause.agree_on), make)
@@ -136,7 +124,11 @@ def automaton_sequence(pattern: Pattern, clause: Clause, events: PreparedEvents,
         if len(clause.positive) == 1 and len(view) < len(read):
             view = _with_lonely_events(view, read)
     ends = events.derive(("ends", view.identity), lambda: np.repeat(view.starts[1:], np.diff(view.starts)))
-    keys = np.empty(0, np.int32) if grouped or not clause.agree_on else codes_of(pattern, clause, events)[view.rows]
+    keys = (
+        np.empty(0, np.int32)
+        if grouped or not clause.agree_on
+        else agreement_codes(events, clause.agree_on)[0][view.rows]
+    )
     if len(view) < len(events) or grouped:
         of_places = np.ones((len(fits), len(view)), np.uint8)
         for place in np.flatnonzero(~full):
