@@ -26,10 +26,9 @@ run: $(SETUP)  ## Run the main job, raw files to matches, on generated days of t
 test: $(SETUP)  ## Run the tests and the examples of the docstrings
 	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
 
-test-all: export CEP_TEST_ALL := 1
 test-all: $(SETUP)  ## Run all tests, the long ones too, on every drawn and generated case
-	@$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
+	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not long" $(ARGS)
+	@CEP_TEST_ALL=1 $(BIN)/python -m pytest -n auto --dist worksteal -m long $(ARGS)
 
 check: $(SETUP)  ## Check style, format and types; ends with the figures of the house
 	$(BIN)/ruff check .

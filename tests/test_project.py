@@ -55,6 +55,12 @@ def test_each_target_is_listed_with_what_it_does(target: str) -> None:
     assert re.search(rf"^  make {target} +\S.+", make("help").stdout, re.M)
 
 
+def test_all_cases_are_tried_by_one_target() -> None:
+    commands = {target: make("--dry-run", target).stdout for target in ("test", "test-all")}
+    assert [commands["test-all"].count(part) for part in ("CEP_TEST_ALL=1", "-m pytest", "-m long")] == [2, 2, 1]
+    assert [commands["test"].count(part) for part in ("CEP_TEST_ALL=1", "-m pytest")] == [0, 1]
+
+
 def test_another_python_is_refused_with_what_to_do(tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / "Makefile", tmp_path)
     (tmp_path / "requirements.lock").touch()

@@ -21,7 +21,7 @@ FEWEST_EXAMPLES = 5
 
 def examples(number: int) -> int:
     """How many examples Hypothesis draws for a test that draws `number` of them when all are tried."""
-    return number if ALL else max(number // PART, FEWEST_EXAMPLES)
+    return number if ALL else max(number // PART, min(number, FEWEST_EXAMPLES))
 
 
 def part_of(cases: Sequence[Case], number: int) -> Sequence[Case]:

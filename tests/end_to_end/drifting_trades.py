@@ -75,7 +75,7 @@ def write_days(folder: Path) -> None:
     for day, symbol in RARE.items():
         path = folder / "raw" / day.isoformat() / "trades.csv.gz"
         # One row of a day is rejected, so that quarantine is compared too.
-        rejected = b'"SPY",no time,1.0,100,"P",false\n' if day == DAYS[1] else b""
+        rejected = b'"SPY",no time,1.0,100,"P",false\n' if day == DAYS[0] else b""
         path.write_bytes(gzip.compress(thinned(gzip.decompress(path.read_bytes()), symbol, "AIG") + rejected))
     (folder / "patterns.sase").write_text(PATTERNS)
     schema = (CHECKOUT / "streams" / f"{STREAM}.yaml").read_text()

@@ -49,7 +49,7 @@ def files_of(project: Project, table: str) -> set[str]:
     ("module", "function", "number", "table"),
     [
         (cep_pipeline.spark.ingestion, "_write", 0, "events"),
-        (cep_pipeline.spark.ingestion, "_write", 1, "quarantine"),
+        pytest.param(cep_pipeline.spark.ingestion, "_write", 1, "quarantine", marks=pytest.mark.long),
         (cep_pipeline.spark.detection, "_detect", 0, "matches"),
     ],
 )

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
+import pytest
 
 from cep_pipeline.generate import generate_days
 from tests.end_to_end.whole_streams import SHARED, found_seqs, real, run_stream, sort_rows
@@ -121,6 +122,7 @@ REAL_DAYS = {date(2013, 10, 7): 388_417, date(2013, 10, 8): 654_140, date(2013, 
 
 
 @real
+@pytest.mark.long
 def test_three_real_days_of_trades(tmp_path: Path, spark: SparkSession) -> None:
     data = SHARED / "us_equity_trades"
     outcome, tables = run_stream(tmp_path, spark, "us_equity_trades", data, list(REAL_DAYS))

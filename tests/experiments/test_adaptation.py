@@ -40,7 +40,7 @@ from benchmarks.experiments.adaptation.streams import (
     permuted_rates,
 )
 from benchmarks.experiments.cells import Figure, Row
-from benchmarks.experiments.experiment import Request
+from benchmarks.experiments.experiment import Request, store_beside
 from cep_pipeline.adaptation import AdaptationReport, AdaptiveDetection
 from cep_pipeline.detection.detect import count_table
 from cep_pipeline.errors import CepError, NoRoom
@@ -201,10 +201,14 @@ def test_as_many_distances_as_thresholds_are_tried() -> None:
     assert [len(sizes.distances) for sizes in (SMALL, FULL)] == [4, 11]
 
 
-def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        adaptation, "SMALL", replace(TINY, sequences=(3,), distances=(0.0,), thresholds=(0.1,), beside=())
-    )
+def test_the_command_goes_on_where_it_was_writes_a_page_and_says_what_holds(
+    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adaptation, "SMALL", TINY)
+    request = Request(data=Path("nowhere"))
+    store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
+    for cell, row in zip(EXPERIMENT.plan(request).cells[1:], rows[1:], strict=True):
+        store.keep(cell, row)
     arguments = ("experiment", "adaptation", "--data", "nowhere", "--out", "page.md")
     done = cep(*arguments, folder=tmp_path)
     assert done.code == 0, done.errors

@@ -1,4 +1,7 @@
-"""A fixed tenth of the conformance cases as Spark jobs (`make test`: a part), sliced between every two events."""
+"""A fixed tenth of the conformance cases as Spark jobs, with slice boundaries between every two events.
+
+`make test` takes an eighth of this tenth, `make test-all` all of it.
+"""
 
 from __future__ import annotations
 

@@ -243,6 +243,7 @@ def test_all_trades_of_a_real_day_are_events_equal_rows_too(ingest: Ingester) ->
     assert 1 - distinct / 388_417 > 0.05
 
 
+@pytest.mark.long
 @real
 def test_a_real_month_of_traffic_loses_exactly_its_duplicates(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")

@@ -84,11 +84,11 @@ CONDITIONS = [
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_every_order_gives_the_same_matches(structure: str, ties: str) -> None:
     table = events_table(TIED)
-    for condition in CONDITIONS:
+    for place, condition in enumerate(CONDITIONS):
         pattern = pattern_of(f"PATTERN {structure} {condition} WITHIN 2 seconds TIES {ties}")
         answer = expected(pattern, table)
         events = prepare(pattern, table)
-        for order in orders_of(pattern.clauses[0]):
+        for order in orders_of(pattern.clauses[0], place):
             assert found(pattern, events, [order], block_rows=7) == answer, (condition, order)
 
 

@@ -39,6 +39,7 @@ FEATURES = replace(
 )
 THOROUGH = settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 SECOND = 1_000_000
+TIES = ["ARRIVAL", "STRICT", "ANY"]
 
 TIED: list[Row] = [
     {
@@ -99,12 +100,12 @@ PAIR_CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize("ties", ["ARRIVAL", "STRICT", "ANY"])
+@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("structure", POSITIONS)
 def test_every_position_and_order_gives_the_answer_of_the_oracle(structure: str, ties: str) -> None:
     table = events_table(TIED)
     conditions = [*CONDITIONS, *(PAIR_CONDITIONS if "A a" in structure else ())]
-    conditions = ["", *conditions[1 + ["ARRIVAL", "STRICT", "ANY"].index(ties) :: 3]]  # each one under one of the modes
+    conditions = ["", *conditions[1 + TIES.index(ties) :: 3]]  # each one under one of the modes
     windows = ("2 seconds", "6 EVENTS", "4 EVENTS PARTITION BY s")
     for place, condition in enumerate(conditions):
         where = f"WHERE {condition} " if condition else ""
@@ -112,7 +113,7 @@ def test_every_position_and_order_gives_the_answer_of_the_oracle(structure: str,
         pattern = pattern_of(f"PATTERN {structure} {where}WITHIN {window} TIES {ties}")
         answer = expected(pattern, table)
         events = prepare(pattern, table)
-        for order in orders_of(pattern.clauses[0]):
+        for order in orders_of(pattern.clauses[0], place):
             assert found(pattern, events, [order], block_rows=7) == answer, (condition, window, order)
 
 
@@ -152,7 +153,7 @@ def numbered(stream: list[Row]) -> list[Row]:
     return [{**row, "seq": place} for place, row in enumerate(stream)]
 
 
-@pytest.mark.parametrize("ties", ["ARRIVAL", "STRICT", "ANY"])
+@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("structure", POSITIONS)
 def test_the_slice_that_sees_the_end_of_the_wait_owns_the_match(structure: str, ties: str) -> None:
     stream = numbered(TIED)
@@ -168,7 +169,7 @@ def test_the_slice_that_sees_the_end_of_the_wait_owns_the_match(structure: str, 
     answer = expected(pattern, events_table(stream))
     points: list[Any] = [(row["timestamp"], row["seq"]) for row in stream]
     points = sorted({*points, *((time + 7, 0) for time, _ in points), (9 * SECOND + 1, -5), (99 * SECOND, 0)})
-    for orders in ([order] for order in orders_of(pattern.clauses[0])):
+    for orders in ([order] for order in orders_of(pattern.clauses[0], TIES.index(ties))):
         for start, end in pairwise([None, *points, None]):
             mine = [
                 match
@@ -251,7 +252,7 @@ def test_long_ranges(condition: str, pairs: int, monkeypatch: pytest.MonkeyPatch
         assert found(pattern, prepare(pattern, events_table(stream)), [order], block_rows=2) == answer
 
 
-@pytest.mark.parametrize("ties", ["ARRIVAL", "STRICT", "ANY"])
+@pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("clauses", ["", "PARTITION BY s", "PARTITION BY id, s"])
 @pytest.mark.parametrize(
     "structure", ["SEQ(A a, B b)", "AND(A a, B b, C c)", "SEQ(A a, Ev b, B c)", "SEQ(AND(A a, C b), B c)", "A a"]
@@ -263,7 +264,7 @@ def test_count_windows(structure: str, clauses: str, ties: str) -> None:
         answer = expected(pattern, table)
         events = prepare(pattern, table)
         points = [None, *boundaries_of(events), None]
-        for order in orders_of(pattern.clauses[0]):
+        for order in orders_of(pattern.clauses[0], TIES.index(ties)):
             assert found(pattern, events, [order]) == answer
             parts = [found(pattern, events, [order], owned) for owned in pairwise(points)]
             assert sorted(match for part in parts for match in part) == answer
