@@ -74,9 +74,10 @@ def ingest(works: Sequence[DayWork]) -> None:
 
     first = works[0]
     remove_scratch(first.scratch)
+    spark = first.session()
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
-            first.session(),
+            spark,
             first.stream.schema,
             [work.day for work in works],
             first.stream.data,
