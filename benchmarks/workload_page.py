@@ -14,7 +14,7 @@ from benchmarks.workload_results import DayRun, WorkloadResult, result_of
 from cep_pipeline.cli.figures import format_seconds, times_as_fast
 
 STEPS: Mapping[str, Sequence[str]] = {
-    "ingesting": ("ingest", "publish events"),
+    "ingesting": ("ingest", "preprocess", "publish events"),
     "statistics": ("statistics",),
     "plan": ("plan",),
     "detection": (f"detect {PATTERN_SET}", f"publish {PATTERN_SET}"),

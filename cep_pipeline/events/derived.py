@@ -113,14 +113,14 @@ def carry_lengths(schema: StreamSchema) -> dict[str, int]:
 
     Examples
     --------
-    >>> from cep_pipeline.events.source import Derived
+    >>> from cep_pipeline.events.source import DerivedAttribute
     >>> from cep_pipeline.patterns.expressions import ValueType
     >>> schema = StreamSchema(
     ...     "s",
     ...     None,
     ...     "t",
     ...     {"t": ValueType.STRING, "p": ValueType.FLOAT64, "d": ValueType.FLOAT64, "h": ValueType.FLOAT64_LIST},
-    ...     derived=(Derived("d", "diff", "p"), Derived("h", "history", "d", 5)),
+    ...     derived=(DerivedAttribute("d", "diff", "p"), DerivedAttribute("h", "history", "d", 5)),
     ... )
     >>> carry_lengths(schema)
     {'p': 6}

@@ -74,9 +74,10 @@ def ingest(works: Sequence[DayWork]) -> None:
 
     first = works[0]
     remove_scratch(first.scratch)
+    spark = first.session()
     with first.observer.step(f"ingest {_span(works)}") as progress, first.timed("ingest") as counts:
         staged_days = stage_days(
-            first.session(),
+            spark,
             first.stream.schema,
             [work.day for work in works],
             first.stream.data,
@@ -87,6 +88,7 @@ def ingest(works: Sequence[DayWork]) -> None:
         counts.update(ingest_counts(staged_days[0]))
     for work, staged in zip(works, staged_days, strict=False):  # the days after one that fails are not staged
         work.staged = staged
+        work.ingest_seconds = staged.seconds
         if work is not first:  # the time is that of all days together
             with work.timed("ingest") as counts:
                 counts.update(ingest_counts(staged))
@@ -111,23 +113,24 @@ def preprocess(works: Sequence[DayWork]) -> None:
     """Add derived attributes and publish the days: rejected rows, then events."""
     from cep_pipeline.spark.ingestion import preprocess_days
 
-    works = [work for work in works if work.staged is not None and not work.staged.skipped]
-    if not works:
+    published = [work for work in works if not work.skipped]
+    if not published:
         return
-    first = works[0]
-    with first.observer.step(f"preprocess {_span(works)}") as progress, first.timed("preprocess"):
+    first = published[0]
+    with first.observer.step(f"preprocess {_span(published)}") as progress, first.timed("preprocess"):
         results = preprocess_days(
             first.session(),
             first.stream.schema,
-            [work.staged for work in works if work.staged is not None],
+            [work.staged for work in published if work.staged is not None],
             events_directory=lambda day: first.tables.events_directory(day, run_id=first.run_id),
             quarantine_directory=lambda day: first.tables.quarantine_directory(day, run_id=first.run_id),
             carry_in=first.tables.carry_in(first.day),
             progress=progress,
         )
-    for work, result in zip(works, results, strict=True):
+    for work, result in zip(published, results, strict=True):
         work.published = publish_ingested(work, result)
-        work.ingest_seconds = result.seconds
+    for work in works:
+        work.ingest_seconds = results[-1].seconds
 
 
 def estimate_statistics(works: Sequence[DayWork]) -> None:

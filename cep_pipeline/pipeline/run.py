@@ -263,12 +263,14 @@ class PipelineRun:
         scratch = new_scratch(self.tables.warehouse.scratch)
         finished: set[date] = set()
         with ExitStack() as stack:
-            stack.callback(remove_scratch, scratch)
             works = [self._work(day, scratch, stack) for day in batch]
             for work in works:
                 record_run(work, "running")
             try:
-                failure = self._ingest([work for work in works if work.day not in only_detect])
+                try:
+                    failure = self._ingest([work for work in works if work.day not in only_detect])
+                finally:
+                    remove_scratch(scratch)
                 for work in works:
                     is_ingested = work.day in only_detect or work.skipped or work.published is not None
                     if failure is not None and not is_ingested:
