@@ -6,13 +6,14 @@ import ast
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from scripts.house import House, circles
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 TARGETS = ["run", "test", "test-all", "check", "docs", "bench", "airflow"]
@@ -122,7 +123,36 @@ def _only_for_annotations(file: Path) -> bool:
     )
 
 
-def test_a_module_that_the_kernel_imports_and_that_imports_it_can_come_first() -> None:
-    command = [sys.executable, "-c", "import cep_pipeline.slices.ownership"]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def house() -> House:
+    return House(CHECKOUT)
+
+
+def test_no_files_import_each_other_in_a_circle(house: House) -> None:
+    assert circles(house.imports) == []
+
+
+def test_no_packages_import_each_other_in_a_circle(house: House) -> None:
+    assert circles(house.package_imports()) == []
+
+
+def test_packages_import_only_those_above_them_in_the_page_of_the_architecture(house: House) -> None:
+    page = (CHECKOUT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \| .* \|$", page.partition("| package | is |")[2].partition("\n\n")[0], re.M)
+    level = {name: number for number, row in enumerate(rows) for name in re.findall(r"`(\w+)`", row)}
+    imports = house.package_imports()
+    packages = {name.split(".")[1] for name in house.modules if name.count(".")}
+    assert packages == set(level)
+    assert [
+        f"{importer} imports {imported}"
+        for importer, names in imports.items()
+        for imported in names
+        if level[imported.split(".")[1]] > level[importer.split(".")[1]]
+    ] == []
+
+
+def test_what_was_made_small_stays_small(house: House) -> None:
+    """The aims of `make check` that are reached."""
+    assert len(house.modules) < 380
+    assert len(house.homonyms()) < 8
+    assert len((CHECKOUT / "README.md").read_bytes()) < 10_000

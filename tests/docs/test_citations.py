@@ -23,6 +23,8 @@ CITATION = re.compile(
     rf"\bdocs/(?P<page>[a-z][\w/-]*\.md)(?:,{BLANK}sections?{BLANK}"
     rf"(?P<sections>{NUMBER}(?:(?:,|{BLANK}(?:to|and)){BLANK}{NUMBER})*))?"
 )
+CODE_PAGES = ("adaptation", "architecture", "mechanisms", "papers", "planning")
+"""Pages that say where in the code a thing is."""
 HEADING = re.compile(r"^#{1,6} (?P<title>.*)$", re.MULTILINE)
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
@@ -78,3 +80,12 @@ def test_a_section_is_cited_after_its_page() -> None:
         assert re.search(rf"\bsections? {NUMBER}{BLANK}of{BLANK}(the{BLANK})?docs/", text) is None, file
         if file.suffix == ".py" and file != Path(__file__):
             assert re.search(rf"\blanguage{BLANK}page(, section|'s)", text) is None, file
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING", *(f"docs/{name}" for name in CODE_PAGES)])
+def test_files_that_a_page_about_the_code_names_exist(page: str) -> None:
+    named = re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", (CHECKOUT / f"{page}.md").read_text(encoding="utf-8"))
+    assert named
+    roots = [CHECKOUT, CHECKOUT / "cep_pipeline", CHECKOUT / "cep_pipeline" / "detection"]
+    own = [name for name in named if not name.startswith(("var/", ".."))]
+    assert [name for name in own if not any((root / name).exists() for root in roots)] == []
