@@ -11,7 +11,7 @@ import pytest
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.changing_trades import PHASES, changing_trades
 from benchmarks.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
-from benchmarks.experiments.experiment import Request, run_experiment, store_beside
+from benchmarks.experiments.experiment import Request, run_experiment
 from benchmarks.experiments.lazy_nfa import findings
 from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
@@ -221,16 +221,10 @@ def test_the_default_is_smaller_than_the_papers_extent() -> None:
     assert SMALL.phase == 100_000
 
 
-def test_the_command_goes_on_where_it_was_writes_a_page_and_says_what_holds(
-    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks.experiments.lazy_nfa import experiment as lazy_nfa
 
     monkeypatch.setattr(lazy_nfa, "SMALL", TINY)
-    request = Request(data=Path("nowhere"))
-    store = store_beside(tmp_path / "page.md", EXPERIMENT, request)
-    for cell, row in zip(EXPERIMENT.plan(request).cells[1:], rows[1:], strict=True):
-        store.keep(cell, row)
     arguments = ("experiment", "lazy_nfa", "--data", "nowhere", "--out", "page.md")
     done = cep(*arguments, folder=tmp_path)
     assert done.code == 0, done.errors
