@@ -14,17 +14,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
-from cep_pipeline.detection.instances.condition_groups import Chooser, ClauseConditions, TestedConjunct
+from cep_pipeline.detection.instances.condition_groups import (
+    Chooser,
+    ClauseConditions,
+    Gaps,
+    Rows,
+    TestedConjunct,
+    WrittenConjunct,
+)
 from cep_pipeline.detection.instances.event_columns import (
     REAL,
     WHOLE,
+    ColumnRead,
     EventOf,
     events_of,
+    reading,
     truths_of,
 )
 from cep_pipeline.detection.instances.term_writer import CommonTerms, TermWriter
-from cep_pipeline.detection.instances.written_conjuncts import Gaps, Rows, WrittenConjunct
 from cep_pipeline.expressions.comparison import members_of
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.expressions import (

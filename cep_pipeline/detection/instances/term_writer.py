@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.instances import codes
-from cep_pipeline.detection.instances.column_reads import ColumnRead, reading
 from cep_pipeline.detection.instances.event_columns import (
     REAL,
     WHOLE,
+    ColumnRead,
     EventOf,
     StringRanks,
     column_of,
@@ -20,6 +20,7 @@ from cep_pipeline.detection.instances.event_columns import (
     events_of,
     known_of,
     lists_for_correlation,
+    reading,
 )
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Atom

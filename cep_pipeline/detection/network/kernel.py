@@ -273,12 +273,18 @@ def _take_element(w: Any, edge: int, row: int, key: int) -> int:
     mask = m.nodes[n + c.N_MASKS]
     places = m.nodes[n + c.N_PLACES]
     stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
+    alone = m.nodes[n + c.N_WIDTH] == 1
     number = newest_before(w, lists, row, row, key)
     while number >= 0:
         if int32_at(m.stores[lists])[number * stride + c.LAST] < rules.floor[row]:
             break
         first = load(w, lists, number, places)
-        if joins(rules, m.cells, m.bound, 0, uint8_at(m.masks + mask + rules.slots), first, row - 1, variable, row):
+        if alone:  # a list by itself, which the newest event comes after
+            fits = first >= rules.floor[row]
+        else:
+            bound = uint8_at(m.masks + mask + rules.slots)
+            fits = joins(rules, m.cells, m.bound, 0, bound, first, row - 1, variable, row)
+        if fits:
             status = lengthen(w, node, m.bound[variable], row, first, row, key)
             if status != c.FINISHED:
                 return status

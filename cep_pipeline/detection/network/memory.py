@@ -24,7 +24,7 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
 from cep_pipeline.slices.views import leaf_view
 
-ROOM = 1 << 6
+ROOM = 1 << 8
 """Instances that each store has room for at first, and deaths."""
 MOST_WORDS = 1 << 31
 """Words of the instances of one node: 8 GB."""

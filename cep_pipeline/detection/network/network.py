@@ -8,10 +8,10 @@ Where one side of a tree's join is a Kleene variable, lists are made for the par
 order that binds the variable next. All lists of a window, exponentially many, are made only where it takes them: for a
 root, the beginning of an order, and one of two such sides.
 
-A tree in a plan that shares nothing is the instance-based tree of JQPG section 2.3. Each of its leaves has events of
-its own; that of a Kleene variable makes all lists (the power set of section 5.2), and a negated variable is asked for
-at the lowest node that has all that its events are compared with (section 5.3). Where the window of the whole match
-decides, that is the root.
+A tree in a plan that shares nothing is the instance-based tree of JQPG section 2.3. The leaf of a Kleene variable
+makes all lists (the power set of section 5.2), and a negated variable is asked for at the lowest node that has all that
+its events are compared with (section 5.3). Where the window of the whole match decides, that is the root. Leaves that
+read the same events are one node, but each of them counts what it holds.
 
 Networks are kept: a plan is run over slice after slice, and its network has no part in the events.
 """
@@ -48,6 +48,8 @@ class Edge:
         The first slot of this side and of the other one at the parent.
     ascents
         For each own slot, what is looked at when it has the newest event (`Ascents.words`).
+    holds
+        Whether what is below is held for later events of the other side.
     """
 
     parent: int
@@ -56,6 +58,7 @@ class Edge:
     own: int
     other: int
     ascents: list[list[int]]
+    holds: bool
 
     @property
     def advances(self) -> bool:
@@ -152,7 +155,7 @@ class Network:
         self.shared = shared
         self._groups = groups
         self.nodes: list[Node] = []
-        self._events: dict[tuple[EventsOf, str | None], Node] = {}
+        self._events: dict[EventsOf, Node] = {}
         self._of: dict[int, Node] = {}
         self._arranged: dict[int, tuple[int, ...]] = {}
         self._spellings: dict[MemberId, dict[frozenset[str], tuple[str, ...]]] = {}
@@ -160,7 +163,7 @@ class Network:
         for node in shared:
             self._add(node)
         for member in shared.members.values():
-            if self._is_instance_tree(member):
+            if self.is_instance_tree(member):
                 self._reject_early(member)
 
     @cached_property
@@ -173,7 +176,8 @@ class Network:
         early = self._asked_early.get(name, set())
         return [variable.name for variable in self.shared.members[name].clause.negated if variable.name not in early]
 
-    def _is_instance_tree(self, member: Member) -> bool:
+    def is_instance_tree(self, member: Member) -> bool:
+        """Whether a member is run by a tree of its own, whose every variable has a leaf."""
         return self.shared.sharing == "none" and isinstance(self.shared.plans[member.id], Join | str)
 
     def _reject_early(self, member: Member) -> None:
@@ -198,7 +202,7 @@ class Network:
         left, right, cut = shared.left, shared.right, shared.below[0]
         before, behind = self._placed(left, range(cut)), self._placed(right, range(cut, shared.size))
         member = shared.model[0]
-        alone = self._is_instance_tree(member)
+        alone = self.is_instance_tree(member)
         if right is not None and self._is_kleene(left) and not self._is_kleene(right) and not alone:
             left, right, before, behind = right, left, behind, before
         self._arranged[shared.index] = (*before, *behind)
@@ -231,7 +235,7 @@ class Network:
         """The Kleene variables of the plan of which all lists are made, and for whom."""
         found: dict[int, set[MemberId]] = {}
         for name, root in self.shared.roots.items():
-            alone = self._is_instance_tree(self.shared.members[name])
+            alone = self.is_instance_tree(self.shared.members[name])
             before = [
                 node.left
                 for node in self.shared.nodes_of(name)
@@ -286,11 +290,10 @@ class Network:
     def _event_node(self, member: Member, name: str) -> Node:
         """The node of the events that fit a variable of a member."""
         what = parts_of(member).events_of(name)
-        key = what, name if self._is_instance_tree(member) else None
-        if key not in self._events:
-            node = self._events[key] = self._new(c.EVENTS, member, (name,))
+        if what not in self._events:
+            node = self._events[what] = self._new(c.EVENTS, member, (name,))
             node.events = what
-        return self._events[key]
+        return self._events[what]
 
     def _spelled(self, member: Member, slots: tuple[str, ...]) -> tuple[str, ...]:
         """The variables of a node as the member's plan has them from left to right."""
@@ -324,13 +327,12 @@ class Network:
         parts = parts_of(node.member)
         mine = node.slots[own : own + len(below.slots)]
         rest = node.slots[others : others + (len(other.slots) if other else 0)]
-        below.edges.append(
-            Edge(node.number, role, -1 if other is None else other.number, own, others, parts.ascents(mine, rest))
-        )
         # What is held meets later events of the other side, if these can come last.
-        held = any(parts.may_come_last(name, mine) for name in rest)
-        below.stored = below.stored or held
-        below.partial = below.partial or (held and partial)
+        holds = any(parts.may_come_last(name, mine) for name in rest)
+        sibling = -1 if other is None else other.number
+        below.edges.append(Edge(node.number, role, sibling, own, others, parts.ascents(mine, rest), holds))
+        below.stored = below.stored or holds
+        below.partial = below.partial or (holds and partial)
 
     def _grow(self, node: Node) -> None:
         """Where lists are kept that may grow, and whether they are."""

@@ -25,8 +25,8 @@ from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_view
 from cep_pipeline.statistics.node_counts import NodeCounts
 
-FIRST_FOUND = 1 << 10
-"""Events of matches of one member that there is room for at first."""
+FIRST_FOUND, FIRST_FOUND_ALONE = 1 << 10, 1 << 16
+"""Events of matches that there is room for at first: of one of many members, and of a single one."""
 
 _run_network = NativeKernel(
     "cep_pipeline.detection.network.kernel",
@@ -178,42 +178,56 @@ class NetworkRun:
         rows = memory.rows
         if len(rows):
             held.instances[rows[0] :] += np.repeat(memory.held[: len(rows)], np.diff(rows, append=size))
-        tested = set()
         for node in self.network.nodes:
-            most_events = 0
             if node.events is not None:
-                leaf = memory.leaves[node.number]
-                if node.events not in tested:
-                    tested.add(node.events)
-                    counters.evaluations += leaf.tested
-                if node.stored:
-                    of_leaf = leaf.held(self._ceiling(node), size)
-                    if node.partial:
-                        most_events = int(of_leaf.max(initial=0))
-                        held.instances += of_leaf
-                    else:
-                        held.buffered += of_leaf
-            if node.places:
-                counters.count(self._counts_of(node, memory, most_events))
+                self._count_events(node, memory, counters, held)
+            elif node.places:
+                counters.count(self._counts_of(node, memory))
         if any(member.clause.negated for member in self.members.values()):
             held.buffered += self._negated(counters)
         counters.evaluations += int(self._common.counts[0])
 
-    def _counts_of(self, node: Node, memory: Memory, most_events: int) -> NodeCounts:
+    def _counts_of(self, node: Node, memory: Memory) -> NodeCounts:
         (pattern, clause, names), *others = node.places
+        holding = node.number if node.lists < 0 else node.lists
+        candidates, passes, _ = memory.counts[node.number].tolist()
+        created, peak = int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
+        if self.network.is_instance_tree(node.member) and not self.network.nodes[holding].stored:
+            created = 0  # a tree counts what it holds, and not what only the newest event is joined with
         tested = None
-        if node.events is not None:
-            leaf = memory.leaves[node.number]
-            counts = leaf.typed, len(leaf.rows), 0, 0
-            if node.partial:
-                counts = *counts[:2], len(leaf.by_key), most_events
-        else:
-            holding = node.number if node.lists < 0 else node.lists
-            candidates, passes, _ = memory.counts[node.number].tolist()
-            counts = candidates, passes, int(memory.counts[holding, c.CREATED]), int(memory.peaks[holding])
-            if node.kind == c.JOIN:
-                tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
-        return NodeCounts(pattern, clause, names, *counts, tested, tuple(dict.fromkeys(others)))
+        if node.kind == c.JOIN:
+            tested = conjuncts_joining(node.member.clause, node.slots[: node.sides], node.slots[node.sides :])
+        return NodeCounts(
+            pattern, clause, names, candidates, passes, created, peak, tested, tuple(dict.fromkeys(others))
+        )
+
+    def _count_events(self, node: Node, memory: Memory, counters: Counters, held: Held) -> None:
+        """Count the events of a node: for each leaf of an instance tree that it is, or once for all that share it."""
+        leaf = memory.leaves[node.number]
+        counters.evaluations += leaf.tested
+        most, of_leaf = 0, None
+        if node.stored:
+            of_leaf = leaf.held(self._ceiling(node), len(self.events))
+            most = int(of_leaf.max(initial=0)) if node.partial else 0
+        read, made = (leaf.typed, len(leaf.rows)), len(leaf.by_key)
+        if not self.network.is_instance_tree(node.member):
+            if of_leaf is not None:
+                total = held.instances if node.partial else held.buffered
+                total += of_leaf
+            if node.places:
+                (pattern, clause, names), *others = node.places
+                created = made if node.partial else 0
+                shared = tuple(dict.fromkeys(others))
+                counters.count(NodeCounts(pattern, clause, names, *read, created, most, shared_with=shared))
+            return
+        above = self.network.nodes
+        holding = {above[edge.parent].slots[edge.own] for edge in node.edges if edge.holds}
+        for pattern, clause, (name,) in node.places:
+            holds = name in holding
+            counts = (made, most) if holds else (0, 0)
+            counters.count(NodeCounts(pattern, clause, (name,), *read, *counts))
+            if holds and of_leaf is not None:
+                held.instances += of_leaf
 
     def _ceiling(self, node: Node) -> Array:
         return self._compiled[node.window.id].rules.ceiling
@@ -270,7 +284,8 @@ class _Outputs:
             self._held[self._own[name]] = []
 
     def _add(self, run: NetworkRun, node: int, member: Member, slots: tuple[str, ...], finality: Finality) -> Output:
-        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, FIRST_FOUND)
+        room = FIRST_FOUND if len(run.members) > 1 else FIRST_FOUND_ALONE
+        found = FoundMatches(member.pattern, member.clause, run.events, run.owned, finality, room)
         output = Output(member.id, slots, run.first_row_of(finality), found)
         self.by_node.setdefault(node, []).append(output)
         return output

@@ -328,8 +328,16 @@ def keep(w: Any) -> bool:
         stride = c.SLOTS + m.nodes[n + c.N_WIDTH]
         words, ceiling = int32_at(m.stores[node]), int32_at(m.nodes[n + c.N_CEILING])
         if m.nodes[n + c.N_LISTS] < 0 or m.nodes[n + c.N_LISTS] == node:  # lists are counted where they may grow
+            ended, alike = -1, 0
             for instance in range(m.marks[node], m.tails[node]):
-                _note_death(w, node, ceiling[words[instance * stride + c.FIRST]] + 1)
+                own = ceiling[words[instance * stride + c.FIRST]] + 1
+                if own != ended and alike > 0:
+                    _note_deaths(w, node, ended, alike)
+                    alike = 0
+                ended = own
+                alike += 1
+            if alike > 0:
+                _note_deaths(w, node, ended, alike)
             m.alive[node] += m.tails[node] - m.marks[node]
             m.peaks[node] = max(m.peaks[node], m.alive[node])
             r[c.ALIVE] += m.tails[node] - m.marks[node]
@@ -338,12 +346,12 @@ def keep(w: Any) -> bool:
 
 
 @njit(error_model="numpy")
-def _note_death(w: Any, node: int, row: int) -> None:
+def _note_deaths(w: Any, node: int, row: int, instances: int) -> None:
     m = machine_at(w)
     r = m.registers
     death = m.dying[row]
     if death >= 0 and m.deaths[death * c.DEATH_WORDS + c.D_NODE] == node:
-        m.deaths[death * c.DEATH_WORDS + c.D_COUNT] += 1
+        m.deaths[death * c.DEATH_WORDS + c.D_COUNT] += instances
         return
     death = r[c.DEATHS_FREE]
     if death >= 0:
@@ -354,7 +362,7 @@ def _note_death(w: Any, node: int, row: int) -> None:
     r[c.DEATHS_USED] += 1
     at = death * c.DEATH_WORDS
     m.deaths[at + c.D_NODE] = node
-    m.deaths[at + c.D_COUNT] = 1
+    m.deaths[at + c.D_COUNT] = instances
     m.deaths[at + c.D_NEXT] = m.dying[row]
     m.dying[row] = death
 

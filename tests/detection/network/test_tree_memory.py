@@ -27,7 +27,7 @@ def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
     of_types = CellRing.of_types
     monkeypatch.setattr(memory, "ROOM", 1)
     monkeypatch.setattr(memory.CellRing, "of_types", lambda *of: of_types(*of, size=1))
-    monkeypatch.setattr(run, "FIRST_FOUND", 1)
+    monkeypatch.setattr(run, "FIRST_FOUND_ALONE", 1)
 
 
 @pytest.mark.usefixtures("cramped")
@@ -80,5 +80,5 @@ def test_nothing_is_counted_twice(text: str, request: pytest.FixtureRequest) -> 
 
 def test_more_instances_than_there_may_be_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MOST_WORDS", 1 << 10)
-    with pytest.raises(DataError, match="a node of the tree holds more than 128 instances within a window: shorten"):
+    with pytest.raises(DataError, match="a node of the tree holds more than 256 instances within a window: shorten"):
         counted("PATTERN AND(Ev a, Ev b, Ev c) WHERE a.x < b.x WITHIN 1 minute")

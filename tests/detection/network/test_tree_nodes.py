@@ -8,7 +8,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.network import codes
-from cep_pipeline.detection.network.network import Network, Node, network_of
+from cep_pipeline.detection.network.network import Edge, Network, Node, network_of
 from cep_pipeline.errors import PlanError
 from cep_pipeline.planning import Join
 from cep_pipeline.planning.multi_pattern import members_of
@@ -36,10 +36,10 @@ def _written(tree: Tree, names: set[str]) -> str:
     return next(str(node) for node in nodes_of(tree) if {*leaves_of(node)} == names)
 
 
-def test_every_variable_has_events_of_its_own_and_every_join_two_sides() -> None:
-    nodes = tree_of("SEQ(A a, A b, B c, B d)", BUSHY)
+def test_every_join_has_two_sides() -> None:
+    nodes = tree_of("SEQ(A a, B b, C c, D d)", BUSHY)
     assert {*nodes} == {"a", "b", "c", "d", "(a, c)", "(b, d)", "((a, c), (b, d))"}
-    assert [name for name, node in nodes.items() if node.kind == codes.EVENTS] == ["a", "c", "b", "d"]
+    assert {name for name, node in nodes.items() if node.kind == codes.EVENTS} == {*"abcd"}
     numbers = {node.number: name for name, node in nodes.items()}
     siblings = {name: [numbers[edge.sibling] for edge in node.edges] for name, node in nodes.items()}
     assert siblings == {
@@ -51,6 +51,27 @@ def test_every_variable_has_events_of_its_own_and_every_join_two_sides() -> None
         "(b, d)": ["(a, c)"],
         "((a, c), (b, d))": [],
     }
+
+
+def test_leaves_that_read_the_same_are_one_node() -> None:
+    made = network("SEQ(A a, A b, B c, B d) WITHIN 10 seconds", BUSHY)
+    leaves = [{place[2][0] for place in node.places} for node in made.event_nodes]
+    assert leaves == [{"a", "b"}, {"c", "d"}]
+    assert [{slots_of(made, edge) for edge in node.edges if edge.holds} for node in made.event_nodes] == [
+        {"a", "b"},
+        set(),
+    ]
+
+
+def slots_of(made: Network, edge: Edge) -> str:
+    return made.nodes[edge.parent].slots[edge.own]
+
+
+def stored_in(made: Network, tree: Tree) -> set[str]:
+    """The nodes of a tree that hold what later events can meet; of leaves that are one node, those that do."""
+    found = {slots_of(made, edge) for node in made.event_nodes for edge in node.edges if edge.holds}
+    joins = [node for node in made.nodes if node.places and node.kind != codes.EVENTS]
+    return found | {_written(tree, {*node.slots}) for node in joins if node.stored}
 
 
 def test_a_kleene_variable_is_a_leaf_of_lists() -> None:
@@ -78,12 +99,12 @@ def test_a_kleene_variable_is_a_leaf_of_lists() -> None:
     ],
 )
 def test_what_is_stored(structure: str, tree: Tree, stored: list[str]) -> None:
-    assert {name for name, node in tree_of(structure, tree).items() if node.stored} == {*stored}
+    assert stored_in(network(f"{structure} WITHIN 10 seconds", tree), tree) == {*stored}
 
 
 def test_everything_but_the_root_is_stored_where_later_events_may_be_before() -> None:
-    nodes = tree_of("SEQ(A a, B b)", Join("a", "b"), "WITHIN 10 seconds TIES ANY")
-    assert {name: node.stored for name, node in nodes.items()} == {"a": True, "b": True, "(a, b)": False}
+    tree = Join("a", "b")
+    assert stored_in(network("SEQ(A a, B b) WITHIN 10 seconds TIES ANY", tree), tree) == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +158,7 @@ def test_conditions_are_tested_at_the_lowest_node_that_has_their_variables() -> 
     assert len({*groups.values()}) == 3
     assert not any(planned.groups[member.id].is_empty(group) for group in groups.values())
     leaves = [node.events for node in planned.network.event_nodes]
-    assert [len(leaf.filters) for leaf in leaves if leaf is not None] == [1, 0, 0, 0]
+    assert [len(leaf.filters) for leaf in leaves if leaf is not None] == [1, 0, 0]
 
 
 def test_a_tree_of_other_variables_is_refused() -> None:
