@@ -1,8 +1,8 @@
-"""Planners of clauses of few variables by one compiled call, for whoever plans a clause again and again.
+"""The compiled tier: a planner's whole search of a clause of few variables as one compiled call.
 
-What is found is numbers in arrays: the plan as the sets that it joins, and the comparisons that decided it. Most plans
-of a stream are the ones in use already, and few of their comparisons are ever read; so orders, trees and comparisons
-are made where somebody asks for them. All of it is what the planner of the same name makes, to the last bit.
+The result is numbers in arrays: the plan as the sets that it joins, and the comparisons that decided it. Most plans of
+a stream are the ones in use already, and few of their comparisons are ever read. So orders, trees and comparisons are
+made as Python objects only when somebody asks for them. They are those of the planner of the same name.
 """
 
 from __future__ import annotations
