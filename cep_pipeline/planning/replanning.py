@@ -22,7 +22,7 @@ from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, searched
+from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, load_searches, searched
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -166,8 +166,9 @@ class Replanner:
         self.questions = tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
 
     def prepare(self) -> None:
-        """Work out what follows from the pattern alone; a search does, unless somebody has."""
-        _ = self._searches
+        """Work out what follows from the pattern alone, and load compiled searches; else the first search does so."""
+        if self._searches is not None:
+            load_searches()
 
     @cached_property
     def _searches(self) -> tuple[ClauseSearch, ...] | None:
