@@ -298,7 +298,7 @@ def is_violated(comparison: DecidingComparison, left: float, right: float, dista
 
 
 class Measures:
-    """The measures of a clause's orders and trees, as `comparisons.ln_measure`, on one set of statistics.
+    """The measures of a clause's orders and trees, as `orderings.ln_measure`, on one set of statistics.
 
     Notes
     -----
@@ -342,7 +342,7 @@ class Measures:
         self._steps.update(zip(steps, found, strict=True))
 
     def of(self, measure: str, side: Side) -> float:
-        """Natural logarithm of one side of a comparison, by a key of `ordering.MEASURES`."""
+        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`."""
         if measure == "tree":
             return self._below(cast(PositionTree, side))
         order = cast(tuple[int, ...], side)
