@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import overload
 
 import numpy as np
@@ -134,11 +133,14 @@ class CompiledCheck:
         """
         if distance is not self._distance and distance != self._distance:
             self._measure_against(distance)
-        checks, patterns = LazyVerifications(self, snapshot, distance), [self._clauses[0].pattern]
+        checks = LazyVerifications(self, snapshot, distance)
         for program, count in self._programs:
             if program(snapshot) < count:
-                return True, lambda: describe_verification(checks.first_violated, patterns), checks
+                return True, partial(self._describe, checks), checks
         return False, self._hold, checks
+
+    def _describe(self, checks: LazyVerifications) -> str:
+        return describe_verification(checks.first_violated, [self._clauses[0].pattern])
 
     def _hold(self) -> str:
         return f"all {self._count} invariants hold"
@@ -171,18 +173,19 @@ class CompiledCheck:
         return Verifications(found)
 
 
-@dataclass(frozen=True, eq=False)
 class LazyVerifications(Sequence[Verification]):
     """The verifications up to the first violation, measured again when somebody asks for them."""
 
-    check: CompiledCheck
-    snapshot: StatisticsSnapshot
-    distance: float | Mapping[str, float]
+    def __init__(
+        self, check: CompiledCheck, snapshot: StatisticsSnapshot, distance: float | Mapping[str, float]
+    ) -> None:
+        self._of = check, snapshot, distance
 
     @cached_property
     def made(self) -> Verifications:
         """All of them."""
-        return self.check.checked(self.snapshot, distance=self.distance)
+        check, snapshot, distance = self._of
+        return check.checked(snapshot, distance=distance)
 
     @property
     def violated(self) -> tuple[Invariant, ...]:

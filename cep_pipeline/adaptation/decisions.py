@@ -23,11 +23,12 @@ from __future__ import annotations
 import inspect
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, overload
 
+from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
 from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
@@ -44,8 +45,9 @@ from cep_pipeline.adaptation.verification import InvariantCheck, Verification, f
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.planners import keeps_order
+from cep_pipeline.planning.planners import keeps_order, without_invariants_because
 from cep_pipeline.planning.plans import Plan
+from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -258,6 +260,12 @@ class DecisionFunction(ABC):
         first = self._first_distances(plan) if distances is None else distances
         return DecisionState(plan, tuple(patterns), snapshot, invariants, first, since or {})
 
+    def prepare(self, planners: Collection[str]) -> None:  # noqa: B027
+        """Load the compiled code that decisions about plans of these planners run, so that no decision waits for it.
+
+        There is none, unless a decision function says so.
+        """
+
     @abstractmethod
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """True if these statistics ask for another plan."""
@@ -334,6 +342,9 @@ class ConstantThreshold(DecisionFunction):
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         return _by_threshold([one.name for one in state.patterns], state, snapshot, self.threshold)
 
+    def prepare(self, planners: Collection[str]) -> None:
+        thresholds.load_kernel()
+
 
 @dataclass(frozen=True, slots=True)
 class InvariantBased(DecisionFunction):
@@ -360,6 +371,12 @@ class InvariantBased(DecisionFunction):
         _check_threshold(self.threshold)
         if self.k is not None and self.k < 1:
             raise InputError(f"k is {self.k}: a block has one invariant or more")
+
+    def prepare(self, planners: Collection[str]) -> None:
+        if any(planner in SEARCHED for planner in planners):
+            load_checks()
+        if any(map(without_invariants_because, planners)):
+            thresholds.load_kernel()
 
     def decide(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         check = state.check

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.decisions import DecisionFunction, InvariantBased, Static, decision_function
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.adaptation.loop_outputs import Finding
@@ -34,8 +33,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.planning.multi_pattern.component_plans import components_of_patterns
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.search import clause_search
-from cep_pipeline.planning.search import sums as set_sums
+from cep_pipeline.planning.search import sums
 from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 from cep_pipeline.statistics.estimate import parse_duration_us
 
@@ -115,9 +113,9 @@ class AdaptiveRun:
             else None
         )
         if adapting:
-            set_sums.load_kernel()  # no decision is to take the time of compiling it
-            clause_search.load_kernel()
-            thresholds.load_kernel()
+            # No decision is to take the time of compiling what it runs.
+            sums.load_kernel()
+            settings.decision.prepare({loop.planner for loop in self._adapting})
         for loop in self._adapting:
             loop.prepare()
         self._latest: StatisticsSnapshot | None = None

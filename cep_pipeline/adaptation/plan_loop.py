@@ -128,6 +128,11 @@ class PlanLoop:
         """All matches that begin before this row have been found."""
         return self._waiting[0].first if self._waiting else self._begin
 
+    @property
+    def planner(self) -> str:
+        """The name of the planner."""
+        return self._plan_maker.planner
+
     def prepare(self) -> None:
         """Work out what follows from the patterns alone, before the clock is looked at."""
         self._plan_maker.prepare()

@@ -1,4 +1,4 @@
-"""By how much numbers have moved, as `thresholds.Deviation.relative`. Imported only where it is compiled."""
+"""The movement of numbers, as `thresholds.Deviation.relative`. Imported only where it is compiled."""
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations

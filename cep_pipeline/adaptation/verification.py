@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -19,11 +20,11 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains
 from cep_pipeline.planning.search.orders import ln_steps
-from cep_pipeline.planning.search.sums import ln_add, log_tables, log_tables_of_some
+from cep_pipeline.planning.search.sums import MOST_VARIABLES, CostTerms, LogTables, SumsOfSome, ln_add, log_tables
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -201,8 +202,7 @@ class InvariantCheck:
         measures: dict[int, Measures] = {}
         for invariant, group in self._invariants:
             if id(group) not in measures:
-                measures[id(group)] = Measures(group.questions.statistics(snapshot), group.cost)
-                measures[id(group)].prepare(group.comparisons)
+                measures[id(group)] = group.measures(snapshot)
             yield invariant, measures[id(group)]
 
     def _group(self, invariant: Invariant) -> _Group:
@@ -220,18 +220,43 @@ class InvariantCheck:
                 if known is None
                 else known[invariant.clause]
             )
-            self._groups[of_what] = _Group(questions, invariant.cost, [])
+            self._groups[of_what] = _Group(questions, invariant.cost)
         self._groups[of_what].comparisons.append(invariant.comparison)
         return self._groups[of_what]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class _Group:
     """The comparisons of one clause by one cost model."""
 
     questions: ClauseQuestions
     cost: CostModel
-    comparisons: list[DecidingComparison]
+    comparisons: list[DecidingComparison] = field(default_factory=list)
+
+    def measures(self, snapshot: StatisticsSnapshot) -> Measures:
+        """The measures of the comparisons' sides on a snapshot."""
+        statistics = self.questions.statistics(snapshot)
+        found = Measures(statistics, self.cost, None if self._sums is None else self._sums.tables(statistics))
+        found.prepare(self.comparisons)
+        return found
+
+    @cached_property
+    def _sums(self) -> SumsOfSome | None:
+        """The sums of the sets in the comparisons of a large clause; None where those of all sets are taken."""
+        return (
+            None
+            if self.questions.shape.size <= MOST_VARIABLES
+            else sums_of(self.questions.shape, self.cost, self.comparisons)
+        )
+
+
+def sums_of(shape: ClauseShape, cost: CostModel, comparisons: Iterable[DecidingComparison]) -> SumsOfSome | None:
+    """The sums of the sets in comparisons; None where the cost is no sum of a clause's numbers."""
+    terms = CostTerms.of(shape, cost)
+    if terms is None:
+        return None
+    sides = (side for one in comparisons for side in (one.chosen, one.rejected))
+    return SumsOfSome(terms, {members for side in sides for members in _sets_of(side)})
 
 
 def minimal_distance(invariant: Invariant, distance: float | Mapping[str, float]) -> float:
@@ -273,7 +298,7 @@ def is_violated(comparison: DecidingComparison, left: float, right: float, dista
 
 
 class Measures:
-    """The measures of a clause's orders and trees, as `comparisons.ln_measure`, on one set of statistics.
+    """The measures of a clause's orders and trees, as `orderings.ln_measure`, on one set of statistics.
 
     Notes
     -----
@@ -281,24 +306,29 @@ class Measures:
     a check of k comparisons a block takes the cost of each join or step once, and a few sums a comparison.
     """
 
-    def __init__(self, statistics: ClauseStatistics, cost: CostModel) -> None:
+    def __init__(self, statistics: ClauseStatistics, cost: CostModel, tables: LogTables | None = None) -> None:
         self.statistics = statistics
         self._model = cost
-        self._cost = replace(cost, node=_remembered(cost.node))
-        self._bare = replace(self._cost, node=NOTHING)
         self._steps: dict[tuple[int, int], float] = {}
         self._orders: dict[tuple[int, ...], float] = {}
         self._trees: dict[PositionTree, float] = {}
         self._sets: dict[PositionTree, int] = {}
-        self._tables = log_tables(cost, statistics)
+        self._tables = log_tables(cost, statistics) if tables is None else tables
+
+    @cached_property
+    def _cost(self) -> CostModel:
+        return replace(self._model, node=_remembered(self._model.node))
+
+    @cached_property
+    def _bare(self) -> CostModel:
+        """The cost without nodes."""
+        return replace(self._cost, node=NOTHING)
 
     def prepare(self, comparisons: Sequence[DecidingComparison]) -> None:
         """Measure all sets, or steps, of these comparisons at once, by the very sums that planners take."""
-        if self._tables is None:
-            asked = [side for one in comparisons for side in (one.chosen, one.rejected)]
-            self._tables = log_tables_of_some(
-                self._model, self.statistics, {s for side in asked for s in _sets_of(side)}
-            )
+        if self._tables is None and self.statistics.shape is not None:
+            sums = sums_of(self.statistics.shape, self._model, comparisons)
+            self._tables = None if sums is None else sums.tables(self.statistics)
         if self._tables is not None:
             return
         sides = [side for one in comparisons if one.measure == "step" for side in (one.chosen, one.rejected)]
@@ -312,7 +342,7 @@ class Measures:
         self._steps.update(zip(steps, found, strict=True))
 
     def of(self, measure: str, side: Side) -> float:
-        """Natural logarithm of one side of a comparison, by a key of `ordering.MEASURES`."""
+        """Natural logarithm of one side of a comparison, by a key of `orderings.MEASURES`."""
         if measure == "tree":
             return self._below(cast(PositionTree, side))
         order = cast(tuple[int, ...], side)

@@ -1,4 +1,9 @@
-"""The result of a planner: an order or a tree of positions, and the comparisons that decided it."""
+"""The result of a planner: an order or a tree of positions, and the comparisons that decided it.
+
+Both sides of a comparison of orders or trees bind the same variables. The costs that all plans over them share (of the
+step that completes the set, of the leaves and of the root of a tree) are left out of their measures, so that
+comparisons do not drown in them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Plan one pattern again and again: what follows from the pattern alone is worked out once, and a plan's explanation
-only where somebody reads it."""
+"""Plan one pattern again and again, as the adaptive loop does between any two stretches of detection.
+
+Facts that follow from the pattern alone are worked out once. Searches run in the compiled tier where that has them
+(`planning.search`), and a plan's explanation is written only when somebody reads it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from cep_pipeline.planning.orderings import Ordering, TreeOrdering
 from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, searched
+from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, load_searches, searched
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
@@ -75,17 +78,17 @@ class SearchResult:
 
 
 class LazyPlan(Plan):
-    """A plan as it was found: what it says of its numbers is written where somebody reads it.
+    """A plan whose fields are written when somebody reads them; it is equal to the plan that it is written as.
 
-    It is equal to the plan that it is written as. Of many plans that a stream is planned with nobody reads more than
-    what they run.
+    Most plans of a stream are only run: nobody reads more of them than their orders or trees. So the fields of `Plan`
+    are computed on first access, and an instance is made by `of`, not by the constructor.
 
     Attributes
     ----------
     found
-        What decides for it now.
+        The latest search that found this plan: its comparisons are the plan's.
     made
-        What it was made of: what it says of its numbers; or the plan that was confirmed.
+        The search, or the earlier plan, whose expected numbers the plan shows.
     """
 
     found: SearchResult | None = None
@@ -93,7 +96,7 @@ class LazyPlan(Plan):
 
     @classmethod
     def of(cls, found: SearchResult, made: SearchResult | Plan | None = None) -> LazyPlan:
-        """The plan of what was found, or one that was made before and has been found again."""
+        """The plan of a search result; or an earlier plan that has been found again."""
         plan = object.__new__(cls)
         plan.__dict__.update(found=found, made=found if made is None else made)
         if isinstance(made, Plan):
@@ -114,7 +117,7 @@ class LazyPlan(Plan):
 
     @cached_property
     def written(self) -> Plan:
-        """The plan with all that it says."""
+        """The plan with all of its fields."""
         assert self.found is not None and self.made is not None
         replanner = self.found.replanner
         if self.made is self.found:
@@ -163,8 +166,9 @@ class Replanner:
         self.questions = tuple(ClauseQuestions(pattern, clause, often=True) for clause in pattern.clauses)
 
     def prepare(self) -> None:
-        """Work out what follows from the pattern alone; a search does, unless somebody has."""
-        _ = self._searches
+        """Work out what follows from the pattern alone, and load compiled searches; else the first search does so."""
+        if self._searches is not None:
+            load_searches()
 
     @cached_property
     def _searches(self) -> tuple[ClauseSearch, ...] | None:

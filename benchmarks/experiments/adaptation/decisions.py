@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,9 @@ class Later(DecisionFunction):
         if snapshot.end_us is None or snapshot.end_us <= self.from_us:
             return Verdict(False, TOO_EARLY)
         return self.decided_by.decide(state, snapshot)
+
+    def prepare(self, planners: Collection[str]) -> None:
+        self.decided_by.prepare(planners)
 
     def replanned(self, state: DecisionState, *others: Any, **settings: Any) -> DecisionState:
         return self.decided_by.replanned(state, *others, **settings)

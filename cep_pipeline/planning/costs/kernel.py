@@ -86,7 +86,7 @@ UNITS = ("candidate", "partial_match", "match", "event", "materialized")
 
 @cache
 def kernel_costs() -> KernelCosts:
-    """Those measured here, where the environment variable CEP_KERNEL_COSTS names their file; else the package's.
+    """The constants in the file that the environment variable CEP_KERNEL_COSTS names; else those of the package.
 
     Raises
     ------
@@ -188,7 +188,7 @@ def edges(statistics: ClauseStatistics, positions: Sequence[int]) -> list[int]:
 
 
 class _Made:
-    """What the partial matches of a set cost that are made, or the matches, and the range ends of its events."""
+    """The cost of a set's partial matches or matches as they are made, and of the range ends of its events."""
 
     def __init__(self, statistics: ClauseStatistics, costs: KernelCosts) -> None:
         self.grown = _Grown(statistics, statistics.singles)

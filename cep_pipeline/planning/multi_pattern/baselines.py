@@ -1,4 +1,15 @@
-"""Plans in pattern order around blocks: common sub-patterns bound by themselves, so that they can be shared."""
+"""The planners that the local searches are measured against (MCEP [0137], [0146]-[0147]).
+
+    none                  no sharing and no reordering: the plan that gains are measured over (MCEP [0137])
+    sharing               SH: as many common sub-expressions as possible, whatever they cost (MCEP [0146], [0156])
+    reordering            RE: greedy orders, nothing shared (MCEP [0146])
+    redundancy_ratio      SPASS (MCEP [0147]; Ray et al., SIGMOD 2016)
+    merge_decomposition   MOTTO: merging, decomposition, operator transformation (MCEP [0147]; Zhang et al., ICDE 2017)
+
+The patent names them and what they do; where it leaves open how, each function says what was chosen. Its account of the
+sharing ones is that they do not reorder ([0149]): so here the variables of what is shared, and the rest, are bound in
+pattern order. Shared parts are *blocks*: common sub-patterns that are bound by themselves.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 A node costs what it costs any of its sharers alone: with the patent's cost function its expected partial matches,
 W^k times rates times selectivities. As W is the node's largest window, it is the sharer with that window whose
 statistics say so.
+
+Many patterns are planned together by one of `SHARED_COSTS`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,16 @@ A local search gives members some parts in common, and completes their plans aro
 shared plan falls into zones, the joins or steps that the same members use. What a zone's parts are, is the search's
 choice; how they are put together is a local plan: the cheapest one with given parts (MCEP [0108], [0123]). A zone costs
 what it costs that of its members with the largest window, as its nodes do.
+
+Invariants. MCEP [0064] asks for "standard adaptivity mechanisms", and leaves open which. The way in which a zone is put
+together rests on comparisons as other plans do; they are recorded with the member that the zone is measured by. Where
+the search ended before a zone was put together as cheaply as it can be, no comparison says so: only those that hold are
+recorded (`local_comparisons`).
+
+Restarts. A search that goes on from a plan begins with each zone put together as cheaply as it can be by the new
+statistics, a zone that several members share for all of them alike (`zones_anew`). So the change that a violated
+invariant asks for is made before the search begins, and the search, which keeps the best plan that it has seen, ends
+with one that costs less.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Search the components of a workload one after another, within one limit of time and steps (MCEP [0098])."""
+"""The planners that search for a shared plan: simulated annealing (MCEP [0165]) and tabu search (MCEP [0166]).
+
+Both search the components of a workload one after another, within one limit of time and steps (MCEP [0098]).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A workload to be planned together: its members with their numbers, what is searched, and what is given."""
+"""The input of planners of many patterns: a `Workload` of members with their numbers, and the options of searches.
+
+A `Neighbourhood` says how many members get a sub-pattern in common at once (MCEP [0111]-[0113]).
+"""
 
 from __future__ import annotations
 

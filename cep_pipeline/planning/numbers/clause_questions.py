@@ -1,4 +1,7 @@
-"""The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers."""
+"""The questions that planning asks a snapshot about a clause, and the numbers that it makes of the answers.
+
+`ClauseRow` looks up once where snapshots of one source have the numbers, so that compiled code reads them itself.
+"""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def instruct_join(found: Any, kept: Any, first: int, middle: int, last: int, fla
 
 @njit(error_model="numpy")
 def register_of_side(found: Any, kept: Any, measure: int, where: int, which: int, tests: int) -> int:
-    """The register of one side of a comparison, as `comparisons.ln_measure` measures it."""
+    """The register of one side of a comparison, as `orderings.ln_measure` measures it."""
     if measure == STEP:
         return instruct(kept, where, 1 << which, CHARGES_NODE | (tests if where else 0), -1, -1)
     if measure == COST:
@@ -146,7 +146,7 @@ def register_of_side(found: Any, kept: Any, measure: int, where: int, which: int
 
 @njit(error_model="numpy")
 def select(found: Any, logs: Any, kept: Any, most: int) -> int:
-    """The places of the tightest comparisons of each block, as `ordering.tightest_of_blocks`; their number."""
+    """The places of the tightest comparisons of each block, as `orderings.tightest_of_blocks`; their number."""
     selected, begin = 0, 0
     while begin < found[COMPARED]:
         at = ROWS + begin * ROW
@@ -169,7 +169,7 @@ def select(found: Any, logs: Any, kept: Any, most: int) -> int:
 
 @njit(error_model="numpy")
 def is_tighter(found: Any, logs: Any, one: int, other: int) -> bool:
-    """Whether a comparison is closer to coming out otherwise than another one of its block."""
+    """True if a comparison is closer to coming out otherwise than another one of its block."""
     margin = logs[LN_SIDES + 2 * one + 1] - logs[LN_SIDES + 2 * one]
     beside = logs[LN_SIDES + 2 * other + 1] - logs[LN_SIDES + 2 * other]
     ties = found[ROWS + one * ROW + WINS_TIES] < found[ROWS + other * ROW + WINS_TIES]

@@ -1,8 +1,8 @@
-"""Planners of clauses of few variables by one compiled call, for whoever plans a clause again and again.
+"""The compiled tier: a planner's whole search of a clause of few variables as one compiled call.
 
-What is found is numbers in arrays: the plan as the sets that it joins, and the comparisons that decided it. Most plans
-of a stream are the ones in use already, and few of their comparisons are ever read; so orders, trees and comparisons
-are made where somebody asks for them. All of it is what the planner of the same name makes, to the last bit.
+The result is numbers in arrays: the plan as the sets that it joins, and the comparisons that decided it. Most plans of
+a stream are the ones in use already, and few of their comparisons are ever read. So orders, trees and comparisons are
+made as Python objects only when somebody asks for them. They are those of the planner of the same name.
 """
 
 from __future__ import annotations
@@ -48,9 +48,15 @@ Known: TypeAlias = "ClauseNumbers | StatisticsSnapshot"
 _MEASURES = {codes.STEP: "step", codes.COST: "cost", codes.TREE: "tree"}
 
 
-def load_kernel() -> None:
-    """Load the compiled code, or compile it where that has not been done on this machine: it takes seconds."""
-    for kernel in (_search, _price, _keep, _check):
+def load_searches() -> None:
+    """Load the compiled searches, or compile them where that has not been done on this machine: it takes seconds."""
+    for kernel in (_search, _price):
+        kernel.compile()
+
+
+def load_checks() -> None:
+    """Load the compiled checks of comparisons that searches have found, or compile them."""
+    for kernel in (_keep, _check):
         kernel.compile()
 
 
@@ -101,7 +107,7 @@ class ClauseSearch:
         self._words[codes.PLAN_AT] = self._other.ctypes.data
         self._words[codes.SUMS_AT] = self._sums.address
         self._address = self._words.ctypes.data
-        self._functions = _search.function, _price.function, _keep.function
+        self._functions = _search.function, _price.function
         self._latest: Known | None = None
         self._questions, self._row = questions, None if questions is None else questions.row
         self._window = np.array([0.0 if questions is None else questions.window_us])
@@ -178,7 +184,7 @@ class ClauseSearch:
         kept = np.empty(codes.KEPT_LENGTH, np.int64)
         self._words[codes.KEPT_AT] = address = kept.ctypes.data
         self._words[codes.KEEP] = most or 0
-        return KeptComparisons(found, kept, address, self._functions[2](self._address))
+        return KeptComparisons(found, kept, address, _keep.function(self._address))
 
     @property
     def of_trees(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the words are that the functions of `clause_search_kernel` are called with, and where they write what."""
+"""The argument words of the functions of `clause_search_kernel`, and the layout of their results."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SUM_WORDS = WORDS
 ) = range(13)
 """Addresses of the words of `set_sums_kernel`, of what is found and of its logarithms, of what is kept of it, and of
 the plan that is priced; which planner it is, and how many comparisons of a block are kept, 0 for all. Whether numbers
-are gathered from a row (`clause_row`), where it is with places and priors, and the length of the window in
-microseconds."""
+are gathered from a row (`ClauseRow`), the addresses of it, of its places and its priors, and the length of the window
+in microseconds."""
 SMALLEST = 1e-30
 """`statistics.joint.SMALLEST`, which a test compares."""
 

@@ -1,7 +1,8 @@
 """Searches of planners over a clause of few variables. Imported only where it is compiled.
 
-Each search is that of the planner of its name on `ln_tables.SetTables`, to the last bit: the same sums in the same
-order. Where two sides of a comparison are so close that planners measure them anew, it gives up.
+Each search is that of the planner of its name, in logarithms: by the sums of `sums.LogTables`, taken in the order in
+which checks of its plans take them. Where two sides of a comparison are so close that planners measure them anew, it
+gives up.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -77,7 +78,7 @@ LN_2 = math.log(2)
 
 @njit(error_model="numpy")
 def cell(logarithm: float) -> float:
-    """As `ordering.grains`."""
+    """The cell of a logarithm, as `orderings.grains`."""
     return np.rint(logarithm / GRAIN)
 
 
@@ -103,7 +104,7 @@ def gather(words: Any) -> None:
 
 @njit(error_model="numpy")
 def ln_tests(sums_at: Any, left: int, right: int) -> float:
-    """As `SetTables.ln_own` of a model that charges nodes and tests only."""
+    """ln of the tests of a join, as `LogTables.ln_own` of a model that charges nodes and tests only."""
     rows, sums = int64_at(sums_at[ASKED]), float64_at(sums_at[SUMS])
     count, terms = sums_at[SETS], sums_at[TERMS] * ASKED_COLUMNS
     if rows[terms + PAIR] < 0:
@@ -124,7 +125,7 @@ def ln_node(sums_at: Any, members: int) -> float:
 
 @njit(error_model="numpy")
 def ln_joined(sums_at: Any, left: int, right: int) -> float:
-    """As `SetTables.ln_join`, or `ln_step`; of a leaf or a first step, with nothing on the left, its node."""
+    """ln of a join or step, as `LogTables.ln_join`; with nothing on the left the node of a leaf or first step."""
     return ln_add(ln_node(sums_at, left | right), ln_tests(sums_at, left, right) if left else -np.inf)
 
 
@@ -141,7 +142,7 @@ def compare(found: Any, measure: int, block: int, where: int, chosen: int, rejec
 
 @njit(error_model="numpy")
 def greedy(sums_at: Any, found: Any, logs: Any) -> None:
-    """As `greedy.greedy_order`."""
+    """Search by `greedy.greedy_order`."""
     size = sums_at[VARIABLES]
     bound = 0
     for step in range(size):
@@ -165,8 +166,10 @@ def greedy(sums_at: Any, found: Any, logs: Any) -> None:
 def compare_ways(
     found: Any, logs: Any, measure: int, block: int, where: int, chosen: int, first: int, stop: int, members: int
 ) -> int:
-    """As `comparisons.comparisons_of_block` of the ways in `[first, stop)` that are in a set, of which those with the
-    larger number win ties; whether it gives up."""
+    """Compare the ways in `[first, stop)` that are in a set, as `orderings.comparisons_of_block` does.
+
+    Ways with the larger number win ties. True if it gives up.
+    """
     own = logs[LN_WAYS + chosen]
     begin = found[COMPARED]
     for way in range(stop - 1, first - 1, -1):
@@ -189,7 +192,7 @@ def compare_ways(
 
 @njit(error_model="numpy")
 def orders(sums_at: Any, found: Any, logs: Any) -> int:
-    """As `dp_left_deep.dp_left_deep_order` on `SmallOrderSearch`; whether it gives up."""
+    """Search by the dynamic program of `dp_left_deep`, in logarithms; true if it gives up."""
     size = sums_at[VARIABLES]
     for members in range(1, 1 << size):
         if members & (members - 1) == 0:
@@ -258,7 +261,7 @@ def ln_split(sums_at: Any, found: Any, logs: Any, first: int, last: int) -> floa
 
 @njit(error_model="numpy")
 def ranges(sums_at: Any, found: Any, logs: Any) -> int:
-    """As `zstream.cheapest_over_leaves` on `SmallRangeSearch`; whether it gives up."""
+    """Search by the dynamic program of `zstream`, in logarithms; true if it gives up."""
     size = sums_at[VARIABLES]
     for place in range(size):
         logs[LN_BEST + place * MOST + place] = -np.inf
@@ -280,7 +283,7 @@ def ranges(sums_at: Any, found: Any, logs: Any) -> int:
 
 @njit(error_model="numpy")
 def note_joins(found: Any, size: int) -> None:
-    """Write the ranges of the tree's joins, as `ordering.joins_of` has them: from the leaves up."""
+    """Write the ranges of the tree's joins, as `orderings.joins_of` has them: from the leaves up."""
     top = JOINS + 2 * MOST  # below it those that wait
     place, waiting = size - 2, 0
     if size > 1:

@@ -1,4 +1,4 @@
-"""Exact search over orders: the cheapest order of every set of variables."""
+"""Exact search over orders: the cheapest order of every set of variables; and the costs of many steps at once."""
 
 from __future__ import annotations
 

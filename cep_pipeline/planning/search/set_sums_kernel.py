@@ -73,7 +73,7 @@ from cep_pipeline.planning.search.set_sums_codes import (
 
 @njit(error_model="numpy")
 def ln_add(one: float, other: float) -> float:
-    """As `sums.ln_add`, to the last bit."""
+    """ln of the sum of two numbers by their logarithms, to the last bit as `sums.ln_add`."""
     if one < other:
         one, other = other, one
     if other == -np.inf:
@@ -96,7 +96,7 @@ def ln_factors(words: Any, members: int, kinds: int, singles: int) -> float:
 
 @njit(error_model="numpy")
 def ln_agreement(words: Any, members: int, singles: int) -> float:
-    """Of each further variable of a set the most selective of its pairs with the earlier ones."""
+    """The agreement of a set: each further variable counts its most selective pair with the earlier ones."""
     size = words[VARIABLES]
     numbers = float64_at(words[NUMBERS])
     start = 2 * size
@@ -165,7 +165,7 @@ def add_up(words: Any) -> None:
 
 @njit(error_model="numpy")
 def charged(words: Any, at: int) -> float:
-    """What an instruction charges for joining two sets."""
+    """The charge of an instruction for joining two sets."""
     count = words[SETS]
     program, sums = int64_at(words[PROGRAM]), float64_at(words[SUMS])
     rows, sets = int64_at(words[ASKED]), int64_at(words[SET_MASKS])
@@ -195,7 +195,7 @@ def charged(words: Any, at: int) -> float:
 
 @njit(error_model="numpy")
 def is_violated(left: float, right: float, wins_ties: int, ln_distance: float) -> bool:
-    """As `invariants.is_violated`, to the last bit."""
+    """True if a comparison is violated, to the last bit as `verification.is_violated`."""
     if ln_distance == 0.0:
         chosen, rejected = np.rint(left / GRAIN), np.rint(right / GRAIN)
         return not (chosen < rejected or (chosen == rejected and wins_ties))
@@ -203,7 +203,7 @@ def is_violated(left: float, right: float, wins_ties: int, ln_distance: float) -
 
 
 def measure(words_at: Any) -> int:
-    """As `measured`."""
+    """Measure by the words at an address."""
     return measured(carray(words_at, WORDS))
 
 

@@ -395,16 +395,19 @@ def _tables(cost: CostModel, statistics: ClauseStatistics) -> LogTables | None:
     return LogTables(node, pair, product, held, delay, statistics.last_variable)
 
 
-def log_tables_of_some(cost: CostModel, statistics: ClauseStatistics, sets: Iterable[int]) -> LogTables | None:
-    """The costs of some sets of a clause of any size, the empty one among them; None where they are no sums."""
-    terms = None if statistics.shape is None else CostTerms.of(statistics.shape, cost)
-    if terms is None:
-        return None
-    asked = sorted({0, *sets})
-    sums = SetSums(SumProgram(terms, np.array(asked, np.int64)))
-    sums(statistics.numbers)
-    node, pair, product, held, delay = (
-        None if array is None else dict(zip(asked, array.tolist(), strict=True)) for array in sums.by_term()
-    )
-    assert node is not None
-    return LogTables(node, pair, product, held, delay, statistics.last_variable)
+class SumsOfSome:
+    """The costs of some sets of a clause of any size, the empty one among them, by changing numbers."""
+
+    def __init__(self, terms: CostTerms, sets: Iterable[int]) -> None:
+        self._asked = sorted({0, *sets})
+        self._sums = SetSums(SumProgram(terms, np.array(self._asked, np.int64)))
+
+    def tables(self, statistics: ClauseStatistics) -> LogTables:
+        """The costs by these numbers."""
+        self._sums(statistics.numbers)
+        node, pair, product, held, delay = (
+            None if array is None else dict(zip(self._asked, array.tolist(), strict=True))
+            for array in self._sums.by_term()
+        )
+        assert node is not None
+        return LogTables(node, pair, product, held, delay, statistics.last_variable)
