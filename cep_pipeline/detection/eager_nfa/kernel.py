@@ -63,8 +63,9 @@ from cep_pipeline.detection.eager_nfa.words import (
 )
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest, forget_cells
 from cep_pipeline.detection.instances.finished import Found, add_match, found_at
-from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
+from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, last_row, rejected, rules_at
+from cep_pipeline.detection.instances.terms import Code
 
 
 def read_events(words: Any) -> int:

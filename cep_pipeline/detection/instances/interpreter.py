@@ -8,7 +8,7 @@ event, or the newest cell of a Kleene variable's list. Only slots of variables t
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba import njit
 
@@ -45,39 +45,9 @@ from cep_pipeline.detection.instances.codes import (
     TRUTH,
     UNEQUAL,
 )
-from cep_pipeline.detection.instances.terms import run_terms
+from cep_pipeline.detection.instances.terms import Code, run_terms
 
 TOO_LARGE = 9223372036854775808.0
-
-
-class Code(NamedTuple):
-    """A compiled program as pointers.
-
-    Attributes
-    ----------
-    groups, items
-        int64: group g has the items (of `ITEM_WORDS` words) from `groups[g]` to `groups[g + 1]`.
-    words
-        int64: the conjuncts.
-    wholes, reals
-        The constants.
-    registers, choices, real_stack, whole_stack, unknown
-        Room to work in.
-    counts
-        int64[1]: how many conjuncts were tested.
-    """
-
-    groups: Any
-    items: Any
-    words: Any
-    wholes: Any
-    reals: Any
-    registers: Any
-    choices: Any
-    real_stack: Any
-    whole_stack: Any
-    unknown: Any
-    counts: Any
 
 
 @njit(error_model="numpy")

@@ -9,7 +9,8 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import float64_at
 from cep_pipeline.detection.instances.codes import COMPARE_SLOTS, GREATER, ITEM_WORDS, LESS
-from cep_pipeline.detection.instances.interpreter import Code, compare, mirrored
+from cep_pipeline.detection.instances.interpreter import compare, mirrored
+from cep_pipeline.detection.instances.terms import Code
 
 
 @njit(error_model="numpy")

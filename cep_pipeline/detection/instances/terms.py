@@ -7,7 +7,7 @@ What the operations mean stands in docs/language.md, section 3.4; `arithmetic.py
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -45,10 +45,37 @@ from cep_pipeline.detection.instances.codes import (
     WHOLE_TIMES,
 )
 
-if TYPE_CHECKING:
-    from cep_pipeline.detection.instances.interpreter import Code
-
 LEAST = -9223372036854775808
+
+
+class Code(NamedTuple):
+    """A compiled program as pointers.
+
+    Attributes
+    ----------
+    groups, items
+        int64: group g has the items (of `ITEM_WORDS` words) from `groups[g]` to `groups[g + 1]`.
+    words
+        int64: the conjuncts.
+    wholes, reals
+        The constants.
+    registers, choices, real_stack, whole_stack, unknown
+        Room to work in.
+    counts
+        int64[1]: how many conjuncts were tested.
+    """
+
+    groups: Any
+    items: Any
+    words: Any
+    wholes: Any
+    reals: Any
+    registers: Any
+    choices: Any
+    real_stack: Any
+    whole_stack: Any
+    unknown: Any
+    counts: Any
 
 
 @njit(error_model="numpy")

@@ -15,8 +15,9 @@ from numba import njit
 
 from cep_pipeline.compiled.pointers import int32_at, int64_at, uint8_at
 from cep_pipeline.detection.instances.cells import Cells, append, cells_at, drop_newest
-from cep_pipeline.detection.instances.interpreter import Code, code_at, group_holds
+from cep_pipeline.detection.instances.interpreter import code_at, group_holds
 from cep_pipeline.detection.instances.rules import Rules, rejected, rules_at
+from cep_pipeline.detection.instances.terms import Code
 from cep_pipeline.detection.nfab import words as at
 from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer_at, extended, select, versions_at
 
