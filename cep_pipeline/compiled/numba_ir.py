@@ -85,7 +85,7 @@ def _link_only_kernels() -> None:
             return str(self._final_module)
 
     def not_executable(library: Any, description: Any, environment: Any) -> Any:
-        """What Numba keeps of a compiled function to call it from Python; nobody does."""
+        """The object by which Numba would call a compiled function from Python; nobody does."""
         return _dynfunc.make_function(description.lookup_module(), description.qualname, "", 0, environment, (library,))
 
     context = cpu_target.target_context

@@ -29,7 +29,7 @@ _adopted: dict[str, bytes] = {}
 
 @dataclass(frozen=True)
 class Target:
-    """What object code depends on besides the IR: it runs only where all of this is equal."""
+    """The target of object code, which runs only where all of this is equal."""
 
     package: str
     llvm: str
@@ -122,7 +122,7 @@ def code_for(key: str, make_ir: Callable[[], str]) -> bytes:
 
 
 def is_at_hand(key: str) -> bool:
-    """Whether there is object code of a key, so that loading it compiles nothing."""
+    """True if there is object code of a key, so that loading it compiles nothing."""
     if key in _adopted:
         return True
     folder = cache_folder()

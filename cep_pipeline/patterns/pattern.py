@@ -92,7 +92,7 @@ class ReturnItem:
     expression: Expression
     name: str
     named: bool = False
-    """Whether the name was written with AS."""
+    """True if the name was written with AS."""
     span: Span = field(default=NOWHERE, compare=False)
 
 

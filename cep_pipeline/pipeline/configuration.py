@@ -101,7 +101,7 @@ class SearchSettings(Document):
 
     @property
     def search(self) -> dict[str, Any]:
-        """What is said of how to plan together, as `plan_workload` takes it."""
+        """The options of planning together that are set, as `plan_workload` takes them."""
         given = {name: getattr(self, name) for name in SearchSettings.model_fields if name != "planner"}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -208,7 +208,7 @@ class AdaptationSettings(Document):
         return decision_function(self.decision, **{**self.decisive(), **self._k()})
 
     def decisive(self) -> dict[str, Any]:
-        """Those of the settings that the decision function has, as they are written."""
+        """The settings that the decision function has, as they are written."""
         from cep_pipeline.adaptation import DECISION_FUNCTIONS
 
         has = inspect.signature(DECISION_FUNCTIONS[self.decision]).parameters

@@ -668,7 +668,7 @@ PAIRS_AT_ONCE = 1 << 20
 """Pairs of a run and an event that may reject it, held at once."""
 
 Settle = Callable[[Condition, Fields, Array, Lanes, dict[str, Array]], Array]
-"""Whether a condition holds: of runs by fields and lanes, with rows of negated variables."""
+"""True if a condition holds: of runs by fields and lanes, with rows of negated variables."""
 
 
 class Rejection:

@@ -51,7 +51,7 @@ class CellRing:
 
     @property
     def held(self) -> int:
-        """How many cells are held."""
+        """The number of cells that are held."""
         return int(self._ends[1] - self._ends[0])
 
     def grow(self) -> None:

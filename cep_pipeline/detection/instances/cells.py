@@ -103,7 +103,7 @@ def length_of(cells: Cells, cell: int) -> int:
 
 @njit(error_model="numpy")
 def list_contains(cells: Cells, cell: int, row: int) -> bool:
-    """Whether the list that ends with a cell has an element; rows ascend, so the search ends early."""
+    """True if the list that ends with a cell has an element; rows ascend, so the search ends early."""
     for _ in range(length_of(cells, cell)):
         own = row_of(cells, cell)
         if own <= row:

@@ -62,7 +62,7 @@ def find_by_clause(
 
 
 class Lives:
-    """How many instances are alive after each event: when each is made, and when its window ends.
+    """The number of instances alive after each event, from when each is made and when its window ends.
 
     Parameters
     ----------

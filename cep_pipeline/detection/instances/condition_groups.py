@@ -58,7 +58,7 @@ class WrittenConjunct:
 
 @dataclass
 class Gaps:
-    """What the gaps stand for, in the order in which they were made."""
+    """The meanings of the gaps, in the order in which they were made."""
 
     reads: dict[int, ColumnRead] = field(default_factory=dict)
     wholes: dict[int, int] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Gaps:
 
 
 def is_written_once(conjunct: Conjunct) -> bool:
-    """Whether a conjunct is written alike for all events: it compares numbers of single events."""
+    """True if a conjunct is written alike for all events: it compares numbers of single events."""
     for atom in conjunct.atoms:
         if isinstance(atom, Membership):
             return False
@@ -125,7 +125,7 @@ Test = tuple[int, int]
 
 @dataclass(frozen=True)
 class Moment:
-    """What an instance knows: which variables it has bound, and which Kleene variables' lists are complete.
+    """The knowledge of an instance: the variables it has bound, and the Kleene variables whose lists are complete.
 
     A list is complete when the instance, and whatever is made from it, never takes another element of it. Single
     variables count as complete when they are bound.
@@ -143,7 +143,7 @@ _Step = tuple[Moment, tuple[Moment, ...], str | None, str | None]
 
 @dataclass(frozen=True)
 class Chooser:
-    """What is chosen of a Kleene variable: an element, or an index from 2."""
+    """The choice of a Kleene variable: an element, or an index from 2."""
 
     variable: str
     kind: int
@@ -166,11 +166,11 @@ class TestedConjunct:
 
     @cached_property
     def is_written_once(self) -> bool:
-        """Whether it is written alike for all events."""
+        """True if it is written alike for all events."""
         return is_written_once(self.conjunct)
 
     def is_testable(self, moment: Moment) -> bool:
-        """Whether an instance knows enough."""
+        """True if an instance knows enough."""
         return self.conjunct.variables <= moment.bound and self.uses.whole <= moment.complete
 
 
@@ -208,7 +208,7 @@ class ClauseConditions:
         return self._filters[name]
 
     def tests(self, step: _Step) -> tuple[Test, ...]:
-        """What a step makes testable (`ConditionGroups.group`)."""
+        """The conjuncts that a step makes testable (`ConditionGroups.group`)."""
         known = self._tests.get(step)
         if known is None:
             if len(self._tests) >= MOST_STEPS:
@@ -251,7 +251,7 @@ class ClauseConditions:
 
     @cached_property
     def rule_addresses(self) -> tuple[int, int]:
-        """Where `relations` and `kleene` are, which live as long as this."""
+        """The addresses of `relations` and `kleene`, which live as long as this."""
         return int(self.relations.ctypes.data), int(self.kleene.ctypes.data)
 
 
@@ -325,7 +325,7 @@ class ConditionGroups:
         return self._number(tuple((place, -1) for place, one in tested if name in one.conjunct.variables))
 
     def is_empty(self, group: int) -> bool:
-        """Whether a group has no conjuncts."""
+        """True if a group has no conjuncts."""
         return not next(tests for tests, number in self._numbers.items() if number == group)
 
     def _number(self, tests: tuple[Test, ...]) -> int:
@@ -344,6 +344,6 @@ def joint_conjuncts(clause: Clause) -> list[Conjunct]:
 
 
 def _is_decided_by_one_event(conjunct: Conjunct) -> bool:
-    """Whether the event that a variable takes decides it, wherever in a list it stands."""
+    """True if the event that a variable takes decides it, wherever in a list it stands."""
     kinds = Uses.of(conjunct).kinds
     return len(kinds) == 1 and next(iter(kinds.values())) in ({Element.ONLY}, {Element.EACH})

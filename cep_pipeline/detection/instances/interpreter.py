@@ -71,7 +71,7 @@ def code_at(words: Any, at: int) -> Code:
 # A call would pass both tuples word by word, for every instance that is tested.
 @njit(error_model="numpy", forceinline=True)
 def group_holds(code: Code, cells: Cells, group: int, slots: Any, base: int) -> bool:
-    """Whether all conjuncts of a group hold on the instance with the slots `slots[base:]`.
+    """True if all conjuncts of a group hold on the instance with the slots `slots[base:]`.
 
     Each tested conjunct is counted in `code.counts[0]`; the first that does not hold ends the test.
     """
@@ -170,7 +170,7 @@ def _direct_comparison_holds(items: Any, at: int, cells: Cells, slots: Any, base
 
 @njit(error_model="numpy")
 def conjunct_holds(code: Code, cells: Cells, at: int, fixed: int, slots: Any, base: int) -> bool:
-    """Whether the conjunct at `words[at]` is true for every choice of elements and indexes.
+    """True if the conjunct at `words[at]` is true for every choice of elements and indexes.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _choose(code: Code, cells: Cells, chooser: int, number: int, cell: int) -> N
 
 @njit(error_model="numpy")
 def body_holds(code: Code, cells: Cells, at: int) -> bool:
-    """Whether one of the alternatives at `words[at]` holds with the registers as they are."""
+    """True if one of the alternatives at `words[at]` holds with the registers as they are."""
     words = code.words
     alternatives = words[at]
     at += 1

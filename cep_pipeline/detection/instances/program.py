@@ -128,7 +128,7 @@ class Program:
 
     @staticmethod
     def _how(event: EventOf) -> int:
-        """How a slot gives an event, of a list the newest element is chosen of."""
+        """The way in which a slot gives an event; for a list, its newest element."""
         return {Element.ONLY: codes.SLOT, Element.FIRST: codes.FIRST, Element.PREVIOUS: codes.PREVIOUS}.get(
             event[1], codes.NEWEST
         )
@@ -189,7 +189,7 @@ def compile_program(
 
 
 def may_match(conditions: ClauseConditions, events: PreparedEvents) -> bool:
-    """Whether the conjuncts without variables hold; if not, there is no match."""
+    """True if the conjuncts without variables hold; if not, there is no match."""
     return all(
         any(bool(atom_holds(atom, events, {}).all()) for atom in conjunct.atoms) for conjunct in conditions.constant
     )

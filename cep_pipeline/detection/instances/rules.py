@@ -87,19 +87,19 @@ def last_row(rules: Rules, cells: Cells, slots: Any, base: int, slot: int) -> in
 
 @njit(error_model="numpy")
 def in_window(rules: Rules, first: int, last: int) -> bool:
-    """Whether an event is within the window of a later one (of the same partition)."""
+    """True if an event is within the window of a later one (of the same partition)."""
     return first >= rules.floor[last]
 
 
 @njit(error_model="numpy")
 def agree(rules: Rules, one: int, other: int) -> bool:
-    """Whether two events agree on what the clause asks for."""
+    """True if two events agree on what the clause asks for."""
     return not rules.agreeing or (rules.keys[one] >= 0 and rules.keys[one] == rules.keys[other])
 
 
 @njit(error_model="numpy")
 def is_before(rules: Rules, one: int, other: int) -> bool:
-    """Whether an event is before another one under the pattern's TIES."""
+    """True if an event is before another one under the pattern's TIES."""
     return one < rules.reach[other] and one != other
 
 
@@ -107,7 +107,7 @@ def is_before(rules: Rules, one: int, other: int) -> bool:
 def joins(
     rules: Rules, cells: Cells, slots: Any, base: int, bound: Any, first: int, last: int, slot: int, row: int
 ) -> bool:
-    """Whether an event obeys, as the event of a variable, all rules over two events with those of an instance.
+    """True if an event obeys, as the event of a variable, all rules over two events with those of an instance.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def joins(
 
 @njit(error_model="numpy")
 def contains(rules: Rules, cells: Cells, slots: Any, base: int, slot: int, row: int) -> bool:
-    """Whether a bound variable has an event."""
+    """True if a bound variable has an event."""
     value = slots[base + slot]
     return list_contains(cells, value, row) if rules.kleene[slot] else value == row
 
 
 @njit(error_model="numpy")
 def rejected(rules: Rules, code: Code, cells: Cells, slots: Any, base: int, first: int, last: int) -> bool:
-    """Whether an event of a negated variable rejects a complete match (docs/language.md, section 3.5).
+    """True if an event of a negated variable rejects a complete match (docs/language.md, section 3.5).
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def rejected(rules: Rules, code: Code, cells: Cells, slots: Any, base: int, firs
 
 @njit(error_model="numpy")
 def _has_later(rules: Rules, slot: int) -> bool:
-    """Whether a positive variable comes after a negated one."""
+    """True if a positive variable comes after a negated one."""
     for other in range(rules.positive):  # noqa: SIM110 (Numba has no any)
         if rules.relations[other * rules.slots + slot] & LATER:
             return True

@@ -73,7 +73,7 @@ class StreamRules:
 
     @property
     def relations(self) -> Array:
-        """As in `ClauseConditions`."""
+        """The relations of `ClauseConditions`."""
         return self.program.groups.conditions.relations
 
     @cached_property
@@ -138,7 +138,7 @@ class StreamRules:
         _ = self._negated
 
     def _of_stream(self) -> tuple[tuple[Array, ...], list[int]]:
-        """What clauses with equal windows, ties and agreements have in common, and where it is."""
+        """The arrays that clauses with equal windows, ties and agreements share, and their addresses."""
         arrays = tuple(map(np.ascontiguousarray, (self.floor, self.ceiling, self.reach, self.onset, self.keys)))
         return arrays, [int(array.ctypes.data) for array in arrays]
 

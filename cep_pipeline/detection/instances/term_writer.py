@@ -83,7 +83,7 @@ class Accumulators:
     _used: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def place(self, variable: str, attribute: str, kind: int, values: int, known: int) -> tuple[int, int]:
-        """Where a cell keeps the count and the value of an aggregate."""
+        """The place in a cell of the count and the value of an aggregate."""
         key = variable, attribute, kind
         if key not in self._places:
             wholes, reals = self._used.get(variable, (0, 0))
@@ -109,7 +109,7 @@ class Accumulators:
 
 
 class CommonTerms:
-    """What the programs of several clauses have in common where they read the cells of one ring.
+    """The parts that programs of several clauses share when they read the cells of one ring.
 
     Parameters
     ----------
@@ -186,14 +186,14 @@ class TermWriter:
         return StringRanks(self.events, self._atoms) if self._common is None else self._common.strings
 
     def address(self, read: ColumnRead) -> int:
-        """Where the data of an array over the events are, 0 where there is none; it lives as long as the writer."""
+        """The address of an array over the events, 0 if there is none; the array lives as long as the writer."""
         array, address = read.bind(self.events)
         if array is not None:
             self._kept.append(array)
         return address
 
     def address_of(self, array: Array) -> int:
-        """Where an array's data are; the array lives as long as the writer."""
+        """The address of an array, which lives as long as the writer."""
         assert array.flags.c_contiguous
         self._kept.append(array)
         return int(array.ctypes.data)
@@ -324,7 +324,7 @@ class TermWriter:
                 raise TypeError(f"{expression!r} is no string of the language")
 
     def _list(self, node: Reference | Aggregate) -> tuple[int, int]:
-        """Where the column of a list attribute is described among the constants, and its register."""
+        """The place of a list attribute's column among the constants, and its register."""
         event = event_of(node)
         assert event is not None
         begin = len(self.wholes)

@@ -139,7 +139,7 @@ def scope_end(a: Automaton, rules: Rules, cells: Cells, target: int, first: int)
 
 @njit(error_model="numpy")
 def is_distinct(a: Automaton, rules: Rules, cells: Cells, others: int, row: int) -> bool:
-    """Whether an event is none of the instance at hand, as far as the set of variables may have it."""
+    """True if an event is none of the instance at hand, as far as the set of variables may have it."""
     variable = 0
     while others >> variable:
         if others >> variable & 1 and contains(rules, cells, a.slots, 0, variable, row):
@@ -360,7 +360,7 @@ def note_tests(a: Automaton, target: int, tried: int, passed: int) -> None:
 
 @njit(error_model="numpy")
 def events_in_scope(a: Automaton, rules: Rules, cells: Cells, target: int, variable: int, first: int, last: int) -> int:
-    """How many events the input buffer has for a variable; -1 where there are none and none can come."""
+    """The number of events in the input buffer for a variable; -1 if there are none and none can come."""
     r = a.registers
     at = variable * r[c.KEYS] + r[c.KEY]
     low, high = a.heads[at], a.tails[at]
@@ -374,7 +374,7 @@ def events_in_scope(a: Automaton, rules: Rules, cells: Cells, target: int, varia
 
 @njit(error_model="numpy")
 def root_cost(a: Automaton, root: int) -> float:
-    """What the events of a window cost if instances begin with one variable: tests, and instances made."""
+    """The cost of a window's events if instances begin with one variable: tests, and instances made."""
     variables = a.registers[c.VARIABLES]
     least = -1.0
     for second in range(variables):
@@ -479,7 +479,7 @@ def count_search(a: Automaton) -> None:
 
 @njit(error_model="numpy")
 def may_complete(a: Automaton, rules: Rules, state: int) -> bool:
-    """Whether an event to come can be one of the unbound variables of a state, by the order alone."""
+    """True if an event to come can be one of the unbound variables of a state, by the order alone."""
     r = a.registers
     bound = a.states[state * c.STATE_WORDS + c.S_BOUND]
     for variable in range(r[c.VARIABLES]):

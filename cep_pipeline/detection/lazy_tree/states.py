@@ -117,14 +117,14 @@ class States:
         )
 
     def _may_coincide(self, other: int, slot: int) -> bool:
-        """Whether the rules of order leave it possible that two variables take the same event."""
+        """True if the rules of order leave it possible that two variables take the same event."""
         relation = int(self._rules.relations[other, slot])
         if not relation & rule_codes.MAY_SHARE:
             return False
         return relation & 3 == rule_codes.UNRELATED or self._program.pattern.ties is Ties.ANY
 
     def _share(self, before: tuple[int, ...], slot: int) -> int:
-        """Where it is counted how many events pass the conjuncts that binding a variable completes; 0 without any.
+        """The counter of events that pass the conjuncts which binding a variable completes; 0 without any.
 
         Equal conjuncts have one place, in whatever order their variables are bound.
         """

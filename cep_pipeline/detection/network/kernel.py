@@ -72,7 +72,7 @@ def last_of(view: View, variable: int) -> int:
 
 @njit(error_model="numpy")
 def in_order(view: View, at: int) -> bool:
-    """Whether the pairs at `ascents[at]` are in their order; its length comes first."""
+    """True if the pairs at `ascents[at]` are in their order; its length comes first."""
     for pair in range(view.ascents[at]):
         one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]
         if first_of(view, other) < view.rules.onset[last_of(view, one)]:
@@ -82,7 +82,7 @@ def in_order(view: View, at: int) -> bool:
 
 @njit(error_model="numpy")
 def are_distinct(view: View, at: int) -> bool:
-    """Whether the pairs at `ascents[at]` have no event in common; its length comes first."""
+    """True if the pairs at `ascents[at]` have no event in common; its length comes first."""
     cells, bound = view.cells, view.bound
     for pair in range(view.ascents[at]):
         one, other = view.ascents[at + 1 + 2 * pair], view.ascents[at + 2 + 2 * pair]

@@ -27,7 +27,7 @@ _Split = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass(frozen=True)
 class EventsOf:
-    """What tells the events of a node from those of others: equal ones are read and buffered once.
+    """The key of a node's events: nodes with equal keys read and buffer them once.
 
     Attributes
     ----------
@@ -52,14 +52,14 @@ class Ascents:
         self._pattern, self._clause = pattern, clause
 
     def may_come_last(self, variable: int, others: Sequence[int]) -> bool:
-        """Whether an event of the variable can come later in the stream than those of the others."""
+        """True if an event of the variable can come later in the stream than those of the others."""
         if self._pattern.ties is Ties.ANY:
             return True
         name, positive = self._clause.positive[variable].name, self._clause.positive
         return not any((name, positive[other].name) in self._clause.precedence for other in others)
 
     def words(self, own: Sequence[int], others: Sequence[int], variable: int) -> list[int]:
-        """What a join of a partial match of `own`, whose newest event is of `variable`, with one of `others` looks at.
+        """The pairs that a join compares: of `own`, whose newest event is of `variable`, with `others`.
 
         First whether there can be any that came before (1 or 0). Then, each with its length before it: the own
         variables that bound the scan from below (some event of the other side comes after theirs) and from above (all
@@ -94,7 +94,7 @@ class Ascents:
 
     @cached_property
     def _precedes(self) -> tuple[tuple[bool, ...], ...]:
-        """Of each positive variable whether it comes before each of them."""
+        """For each positive variable: it comes before each of them."""
         names = [variable.name for variable in self._clause.positive]
         precedence = self._clause.precedence
         return tuple(tuple((one, other) in precedence for other in names) for one in names)
@@ -142,11 +142,11 @@ class MemberParts:
         return frozenset((*next_before(clause, name), *next_behind(clause, name), *compared))
 
     def may_come_last(self, name: str, others: Sequence[str]) -> bool:
-        """Whether an event of a variable can come later in the stream than those of others."""
+        """True if an event of a variable can come later in the stream than those of others."""
         return self._ascents.may_come_last(self._numbers[name], [self._numbers[other] for other in others])
 
     def ascents(self, own: tuple[str, ...], others: tuple[str, ...]) -> list[list[int]]:
-        """What a join looks at where the newest event is that of each own variable (`Ascents.words`)."""
+        """The pairs that a join compares, for each own variable that has the newest event (`Ascents.words`)."""
         known = self._words.get((own, others))
         if known is None:
             mine = [self._numbers[name] for name in own]
@@ -161,7 +161,7 @@ _parts: WeakKeyDictionary[Member, MemberParts] = WeakKeyDictionary()
 
 
 def parts_of(member: Member) -> MemberParts:
-    """Of a member; kept as long as it."""
+    """The parts of a member, kept as long as it."""
     known = _parts.get(member)
     if known is None:
         known = _parts[member] = MemberParts(member.pattern, member.clause)

@@ -34,7 +34,7 @@ MOST_FOUND = 1 << 18
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """Where the matches of a member are put.
+    """The place for the matches of a member.
 
     Attributes
     ----------

@@ -62,7 +62,7 @@ class Edge:
 
     @property
     def advances(self) -> bool:
-        """Whether what is new below can be joined with something that came before: it may come last."""
+        """True if what is new below can be joined with something that came before: it may come last."""
         return self.sibling < 0 or any(words[0] for words in self.ascents)
 
 
@@ -177,7 +177,7 @@ class Network:
         return [variable.name for variable in self.shared.members[name].clause.negated if variable.name not in early]
 
     def is_instance_tree(self, member: Member) -> bool:
-        """Whether a member is run by a tree of its own, whose every variable has a leaf."""
+        """True if a member is run by a tree of its own, whose every variable has a leaf."""
         return self.shared.sharing == "none" and isinstance(self.shared.plans[member.id], Join | str)
 
     def _reject_early(self, member: Member) -> None:
@@ -248,7 +248,7 @@ class Network:
         return found
 
     def _is_kleene(self, index: int) -> bool:
-        """Whether a node of the plan is a Kleene variable by itself."""
+        """True if a node of the plan is a Kleene variable by itself."""
         node = self.shared[index]
         member, slots = node.model
         return node.left is None and member.clause.by_name[slots[-1]].kleene
@@ -335,7 +335,7 @@ class Network:
         below.partial = below.partial or (holds and partial)
 
     def _grow(self, node: Node) -> None:
-        """Where lists are kept that may grow, and whether they are."""
+        """The places of lists that may grow, and which of them are kept."""
         grows = parts_of(node.member).may_come_last(node.slots[-1], node.slots[:-1])
         if self._groups[node.member.id].is_empty(node.complete):
             node.lists, node.stored = node.number, grows
@@ -417,7 +417,7 @@ class KeptNetworks:
     def network(
         self, members: Sequence[Member], plans: Sequence[OrderOrTree], sharing: Sharing, events: PreparedEvents
     ) -> PlannedNetwork:
-        """As `network_of`."""
+        """Build the network; see `network_of`."""
         # A clause with a condition that never holds has no matches; shared nodes are not written in its variables.
         possible = tuple(may_match(parts_of(member).conditions, events) for member in members)
         orders = tuple(tuple(plan) if isinstance(plan, list) else plan for plan in plans)

@@ -42,7 +42,7 @@ _run_network = NativeKernel(
 
 
 class Held:
-    """What networks hold together, the most after an event.
+    """The number of events and instances that networks hold together, at most after an event.
 
     Parameters
     ----------

@@ -304,7 +304,7 @@ def bury(w: Any, row: int) -> None:
 
 @njit(error_model="numpy")
 def holds_more(w: Any) -> bool:
-    """Whether the event has made instances that are held."""
+    """True if the event has made instances that are held."""
     m = machine_at(w)
     for number in range(m.registers[c.TOUCHED]):  # noqa: SIM110 (Numba has no any)
         if m.tails[m.touched[number]] > m.marks[m.touched[number]]:

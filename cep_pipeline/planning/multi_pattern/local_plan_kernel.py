@@ -14,7 +14,7 @@ from cep_pipeline.planning.multi_pattern.plans_around_kernel import Room, join_i
 
 
 def fill_trees(size: int, nodes: Any, pairs: Any, products: Any, best: Any, sides: Any) -> int:
-    """Of each set the cost of the joins of its cheapest tree, and one side of that: O(3^n)."""
+    """Fill in, for each set, the cost of the joins of its cheapest tree and one side of that: O(3^n)."""
     terms = Terms(nodes, pairs, products)
     for some in range(1, 1 << size):
         low = some & -some
@@ -34,7 +34,7 @@ def fill_trees(size: int, nodes: Any, pairs: Any, products: Any, best: Any, side
 
 
 def fill_orders(size: int, nodes: Any, pairs: Any, products: Any, best: Any, lasts: Any, nexts: Any) -> int:
-    """Of each set the variable that its cheapest order binds last, and that the cheapest way on binds next: O(n 2^n).
+    """Fill in, for each set, the variables that its cheapest order binds last and next: O(n 2^n).
 
     `best` is what the way on from a set costs.
     """

@@ -112,7 +112,7 @@ def _draw_entries(g: Groups, group: int, room: Room, registers: Any) -> int:
 
 @njit(error_model="numpy")
 def _shares_already(g: Groups, plans: Plans, width: int, count: int, room: Room) -> bool:
-    """Whether the members drawn share the subpattern: their plans have one node of it."""
+    """True if the members drawn share the subpattern: their plans have one node of it."""
     common = -1
     for at in range(count):
         entry = room.drawn[at]

@@ -16,7 +16,7 @@ from cep_pipeline.planning.multi_pattern.search_codes import MAX_SWAPS
 
 
 class Terms(NamedTuple):
-    """What nodes cost, by sets of a member's variables (`costs.SetCosts`); each member's sets begin at a base.
+    """The costs of nodes, by sets of a member's variables (`costs.SetCosts`); each member's sets begin at a base.
 
     Attributes
     ----------
@@ -147,20 +147,20 @@ def place_of(single: int) -> int:
 
 @njit(error_model="numpy")
 def joined_cost(terms: Terms, base: int, inside: int, side: int) -> float:
-    """What a set costs that is joined of one side and the rest, without what these cost themselves."""
+    """The cost of joining a set of one side and the rest, without the costs of these."""
     return terms.nodes[base + inside] + candidates_cost(terms, base, inside, side)
 
 
 @njit(error_model="numpy")
 def candidates_cost(terms: Terms, base: int, inside: int, side: int) -> float:
-    """What it costs to test the candidates of such a join."""
+    """The cost of testing the candidates of such a join."""
     pair = terms.pairs[base + inside]
     return pair * terms.products[base + side] * terms.products[base + (inside ^ side)] if pair > 0.0 else 0.0
 
 
 @njit(error_model="numpy")
 def relations_hash(m: Members, member: int, inside: int, ranks: Any) -> int:
-    """What holds among the variables of a set, by the ranks of the variables."""
+    """A hash of the relations among the variables of a set, by the ranks of the variables."""
     total = 0
     for relation in range(m.relations_at[member], m.relations_at[member + 1]):
         if m.relation_sets[relation] & ~inside:
@@ -359,7 +359,7 @@ def drop(m: Members, t: Nodes, node: int, member: int) -> None:
 
 @njit(error_model="numpy")
 def difference(t: Nodes) -> float:
-    """What the plan costs more than before the step. The sum is compensated: what is dear hides no difference."""
+    """The change of the plan's cost by the step. The sum is compensated, so that large costs hide no difference."""
     total, lost = 0.0, 0.0
     for at in range(t.registers[TOUCHED]):
         node = t.touched[at]
@@ -395,7 +395,7 @@ def settle(t: Nodes) -> None:
 
 @njit(error_model="numpy")
 def cost_of_all(t: Nodes) -> float:
-    """What all nodes cost, each once."""
+    """The cost of all nodes, each counted once."""
     total = 0.0
     for node in range(t.capacity):
         if t.uses[node]:

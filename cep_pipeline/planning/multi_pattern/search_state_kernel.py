@@ -185,7 +185,7 @@ def apply_neighbour(s: Search, count: int) -> float:
 
 @njit(error_model="numpy")
 def _cost_again(s: Search, changed: int) -> float:
-    """What a neighbour costs, computed anew from the plans of all members."""
+    """The cost of a neighbour, computed anew from the plans of all members."""
     width = s.m.width
     clear(s.m, s.again)
     begin(s.again)
