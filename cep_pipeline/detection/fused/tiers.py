@@ -129,7 +129,7 @@ def key_of(program: ShapeProgram) -> str:
 @cache
 def _sources() -> str:
     """The modules that make code of shapes: code does not outlive a change of them."""
-    names = ("generator", "comparing", "counting", "searching", "shape", "words", "programs")
+    names = ("generator", "shape", "words", "programs")
     modules = (*(f"{_FOLDER}.{name}" for name in names), "cep_pipeline.compiled.ir_text")
     return "\0".join(map(source_of, modules))
 

@@ -38,7 +38,7 @@ from numba import njit
 from cep_pipeline.compiled.pointers import int32_at, int64_at
 
 PREFIX_WORDS = 3
-SHORTER, DIGIT, ROW = range(PREFIX_WORDS)
+SHORTER, PREFIX_DIGIT, PREFIX_ROW = range(PREFIX_WORDS)
 """int32 words of a prefix: the one that it extends (-1: none), its last digit, and the row of the event with which the
 run of this prefix began."""
 NUMBERS = 0x7FFFFFFF
@@ -77,8 +77,8 @@ def extended(versions: Versions, prefix: int, digit: int, row: int) -> int:
     versions.ends[1] = made + 1
     words = (made & versions.mask) * PREFIX_WORDS
     versions.prefixes[words + SHORTER] = prefix
-    versions.prefixes[words + DIGIT] = digit & NUMBERS
-    versions.prefixes[words + ROW] = row
+    versions.prefixes[words + PREFIX_DIGIT] = digit & NUMBERS
+    versions.prefixes[words + PREFIX_ROW] = row
     return made & NUMBERS
 
 
@@ -86,7 +86,7 @@ def extended(versions: Versions, prefix: int, digit: int, row: int) -> int:
 def shorter(versions: Versions, prefix: int) -> tuple[int, int]:
     """The version that a prefix is, as a shorter prefix and its last digit."""
     words = (prefix & versions.mask) * PREFIX_WORDS
-    return versions.prefixes[words + SHORTER], versions.prefixes[words + DIGIT]
+    return versions.prefixes[words + SHORTER], versions.prefixes[words + PREFIX_DIGIT]
 
 
 @njit(error_model="numpy")
@@ -115,7 +115,7 @@ def prune_versions(versions: Versions, instants_of_rows: Any, earliest: int) -> 
     """Let go of the prefixes of runs that began with events before an instant."""
     head, tail = versions.ends[0], versions.ends[1]
     while head < tail:
-        row = versions.prefixes[(head & versions.mask) * PREFIX_WORDS + ROW]
+        row = versions.prefixes[(head & versions.mask) * PREFIX_WORDS + PREFIX_ROW]
         if instants_of_rows[row] >= earliest:
             break
         head += 1
