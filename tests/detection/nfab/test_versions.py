@@ -283,7 +283,7 @@ def test_expired_runs_are_left_out_of_a_merged_one() -> None:
 
 
 def test_room_is_lent_again_once_nobody_has_a_part_of_it() -> None:
-    room = memory.Room(4)
+    room = memory.LentMemory(4)
     assert room.is_free()
     rows = room.lend()[0]
     part = rows[1:].reshape(-1, 1)[::2]
