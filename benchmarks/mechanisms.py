@@ -29,8 +29,11 @@ BARS: Mapping[tuple[str, str], float] = {("nfab", "W5"): 20.0, ("nfab", "W5n"): 
 
 @dataclass(frozen=True)
 class Lengths:
-    """Events of the stock stream, of W5 and W5n, of the readings, of the stock stream under W6's many patterns, and of
-    the streams that DuckDB reads beside them (of the first 100,000 for the many patterns)."""
+    """Numbers of events of the streams.
+
+    They are those of the stock stream, of W5 and W5n, of the readings, of the stock stream under W6's many patterns,
+    and of the streams that DuckDB reads beside them (of the first 100,000 for the many patterns).
+    """
 
     stock: int = 100_000
     sase: int = 1_000_000

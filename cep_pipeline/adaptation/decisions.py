@@ -199,8 +199,7 @@ class DecisionState:
 
     @cached_property
     def unguarded(self) -> tuple[list[str], list[str]]:
-        """The patterns that are checked by thresholds: those that can be planned otherwise, and those that keep the
-        pattern's order."""
+        """The patterns checked by thresholds: those that can be planned otherwise, and those that keep their order."""
         if isinstance(self.invariants, LazyInvariants):  # planners that are searched by compiled code have invariants
             return [], []
         without = without_invariants(self.plan)

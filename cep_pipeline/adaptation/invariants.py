@@ -80,8 +80,9 @@ class Invariant:
 
 
 def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) -> tuple[Invariant, ...]:
-    """The invariants of a plan in the order in which they are verified: by pattern and clause in plan order, those of
-    trees from the leaves up.
+    """The invariants of a plan in the order in which they are verified.
+
+    They are sorted by pattern and clause in plan order, those of trees from the leaves up.
 
     Parameters
     ----------

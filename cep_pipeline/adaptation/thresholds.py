@@ -199,8 +199,7 @@ class ThresholdCheck:
     def first_moved(
         self, snapshot: StatisticsSnapshot, before: Array, threshold: float
     ) -> tuple[int | None, Deviations]:
-        """The first number that has moved by the threshold or more since it was as `before` says, and the deviations up
-        to it, or all."""
+        """The first number that has moved by the threshold since `before`, and the deviations up to it, or all."""
         first, now = self._compared(snapshot, before, threshold)
         every = len(self.keys)
         return (None if first == every else first), Deviations(

@@ -57,7 +57,7 @@ class Library:
 
 @cache
 def host_target() -> Target:
-    """This process's target."""
+    """The target of this process."""
     llvm = _llvm()
     try:
         package = version("cep-pipeline")

@@ -88,9 +88,7 @@ def replanner_for(
 
 
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:
-    """Return whether the mechanisms chosen for the patterns run what a plan has for them: orders, or trees, and
-    which.
-    """
+    """Return whether the mechanisms chosen for the patterns run the orders or trees that a plan has for them."""
     for pattern in patterns:
         mechanism = MECHANISMS[chosen[pattern.name]]
         planned = plan.for_pattern(pattern.name).clauses

@@ -210,6 +210,7 @@ class CsvReader:
 
 
 def problem_text(problem: str) -> str:
+    """The reason for which a row that cannot be taken apart is rejected."""
     return problem if problem.startswith("unparsable row") else f"unparsable row: {problem}"
 
 

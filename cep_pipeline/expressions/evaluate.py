@@ -60,9 +60,7 @@ def conjunct_holds(conjunct: Conjunct, source: ColumnSource, rows: Rows) -> Arra
 
 
 def atom_holds(atom: Atom, source: ColumnSource, rows: Rows) -> Array:
-    """Return whether one comparison is true, for each binding, or one bool of shape (1,) where it mentions no
-    variable.
-    """
+    """Return for each binding whether a comparison is true; one bool of shape (1,) where it has no variable."""
     match atom:
         case Comparison(comparator, left, right):
             return compare(comparator, _evaluate(left, source, rows), _evaluate(right, source, rows))

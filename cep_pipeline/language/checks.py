@@ -1,5 +1,8 @@
-"""Checks of a whole statement: clauses without a positive variable, sizes of normal forms, negated variables in
-conjuncts, what the strategies refuse (docs/language.md, sections 4 and 6)."""
+"""Checks of a whole statement (docs/language.md, sections 4 and 6).
+
+They concern clauses without a positive variable, sizes of normal forms, negated variables in conjuncts, and patterns
+that a strategy refuses.
+"""
 
 from __future__ import annotations
 

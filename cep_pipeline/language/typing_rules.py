@@ -49,6 +49,7 @@ def type_of_value(value: Value) -> ValueType:
 
 
 def type_of_negative(operand: ValueType) -> ValueType:
+    """The type of `-operand`; TypeMismatch unless the operand is a number."""
     if not operand.is_number:
         raise TypeMismatch(f"cannot apply '-' to {type_name(operand)}")
     return operand

@@ -84,6 +84,8 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Not:
+    """A negated condition."""
+
     operand: Condition
     span: Span = field(default=NOWHERE, compare=False)
 

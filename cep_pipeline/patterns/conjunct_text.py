@@ -65,7 +65,10 @@ def _compared(expression: Expression, slots: Mapping[str, int]) -> str:
 
 @lru_cache(maxsize=256)
 def _values(values: tuple[Value, ...], of_bools: bool) -> str:
-    """A set of constants; of many, which a parameter may have, a digest. (`of_bools`: to a table True is 1.)"""
+    """A set of constants; of many, which a parameter may have, a digest.
+
+    With `of_bools` True and 1 are told apart, which are one to a table.
+    """
     texts = {_value(value) for value in values}
     text = ", ".join(sorted(texts))
     return text if len(texts) <= MOST_VALUES else blake2b(text.encode(), digest_size=16).hexdigest()

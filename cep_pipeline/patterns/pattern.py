@@ -30,11 +30,15 @@ class Ties(Enum):
 
 
 class Output(Enum):
+    """OUTPUT: all matches, or only those that overlap none before them (docs/language.md, section 5)."""
+
     ALL = "ALL"
     NON_OVERLAP = "NON_OVERLAP"
 
 
 class Consume(Enum):
+    """CONSUME: whether an event may be in several matches (docs/language.md, section 5)."""
+
     NONE = "NONE"
     MATCHED = "MATCHED"
 

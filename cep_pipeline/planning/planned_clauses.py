@@ -56,6 +56,7 @@ def cost_model(pattern: Pattern, cost: str | None, alpha: float) -> CostModel:
 
 
 def check_alpha(alpha: float) -> None:
+    """Raise InputError for a weight of latency that is no finite number of 0 or more."""
     if not 0 <= alpha < float("inf"):
         raise InputError(f"alpha is {alpha}: it weighs latency, and is a finite number, 0 or more")
 

@@ -93,16 +93,12 @@ def counts_in_partitions(pattern: Pattern) -> bool:
 
 
 def can_pend(pattern: Pattern) -> bool:
-    """Return whether matches may still wait when a day is over: for the end of a window that reaches into the next
-    one.
-    """
+    """Return whether matches may still wait when a day is over, for a window that reaches into the next day."""
     return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
 
 
 def waits_for_later_events(pattern: Pattern) -> bool:
-    """Return whether matches become final only after their last event: by a negated variable with nothing after it,
-    say.
-    """
+    """Return whether matches become final only after their last event, as by a negated variable at the end."""
     return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)
 
 

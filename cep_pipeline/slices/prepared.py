@@ -169,8 +169,7 @@ class PreparedEvents:
         return value
 
     def handle(self, key: Hashable, make: Callable[..., T], *arguments: Any) -> T:
-        """An object by which derived arrays are found quickly, such as their addresses, kept under `key`; `make` makes
-        it.
+        """An object by which derived arrays are found quickly, such as their addresses, kept under `key`.
 
         It takes no memory to speak of but holds derived arrays, so that it is let go of when one of them is.
         """

@@ -31,9 +31,7 @@ def padded(count: int, dtype: Any) -> Array:
 
 
 def is_padded(values: Array) -> bool:
-    """Return whether `PADDING` elements behind the array's end are readable: it is the front of an array that owns
-    them.
-    """
+    """Return whether `PADDING` elements behind the array's end are readable, since its base array owns them."""
     owner = values.base
     if not isinstance(owner, np.ndarray) or not values.flags.c_contiguous:
         return False

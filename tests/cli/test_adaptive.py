@@ -145,7 +145,9 @@ def test_the_first_plan_may_be_a_file(folder: Path) -> None:
 def test_patterns_that_are_planned_together(folder: Path) -> None:
     """The same file, and switches of all that may share work, whose plans are searched."""
     text = (
-        PATTERNS.replace("follows", "next") + "; " + PATTERNS.split(";")[0].replace("rising", "slow").replace("3", "4")
+        PATTERNS.replace("follows", "next")
+        + "; "
+        + PATTERNS.split(";", maxsplit=1)[0].replace("rising", "slow").replace("3", "4")
     )
     (folder / "t.sase").write_text(text)
     over = ("--patterns", "t.sase", *OVER[2:])

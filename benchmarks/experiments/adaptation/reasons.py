@@ -1,5 +1,7 @@
-"""Why the decision functions of `cep experiment adaptation` are as far apart as they are: what planning and switching
-cost, keeping statistics beside them, and how far the clock can be trusted."""
+"""Reasons for the distance between the decision functions of `cep experiment adaptation`.
+
+They are the costs of planning and switching, the costs of keeping statistics, and how far the clock can be trusted.
+"""
 
 from __future__ import annotations
 

@@ -236,9 +236,7 @@ def _layout_of(levels: Levels) -> WordLayout | None:
 
 
 def _of_columns(level: Level) -> bool:
-    """Return whether a level tests nothing but columns: whether arithmetic on several is exact depends on their
-    values.
-    """
+    """Return whether a level tests nothing but columns; arithmetic on several is exact only for some values."""
     return all(
         isinstance(side, Slot)
         for conjunct in level.tests

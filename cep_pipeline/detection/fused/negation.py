@@ -61,9 +61,7 @@ class Surroundings:
     types: Mapping[str, ValueType]
 
     def overlap(self, name: str, other: str) -> bool:
-        """Return whether one event can have the types of both variables and a place for either in the clause's
-        order.
-        """
+        """Return whether one event can have the types of both variables, and the place of either in the order."""
         kinds = {self.clause.by_name[name].event_type, self.clause.by_name[other].event_type}
         ordered = (name, other) in self.clause.precedence or (other, name) in self.clause.precedence
         return (len(kinds) == 1 or self.events.base_type in kinds) and not (ordered and self.ties is not Ties.ANY)

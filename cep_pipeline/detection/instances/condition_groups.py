@@ -235,8 +235,11 @@ class ClauseConditions:
 
     @cached_property
     def relations(self) -> Array:
-        """int8, shape (slots, slots): `codes.EARLIER` where all events of the first variable are before those of the
-        second one, `LATER`, `UNRELATED`; with `MAY_SHARE` where an event may have both types."""
+        """The order of each two variables, int8 of shape (slots, slots).
+
+        It is `codes.EARLIER` where all events of the first variable are before those of the second one, `LATER` or
+        `UNRELATED`; with `MAY_SHARE` where an event may have both types.
+        """
         variables, base = self.variables, self.pattern.base_type
         found = np.zeros((len(variables), len(variables)), np.int8)
         for one, first in enumerate(variables):

@@ -130,8 +130,7 @@ class BindingRules:
     def distinct_and_agreeing(
         self, bindings: Bindings, variable: Variable, partial: Array, rows: Array, *, skip: str | None = None
     ) -> Array:
-        """Return whether each candidate `rows` of the partial match `partial` is none of its events, and agrees with
-        them.
+        """Return whether each candidate is none of the events of its partial match, and agrees with them.
 
         Parameters
         ----------

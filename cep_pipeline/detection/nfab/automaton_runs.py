@@ -267,8 +267,7 @@ class AutomatonRuns:
 
 
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:
-    """Return whether a match of the clause ends all other runs over the same partition, since what they find overlaps
-    it.
+    """Return whether a match of the clause ends all other runs over its partition, since their matches overlap it.
 
     OUTPUT NON_OVERLAP keeps the match that ends first among all matches of the pattern in a partition that begin behind
     the last one kept, whatever comes later. The runs of one clause that read a partition each know all of them.

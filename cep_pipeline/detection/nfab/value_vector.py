@@ -108,9 +108,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
 
 
 def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
-    """Return whether a run in the state of the conjunct's last variable will test it again: as its list grows, or is
-    left.
-    """
+    """Return whether a run in the state of the last variable will test it again, as its list grows or is left."""
     variable = clause.positive[last]
     if not variable.kleene:
         return False
@@ -119,9 +117,7 @@ def _read_again(conjunct: Conjunct, clause: Clause, last: int) -> bool:
 
 
 def _reads_pairs(read: tuple[Mention, ...], variable: str) -> bool:
-    """Return whether a conjunct compares elements of a growing list with elements, or with all of the list, chosen
-    apart.
-    """
+    """Return whether a conjunct compares elements of a growing list with other elements of it, or with all of it."""
     own = [node for node in read if node.variable == variable]
     whole = any(map(reads_whole_list, own))
     each = any(isinstance(node, Reference) and node.element is Element.EACH for node in own)

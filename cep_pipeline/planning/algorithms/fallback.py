@@ -29,8 +29,7 @@ from cep_pipeline.planning.trees import PositionTree
 
 
 def known_tree(statistics: ClauseStatistics, cost: CostModel) -> PositionTree:
-    """A tree that exact search can measure others against: where all sets are known at once, greedy's order, which is
-    made at once too."""
+    """A tree that exact search can measure others against: greedy's order, where all sets are known at once."""
     if log_tables(cost, statistics) is not None:
         return left_deep(greedy_order(statistics, cost).order)
     return cheapest_known_tree(statistics, cost)[1]

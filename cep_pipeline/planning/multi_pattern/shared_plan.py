@@ -88,7 +88,7 @@ class SharedNode:
     below: tuple[int, ...] = ()
     sharers: dict[MemberId, tuple[Slots, ...]] = field(default_factory=dict)
     members: list[MemberId] = field(default_factory=list)
-    _windows: _Largest = field(default_factory=lambda: _Largest(), repr=False)
+    _windows: _Largest = field(default_factory=lambda: _Largest(), repr=False)  # noqa: PLW0108
 
     @property
     def size(self) -> int:

@@ -63,8 +63,10 @@ def load_checks() -> None:
 def searched(
     shape: ClauseShape, planner: str, cost: CostModel, questions: ClauseQuestions | None = None
 ) -> ClauseSearch | None:
-    """The compiled search of a planner; None where there is none: for other planners, large clauses, costs that are no
-    sums of a clause's numbers, latency, and trees where linear ones are told apart.
+    """The compiled search of a planner; None where there is none.
+
+    There is none for other planners, large clauses, costs that are no sums of a clause's numbers, latency, and trees
+    where linear ones are told apart.
 
     Parameters
     ----------

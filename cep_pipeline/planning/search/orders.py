@@ -63,8 +63,10 @@ class OrderSearch:
         return self._orders[members]
 
     def ways(self, beginning: Sequence[int]) -> Iterator[Way]:
-        """The ways to bind the variables of the beginning of an order: by each of them last, after the cheapest order
-        of the others; without those that are beyond the limit."""
+        """The ways to bind the variables of the beginning of an order.
+
+        Each of them is bound last, after the cheapest order of the others; ways beyond the limit are left out.
+        """
         members = mask_of(beginning)
         tables = self.tables
         for position in positions_in(members):

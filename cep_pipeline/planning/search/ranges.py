@@ -115,8 +115,11 @@ class RangeSearch:
             self.late[firsts, lasts] = np.logaddexp(self.stored[firsts, lasts], self.delay[firsts, lasts])
 
     def _below(self, firsts: Array, length: int) -> tuple[Array, Array]:
-        """The costs below the join of ranges of one length: by the place of the split, shape (m, length - 1), and as a
-        linear join with the last and with the first leaf, shape (m, 2)."""
+        """The costs below the join of ranges of one length.
+
+        They are given by the place of the split, shape (m, length - 1), and as a linear join with the last and with the
+        first leaf, shape (m, 2).
+        """
         first, last = firsts[:, None], firsts[:, None] + length - 1
         middle = first + np.arange(length - 1)  # the last leaf of the left side
         waiting = (first <= self.last) & (self.last <= last)
@@ -144,8 +147,10 @@ class RangeSearch:
         return general, linear
 
     def _splits(self, first: int, last: int, linear: bool) -> tuple[list[tuple[int, bool]], list[float]]:
-        """The last leaves of the left sides and whether the join is linear, in the order of preference among equals,
-        and the cost below each."""
+        """The splits of a range: the last leaf of the left side, whether the join is linear, and the cost below.
+
+        They come in the order of preference among equals.
+        """
         general, with_leaf = (found[0].tolist() for found in self._below(np.array([first]), last - first + 1))
         splits, below = [(last - 1, True), (first, True)], with_leaf
         if self.held is None:

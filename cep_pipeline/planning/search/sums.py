@@ -73,8 +73,7 @@ class CostTerms:
 
     @classmethod
     def of(cls, shape: ClauseShape, cost: CostModel) -> CostTerms | None:
-        """The terms of a model for a clause, made once; None where the clause is too large for the kernel, or the cost
-        is no sum of its numbers."""
+        """The terms of a model for a clause, made once; None if it is too large or the cost is no sum of numbers."""
         return shape.derived(("terms", cost), lambda: cls._made(shape, cost))
 
     @classmethod
@@ -370,8 +369,10 @@ def sums_of_all(shape: ClauseShape, cost: CostModel) -> SetSums | None:
 
 
 def set_arrays(cost: CostModel, statistics: ClauseStatistics) -> list[Array | None] | None:
-    """The terms of a cost model for all sets of a clause, float64 of shape (2^n,) each, as `CostModel.terms` has them;
-    None where they are no sums, or the clause is large."""
+    """The terms of a cost model for all sets of a clause; None where they are no sums, or the clause is large.
+
+    Each is float64 of shape (2^n,), as `CostModel.terms` has them.
+    """
     sums = None if statistics.shape is None else sums_of_all(statistics.shape, cost)
     if sums is None:
         return None

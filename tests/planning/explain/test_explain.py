@@ -79,7 +79,7 @@ def in_tree(tree: PositionTree, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_trees_are_drawn_with_what_is_expected_at_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    (pattern,) = parse(PATTERNS.split(";")[0])
+    (pattern,) = parse(PATTERNS.split(";", maxsplit=1)[0])
     snapshot = estimate_statistics([pattern], market(1000), max_pairs=5000)
     made = plan([pattern], snapshot, in_tree((0, (1, 2)), monkeypatch), "throughput")
     text = made.explain("evaluation_tree")
@@ -104,7 +104,7 @@ def test_trees_are_drawn_with_what_is_expected_at_each_node(monkeypatch: pytest.
 
 
 def test_beside_an_order_trees_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    (pattern,) = parse(PATTERNS.split(";")[0])
+    (pattern,) = parse(PATTERNS.split(";", maxsplit=1)[0])
     snapshot = estimate_statistics([pattern], market(1000), max_pairs=5000)
     in_tree((0, (1, 2)), monkeypatch)
     made = plan([pattern], snapshot, "greedy", "throughput")
@@ -147,7 +147,7 @@ def analyzed(text: str, snapshot_of: int, events: int) -> tuple[Plan, str]:
 
 
 def test_analyze_puts_what_happened_beside_what_was_expected() -> None:
-    made, text = analyzed(PATTERNS.split(";")[0], 1000, 1000)
+    made, text = analyzed(PATTERNS.split(";", maxsplit=1)[0], 1000, 1000)
     heading = next(place for place, line in enumerate(text.splitlines()) if "candidates" in line)
     rows = [line.split() for line in text.splitlines()[heading + 1 : heading + 4]]
     assert [row[0] for row in rows] == ["1", "2", "3"]
