@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.pipeline.day import STEPS
+from cep_pipeline.pipeline.day import OPTIONS
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.pipeline.run import PipelineRun, RunOutcome
 from cep_pipeline.warehouse import Warehouse
@@ -32,7 +32,7 @@ def run_stream(
     name: str,
     data: Path,
     days: Sequence[date],
-    steps: Iterable[str] = STEPS,
+    steps: Iterable[str] = tuple(OPTIONS),
 ) -> tuple[RunOutcome, StreamTables]:
     """Run days of a stream of the checkout's pipeline.yaml into a warehouse of its own."""
     configuration = Configuration.load(CHECKOUT / "pipeline.yaml")
