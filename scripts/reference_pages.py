@@ -31,6 +31,7 @@ COMMAND_GROUPS = {
     "Plans and statistics": ("plan", "explain", "statistics"),
     "When the data change": ("invariants", "replan"),
     "Data to try, and measurements": ("generate", "bench", "experiment"),
+    "The manual and its settings": ("help", "schema"),
 }
 """Headings of the page of commands. A command that no group names comes under `OTHER_COMMANDS`."""
 OTHER_COMMANDS = "Other commands"

@@ -126,7 +126,7 @@ def _runnable(mechanism: str, sharing: Sharing, pattern: Pattern, orders: Orders
 
 def _refuse_other_variables(sharing: Sharing, pattern: Pattern, clause: Clause, plan: OrderOrTree) -> None:
     names = [variable.name for variable in clause.positive]
-    planned = leaves_of(as_tree(plan))
+    planned = (plan,) if isinstance(plan, str) else leaves_of(as_tree(plan))  # a tree of one variable is its name
     if sorted(planned) == sorted(names):
         return
     what = "the plan's tree joins" if sharing == "subexpression" else "the plan orders"

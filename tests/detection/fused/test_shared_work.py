@@ -225,9 +225,11 @@ def test_batches_and_what_is_listed_to_be_compressed_use_what_is_shared(
     made = cep.plan(patterns, cep.estimate_statistics(patterns, table), planner="trivial", compare=False)
     shared = replace(made, sharing="prefix")
     kept: list[str] = []
-    store = shared_work.SharedWork._store
+    store = shared_work.SharedPartialMatches._store
     monkeypatch.setattr(
-        shared_work.SharedWork, "_store", lambda work, key, *found: (kept.append(key), store(work, key, *found))[1]
+        shared_work.SharedPartialMatches,
+        "_store",
+        lambda work, key, *found: (kept.append(key), store(work, key, *found))[1],
     )
 
     def batches(plan: Plan) -> dict[str, list[str]]:
@@ -298,9 +300,10 @@ def test_what_was_not_asked_for_longest_goes_first(monkeypatch: pytest.MonkeyPat
     for pattern, own in zip(patterns, orders, strict=True):
         for block in mechanism.find(pattern, own, events, (None, None), Counters()):
             assert len(block)
-        assert events.shared_work is not None
-        assert len(events.shared_work.stored) <= 1
-        assert events.shared_work.stored_bytes == sum(found.nbytes for found in events.shared_work.stored.values())
+        shared = shared_work.shared_work_of(events)
+        assert shared is not None
+        assert len(shared.stored) <= 1
+        assert shared.stored_bytes == sum(found.nbytes for found in shared.stored.values())
 
 
 Places = dict[tuple[str, int, frozenset[str]], list[NodeCounts]]
@@ -356,8 +359,9 @@ def test_which_nodes_are_alike_is_found_out_once_for_all_slices() -> None:
     def alike(orders: Sequence[Sequence[Sequence[str]]]) -> AlikeNodes:
         events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
         shared_work.share_work(patterns, orders, events)
-        assert events.shared_work is not None
-        return events.shared_work.alike
+        shared = shared_work.shared_work_of(events)
+        assert shared is not None
+        return shared.alike
 
     one = [[["a", "b", "c"]], [["a", "b", "c"]]]
     first = alike(one)
@@ -368,7 +372,8 @@ def test_which_nodes_are_alike_is_found_out_once_for_all_slices() -> None:
     again = parse_texts("AND(A a, B b, A c)", "AND(A a, B b, C c)")
     events = PreparedEvents(table, type_attribute="kind", base_type="Ev")
     shared_work.share_work(again, one, events)
-    assert events.shared_work is not None and events.shared_work.alike is not first  # of other patterns
+    shared = shared_work.shared_work_of(events)
+    assert shared is not None and shared.alike is not first  # of other patterns
 
 
 def parse_texts(*structures: str) -> list[Pattern]:
