@@ -148,7 +148,7 @@ def test_the_first_plan_bounds_the_window_too(monkeypatch: pytest.MonkeyPatch) -
 def test_a_window_that_holds_more_than_there_is_room_for_is_a_shorter_one(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = permuted_rates(6_000, 3_000, seed=1)
     longer = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
-    monkeypatch.setattr(adaptation_patterns, "MOST_BYTES", 1 << 12)
+    monkeypatch.setattr(adaptation_patterns, "MOST_BYTES", 1 << 10)
     monkeypatch.setattr("cep_pipeline.detection.network.memory.ROOM", 16)
     bounded = fitted_pattern(replace(stream), SEQUENCE, 3, 1, 1e8, 3).window_s
     assert bounded < longer

@@ -329,9 +329,9 @@ class Memory:
 
 def _holder(network: Network) -> str:
     """A node in the words of the mechanism that it is of."""
-    if network.shared.sharing != "none":
+    plan, *others = network.shared.plans.values()
+    if others or network.shared.sharing != "none":
         return "a node of the shared plan"
-    [plan] = network.shared.plans.values()
     return "a node of the tree" if isinstance(plan, Join | str) else "a state of the lazy automaton"
 
 
