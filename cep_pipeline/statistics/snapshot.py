@@ -13,13 +13,13 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics.measured import JointSelectivity, LeafRate, Selectivity, Source
-from cep_pipeline.statistics.priors import EQUAL, prior_selectivity
 from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, pair_of
 from cep_pipeline.statistics.tuple_terms import order_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.statistics.output_profile import OrderProfile
+from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
 
 VERSION = 2
 """Version of the JSON form."""
@@ -297,3 +297,33 @@ def span_seconds(start_us: int | None, end_us: int | None) -> float:
     if start_us is None or end_us is None or end_us <= start_us:
         return 1.0
     return (end_us - start_us) / 1e6
+
+
+EQUAL = 1 / 10
+INEQUALITY = 1 / 3
+BETWEEN = 1 / 4
+MOST_OF_A_LIST = 1 / 2
+"""Selectivities where nothing was measured: the constants of System R (Selinger et al., SIGMOD 1979, table 1)."""
+
+
+def prior_selectivity(conjunct: Conjunct) -> float:
+    """Share of tuples that pass the conjunct, by its form alone; its atoms count as independent."""
+    fails = 1.0
+    for atom in conjunct.atoms:
+        fails *= 1.0 - _prior(atom)
+    return 1.0 - fails
+
+
+def _prior(atom: Atom) -> float:
+    match atom:
+        case Comparison(Comparator.EQ):
+            return EQUAL
+        case Comparison(Comparator.NE):
+            return 1.0 - EQUAL
+        case Comparison():
+            return INEQUALITY
+        case Between(negated=negated):
+            share = BETWEEN
+        case Membership(values=values, negated=negated):
+            share = min(len(values) * EQUAL, MOST_OF_A_LIST)
+    return 1.0 - share if negated else share
