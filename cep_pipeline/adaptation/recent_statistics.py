@@ -97,7 +97,7 @@ class RecentStatistics:
         self._last_us = stream.time_of(stop - 1)
 
     def _slide(self, stream: EventStream, first: int, stop: int) -> int:
-        """Let go of the parts that are not in the window any more; the first of the new rows that is."""
+        """Drop the parts that have left the window; returns the first new row inside it."""
         window = self._window
         if window is None:
             while len(self._parts) > 1:

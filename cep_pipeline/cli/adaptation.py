@@ -178,8 +178,8 @@ def replan(
 
     Better is what costs less by the statistics of the latest day and does no more over a sample of its events. Plan
     and decision are recorded with the reason; the next day runs on the current plan. A plan that was recorded before
-    becomes current again, rather than a new version. Without a reason it answers the violation that the last check has
-    found, if there is one (`cep status` tells), by the statistics that it was found by.
+    becomes current again, rather than a new version. Without `--reason` it answers the violation that the last check
+    found (`cep status` shows it), by the same statistics.
 
     {planners}
 

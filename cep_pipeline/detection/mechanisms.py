@@ -25,7 +25,7 @@ from cep_pipeline.statistics.node_counts import NodeCounts
 Owned = tuple[Boundary | None, Boundary | None]
 """`[start, end)`: the matches that become final between these points are wanted; None is an open end.
 
-When a match is final says `finality.finality_of`: mostly at its last event; with a negated variable that nothing comes
+When a match is final says `ownership.finality_of`: mostly at its last event; with a negated variable that nothing comes
 after, at `(first timestamp + W, +inf)` or, with a count window, at the event n - 1 positions behind the first one, so
 that the slice that contains that point owns it and has seen all that could reject it: `ownership.owned_matches` tells
 which do. A start of None owns what was final before, too. An end of None means that the stream has ended: all that is

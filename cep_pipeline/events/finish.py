@@ -1,4 +1,4 @@
-"""Third stage of ingestion: merged ranges and rejected rows become the files that are published."""
+"""The last stage of ingestion: merged ranges and rejected rows become the files that are published."""
 
 from __future__ import annotations
 

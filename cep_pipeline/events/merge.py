@@ -1,4 +1,4 @@
-"""Second and third stage of ingestion: runs merged and freed of repeated keys, then finished as published files."""
+"""The second stage of ingestion: the runs of a day are merged, and rows with a repeated key are rejected."""
 
 from __future__ import annotations
 

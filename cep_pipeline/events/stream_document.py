@@ -293,8 +293,8 @@ class StreamDocument(Document):
     on_missing: Literal["error", "empty", "skip"] = Field(
         default="error",
         description=(
-            "What a day without files is: an `error`, an `empty` day, which is published without events, or a day to "
-            "`skip`, which is not published."
+            "How a day without files is treated: `error` fails, `empty` publishes the day without events, and "
+            "`skip` does not publish it."
         ),
         examples=["skip"],
     )

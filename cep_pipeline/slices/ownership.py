@@ -69,7 +69,7 @@ def owned_matches(
     pattern, events
         The pattern, and the slice's own events with the look-back before them.
     owned
-        The slice `[start, end)` (`mechanism.Owned`).
+        The slice `[start, end)` (`mechanisms.Owned`).
     finality
         When the matches of their clause are final.
     first, last

@@ -90,7 +90,7 @@ def windowed_statistics(
 
 
 def _cells(sample: Sample, conditions: Sequence[str], times: Array, edges: Array) -> tuple[Array, Array]:
-    """The tested tuples of a slice by the cell of their last event: spans, and sums as `_selectivity` reads them."""
+    """The tested tuples of a slice by the cell of their last event: spans, and the sums of each."""
     cell = np.searchsorted(edges, sample.last, "right") - 1
     count = len(edges) - 1
     weights = np.ones(len(sample.last)) if sample.whole else sample.weights

@@ -220,7 +220,7 @@ class Analysis:
         return component
 
     def _decide_at_once(self, component: Component) -> None:
-        """See to it that all is known as each element comes."""
+        """Check that the component can be decided when an element comes; raise `NeedsLists` where it cannot."""
         if len(component.choices) > 1:
             names = " and ".join(sorted({f"'{choice.variable}'" for choice in component.choices}))
             raise NeedsLists(f"a comparison that mixes elements of {names}")

@@ -201,7 +201,7 @@ class MergedRuns:
         )
 
     def _step(self, sources: RunTable, alive: int, row_of_lane: Array, lanes: Lanes) -> RunTable:
-        """The runs after one event of each lane; of the sources the first ones may ignore it."""
+        """The runs after one event of each lane. Only the first `alive` sources may ignore it."""
         binder = self.binder
         row = row_of_lane[sources.lane]
         found: list[RunTable] = []

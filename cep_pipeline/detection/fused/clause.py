@@ -51,7 +51,7 @@ def run_clause(
     events
         The slice's own events, and those of at least `extent.look_back_us` before it.
     owned
-        The slice [start, end): the matches that become final in it (`mechanism.Owned`). None: open.
+        The slice [start, end): the matches that become final in it (`mechanisms.Owned`). None: open.
     block_rows
         The largest number of matches in a block: memory does not grow beyond it with the number of matches.
     finality

@@ -156,7 +156,7 @@ def _key_of(own: Expression) -> Hashable:
 def compile_conjunct(conjunct: Conjunct, scope: LevelScope) -> TestedConjunct | None:
     """The tests of a conjunct over at least two variables; None where it must be evaluated on partial matches.
 
-    An alternative that holds always makes the result an empty conjunct, of which `holds_always` is true.
+    An alternative that always holds makes the result an empty conjunct.
     """
     alternatives: list[Alternative] = []
     for atom in conjunct.atoms:

@@ -114,7 +114,7 @@ def shapes_of_plan(pattern: Pattern, clause: Clause, plan: OrderOrTree) -> froze
 def find_matches(
     pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned, counters: Counters
 ) -> Iterator[Block]:
-    """Find the owned matches of a pattern, clause after clause (`mechanisms.Find`).
+    """Find the owned matches of a pattern, clause after clause (`mechanisms.Finder`).
 
     A node of a plan is a level of the kernel's loops, which store no partial match; a bushy node joins two sides, one
     of which is stored. Every conjunct of a level counts as evaluated on each of its candidates, since the kernel tests

@@ -254,7 +254,7 @@ class Network:
         return node.left is None and member.clause.by_name[slots[-1]].kleene
 
     def _placed(self, index: int | None, places: Sequence[int]) -> tuple[int, ...]:
-        """These slots of a node of the plan, where the node below them stands, in the order that it has them here."""
+        """Map slots of a node of the plan to the order in which this network keeps them."""
         arranged = None if index is None else self._arranged.get(index)
         return tuple(places) if arranged is None else tuple(places[place] for place in arranged)
 

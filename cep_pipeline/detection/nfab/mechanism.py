@@ -42,7 +42,7 @@ def find_matches(
     counters: Counters,
     options: frozenset[str] = frozenset(),
 ) -> Iterator[Block]:
-    """Find the owned matches of a pattern, clause after clause (`mechanisms.Find`).
+    """Find the owned matches of a pattern, clause after clause (`mechanisms.Finder`).
 
     Parameters
     ----------

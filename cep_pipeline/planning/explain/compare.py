@@ -36,7 +36,7 @@ class PlannerResult:
     ln_cost
         Natural logarithm of the cost of all clauses.
     seconds
-        How long finding it took, without what is told of a plan beside it.
+        Seconds of planning, without the time for explanations.
     notes
         What a person should know of how it was found, in the order of the clauses; those that say nothing left out.
     """
