@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import cep_pipeline as cep_package
-from cep_pipeline.patterns.pattern import Consume, Output
 from tests.cli.command_line import CHECKOUT, Done, cep, cep_process
 from tests.pipeline.project import DAYS, MONDAY, ROWS, Project, make_project, published
 
@@ -32,18 +31,8 @@ def trades(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def over_files(folder: Path, patterns: Path = PATTERNS) -> list[str | Path]:
-    return ["--patterns", patterns, "--schema", SCHEMA, "--events", folder / "raw/2025-01-06/trades.csv.gz"]
-
-
-def without_policies(folder: Path) -> tuple[Path, list[str]]:
-    """A file of the shipped patterns that can be counted, those without an output policy, and their names."""
-    patterns = cep_package.parse_patterns(PATTERNS.read_text(), cep_package.StreamSchema.load(SCHEMA))
-    counted = [one for one in patterns if one.output is Output.ALL and one.consume is Consume.NONE]
-    assert len(patterns) > len(counted) > 6
-    file = folder / "countable.sase"
-    file.write_text(";\n".join(map(cep_package.format_pattern, counted)))
-    return file, [one.name for one in counted]
+def over_files(folder: Path) -> list[str | Path]:
+    return ["--patterns", PATTERNS, "--schema", SCHEMA, "--events", folder / "raw/2025-01-06/trades.csv.gz"]
 
 
 def test_run_ends_with_a_summary_that_a_person_can_read(published_project: tuple[Project, Done]) -> None:
@@ -207,12 +196,12 @@ def test_detect_over_files_by_a_written_plan(trades: Path) -> None:
     assert found.code == 0, found.errors
     assert "events, 0 rows rejected" in found.errors
     table = pq.read_table(trades / "found.parquet")
-    countable, names = without_policies(trades)
-    counted = cep("detect", *over_files(trades, countable), "--output", "count", "--out", "counts.json", folder=trades)
-    assert counted.code == 0, counted.errors
+    counted = cep("detect", *over_files(trades), "--output", "count", "--out", "counts.json", folder=trades)
+    assert counted.code == 0
     counts = {
         row["pattern"]: int(row["count"]) for row in map(json.loads, (trades / "counts.json").read_text().splitlines())
     }
+    names = [p.name for p in cep_package.parse_patterns(PATTERNS.read_text(), cep_package.StreamSchema.load(SCHEMA))]
     assert list(counts) == names
     assert sum(counts.values()) > 100
     assert {name: table["pattern"].to_pylist().count(name) for name in names} == counts
@@ -225,11 +214,8 @@ def test_generated_days_are_run_from_raw_files_to_matches(trades: Path, tmp_path
     )
     done = cep("run", "--data", trades / "raw", "--master", "local[2]", folder=tmp_path)
     assert done.code == 0, done.errors
-    countable, _ = without_policies(tmp_path)
-    counted = cep(
-        "detect", *over_files(trades, countable), "--output", "count", "--out", "counts.json", folder=tmp_path
-    )
-    assert counted.code == 0, counted.errors
+    counted = cep("detect", *over_files(trades), "--output", "count", "--out", "counts.json", folder=tmp_path)
+    assert counted.code == 0
     for line in (tmp_path / "counts.json").read_text().splitlines():
         row = json.loads(line)
         shown = line_with(done.output.rpartition("matches of pattern set market")[2], f"│ {row['pattern']} ")
