@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from cep_pipeline.charts import INK, PALETTE, drawn
-
+INK, GRID = "#79818c", "#79818c"
+"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
+PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 COLUMNS = 2
 TITLE_CHARACTERS = 62
 
@@ -104,3 +106,22 @@ def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
 
 def _instant(at: datetime) -> str:
     return f"{at.isoformat()}Z"
+
+
+def drawn(chart: Any, format: Literal["svg", "png"] = "svg") -> bytes:
+    """A chart in the house's colours, rendered; a PNG has a white background, which not every viewer has."""
+    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
+    configured = (
+        chart.configure(background="transparent" if format == "svg" else "white", font="sans-serif", padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(**text, **lines)
+        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
+    )
+    if format == "svg":
+        rendered = io.StringIO()
+        configured.save(rendered, format="svg")
+        return rendered.getvalue().encode()
+    pixels = io.BytesIO()
+    configured.save(pixels, format="png", scale_factor=2)
+    return pixels.getvalue()
