@@ -335,7 +335,7 @@ def _explain_recorded(
     full: bool,
 ) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     name = stream or configuration.stream_names()[0]

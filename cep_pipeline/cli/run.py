@@ -80,7 +80,7 @@ def run(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
     from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     chosen = configuration.stream(stream or configuration.stream_names()[0], data=data)

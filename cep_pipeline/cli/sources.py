@@ -35,7 +35,7 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
         There is no such stream or pattern set, or nothing of it is published.
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     opened = configuration.stream(stream or configuration.stream_names()[0])

@@ -51,7 +51,7 @@ def status(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.plan_checks import pending_violation
     from cep_pipeline.pipeline.stream_days import find_stale_days
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     console = output_console()

@@ -55,7 +55,7 @@ def matches(
       cep matches --out matches.csv
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     if out:
         check_output_file(out)
@@ -246,7 +246,7 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
       cep maintain --grace-hours 1 --keep-days 0      free what can be freed now
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     if stream:
         raise InputError("maintain works on the whole warehouse; leave --stream out")

@@ -31,8 +31,8 @@ from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.records import RunStep
+from cep_pipeline.warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet, Stream

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlalchemy.engine import URL
@@ -19,9 +18,6 @@ from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
 from cep_pipeline.warehouse.records import MaintenanceReport
 from cep_pipeline.warehouse.store import Store
 from cep_pipeline.warehouse.stream_tables import StreamTables
-
-if TYPE_CHECKING:
-    pass
 
 CATALOG_FILE = "catalog.db"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language import format_pattern, parse_patterns
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.language.parser import parse_patterns
 from tests.conformance import CASES, Case
 from tests.thoroughness import check_each
 
