@@ -12,6 +12,8 @@ from typing import Any, Literal
 INK, GRID = "#79818c", "#79818c"
 """Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
 PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
+WIDTH, HEIGHT = 420, 110
+"""Of one panel, in pixels."""
 COLUMNS = 2
 TITLE_CHARACTERS = 62
 
@@ -48,8 +50,6 @@ def band_chart(
     *,
     level_title: str = "",
     format: Literal["svg", "png"] = "svg",
-    width: int = 420,
-    height: int = 110,
 ) -> bytes:
     """Draw panels below and beside each other, each on a vertical scale of its own that begins at zero.
 
@@ -59,8 +59,6 @@ def band_chart(
         At least one; a panel without points stays empty.
     level_title
         What the dashed level is, said once above the panels.
-    width, height
-        Of one panel, in pixels.
     """
     import altair as alt
 
@@ -72,20 +70,20 @@ def band_chart(
     labels = "%H:%M" if span <= timedelta(days=1) else "%d %b %H:%M" if span < timedelta(days=4) else "%d %b"
     axis = alt.Axis(tickCount=6, format=labels, labelOverlap=True)
     x = alt.X("at:T", title=None, scale=alt.Scale(type="utc", domain=domain), axis=axis)
-    charts = [_panel(panel, x, width, height) for panel in panels]
+    charts = [_panel(panel, x) for panel in panels]
     rows = [alt.hconcat(*charts[place : place + COLUMNS]) for place in range(0, len(charts), COLUMNS)]
     note = f"dashed: {level_title}" if level_title and any(panel.level is not None for panel in panels) else ""
     title: Any = alt.TitleParams(note, color=INK, fontSize=12, fontWeight="normal", anchor="start")
     return drawn(alt.vconcat(*rows, title=title if note else alt.Undefined), format)
 
 
-def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
+def _panel(panel: BandPanel, x: Any) -> Any:
     import altair as alt
 
     values = [
         {"at": _instant(point.at), "value": point.value, "low": point.low, "high": point.high} for point in panel.points
     ]
-    base = alt.Chart(alt.Data(values=values), width=width, height=height)
+    base = alt.Chart(alt.Data(values=values), width=WIDTH, height=HEIGHT)
     y_axis = alt.Axis(tickCount=4, format=",.3~r")
     layers = [
         base.mark_area(color=PALETTE[2], opacity=0.3).encode(
@@ -97,7 +95,7 @@ def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
         ),
     ]
     if panel.level is not None:
-        level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=width, height=height)
+        level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=WIDTH, height=HEIGHT)
         layers.append(level.mark_rule(color=PALETTE[0], strokeDash=[5, 3]).encode(y=alt.Y("level:Q")))
     lines = textwrap.wrap(panel.title, TITLE_CHARACTERS) or [""]
     title = alt.TitleParams(lines, color=INK, fontSize=11, fontWeight="normal", anchor="start")

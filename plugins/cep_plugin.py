@@ -35,7 +35,6 @@ from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.warehouse.records import RunRecord
 from cep_pipeline.warehouse.stream_tables import StreamTables
-from cep_pipeline.warehouse.warehouse import Warehouse
 
 HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"
@@ -77,9 +76,7 @@ class Pipeline:
 
     def __init__(self) -> None:
         self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
-        self.warehouse = Warehouse.open(
-            self.configuration.warehouse_location, self.configuration.settings.warehouse.catalog
-        )
+        self.warehouse = self.configuration.open_warehouse()
 
     def streams(self) -> list[str]:
         """The configured streams of which something is published."""

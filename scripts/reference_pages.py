@@ -135,7 +135,7 @@ def _help_text(text: str) -> Iterator[str]:
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     records = [param.get_help_record(context) for param in command.get_params(context)]
-    rows = [(names, text) for names, text in filter(None, records) if names != "--help"]
+    rows = [(names, text) for names, text in filter(None, records) if not names.endswith("--help")]
     if rows:
         yield from ("| option | what it does |", "| --- | --- |")
         yield from (f"| {_cell(f'`{names}`')} | {_cell(_escaped(text))} |" for names, text in rows)

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, output_console
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
@@ -80,7 +80,6 @@ def run(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
     from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
-    from cep_pipeline.warehouse.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     chosen = configuration.stream(stream or configuration.stream_names()[0], data=data)
@@ -92,8 +91,7 @@ def run(
         wanted = days_between(first, last)
     if not wanted and not stale:
         wanted = days_with_files(chosen)
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-    tables = warehouse.stream(chosen.schema)
+    tables = configuration.open_warehouse().stream(chosen.schema)
     console = Console(stderr=True)
     with ConsoleObserver(console) as observer:
 
@@ -140,8 +138,7 @@ def _print_summary(
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
         shown = Table("day", "events", "rejected", "matches", "pending", "steps (seconds)")
-        for column in (1, 2, 3, 4):
-            shown.columns[column].justify = "right"
+        align_right(shown.columns[1:5])
         for day in done:
             found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
             waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
@@ -172,8 +169,7 @@ def _print_summary(
             waits = outcome.pending.get(pattern_set.name, {})
             columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
             shown = Table(*columns, title=f"matches of pattern set {pattern_set.name}")
-            for counts in shown.columns[1:]:
-                counts.justify = "right"
+            align_right(shown.columns[1:])
             listed = most_of(totals)
             for name in listed:
                 shown.add_row(name, f"{totals[name]:,}", *([f"{waits.get(name, 0):,}"] if waits else []))

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
+from cep_pipeline.cli.options import align_right
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift
 from cep_pipeline.statistics.mergeable import Estimate
@@ -99,8 +100,7 @@ class StatisticsView:
         worst = any(number.worst is not None for number in numbers)
         timed = len(self.of.windows) > 1
         table = Table(*TITLES[kind], f"{self._confidence():.0%} interval")
-        for column in table.columns[1:]:
-            column.justify = "right"
+        align_right(table.columns[1:])
         if worst:
             table.add_column("worst window", justify="right")
         table.add_column("rests on")

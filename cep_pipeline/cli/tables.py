@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
+from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
@@ -55,7 +55,6 @@ def matches(
       cep matches --out matches.csv
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse.warehouse import Warehouse
 
     if out:
         check_output_file(out)
@@ -65,8 +64,7 @@ def matches(
     pattern_set = pattern_set or (sets[0] if sets else None)
     if pattern_set is None:
         raise InputError(f"{config}: stream {name!r} has no pattern sets")
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
-    tables = warehouse.open_stream(name)
+    tables = configuration.open_warehouse().open_stream(name)
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
     if pattern is not None:
@@ -152,12 +150,11 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
     check_output_file(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        with _opened(schema, path.suffix, unfinished) as write:
-            for batch in batches:
-                write(batch)
-        unfinished.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+        with writing(path):
+            with _opened(schema, path.suffix, unfinished) as write:
+                for batch in batches:
+                    write(batch)
+            unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -217,8 +214,7 @@ def check_output_file(path: Path) -> None:
     """
     if path.suffix not in (".parquet", ".csv", ".json"):
         raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+    check_folder(path)
 
 
 @click.command()
@@ -246,12 +242,11 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
       cep maintain --grace-hours 1 --keep-days 0      free what can be freed now
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse.warehouse import Warehouse
 
     if stream:
         raise InputError("maintain works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
     console = output_console()
     for table, done in report.by_table.items():

@@ -1,23 +1,27 @@
 """Expressions and conditions: one Pratt parser for both, so that `(` needs no look-ahead.
 
-A sub-text is parsed to an expression or to a condition; each operator then says which of the two it needs.
+A sub-text is parsed to an expression or to a condition; each operator then says which of the two it needs. References
+to the events of variables, `v.attr`, `v[i-1].attr`, `v.LEN`, and aggregates over `v[]` are read by functions of their
+own, which stand at the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.references import parse_aggregate, parse_reference
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.language.tokens import Cursor, Kind, Token
 from cep_pipeline.language.typing_rules import (
     AGGREGATES,
     FUNCTIONS,
+    PREFIX_AGGREGATES,
     TypeMismatch,
     check_comparable,
     type_name,
+    type_of_aggregate,
     type_of_arithmetic,
     type_of_call,
     type_of_negative,
@@ -36,15 +40,20 @@ from cep_pipeline.patterns.conditions import (
     Value,
 )
 from cep_pipeline.patterns.expressions import (
+    Aggregate,
     Arithmetic,
     Call,
+    Element,
     Expression,
+    Length,
     Literal,
     Negative,
+    Reference,
     Span,
     ValueType,
     operands,
 )
+from cep_pipeline.patterns.structure import EventOperand
 
 MAX_DEPTH = 100
 """Deepest nesting of parentheses, NOT, minus, calls and operators in a condition or an expression."""
@@ -57,6 +66,7 @@ _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 8)
 _COMPARATORS = {comparator.value: comparator for comparator in Comparator} | {"==": Comparator.EQ, "<>": Comparator.NE}
 
 _Combination = TypeVar("_Combination", AllOf, AnyOf)
+_Result = TypeVar("_Result")
 
 
 class ConditionParser:
@@ -211,20 +221,14 @@ class ConditionParser:
         operator = self.cursor.advance()
         first = self._as_value(left, f"'{operator.text}'", operator)
         second = self._operand(power, operator)
-        try:
-            kind = type_of_arithmetic(operator.text, first.type, second.type)
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, operator) from None
+        kind = self._by_rule(operator, type_of_arithmetic, operator.text, first.type, second.type)
         return Arithmetic(operator.text, first, second, kind, Span(first.span.start, second.span.end))
 
     def _negative(self, minus: Token) -> Expression:
         if self.cursor.current.kind is Kind.NUMBER:
             return self._number(Span(minus.span.start, self.cursor.current.span.end), negative=True)
         operand = self._operand(_UNARY, minus)
-        try:
-            kind = type_of_negative(operand.type)
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, minus) from None
+        kind = self._by_rule(minus, type_of_negative, operand.type)
         return Negative(operand, kind, Span(minus.span.start, operand.span.end))
 
     # Primaries.
@@ -276,10 +280,7 @@ class ConditionParser:
             while self.cursor.accept_symbol(","):
                 arguments.append(self._operand(_OR, name))
         end = self.cursor.expect_symbol(")")
-        try:
-            kind = type_of_call(function, [argument.type for argument in arguments])
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, name) from None
+        kind = self._by_rule(name, type_of_call, function, [argument.type for argument in arguments])
         return Call(function, tuple(arguments), kind, Span(name.span.start, end.span.end))
 
     def _equivalence(self) -> Equivalence:
@@ -315,10 +316,14 @@ class ConditionParser:
     def _check_comparable(self, comparator: Comparator, left: Expression, right: Expression, operator: Token) -> None:
         self._check_depth(left)
         self._check_depth(right)
+        self._by_rule(operator, check_comparable, comparator, left.type, right.type)
+
+    def _by_rule(self, place: Token, rule: Callable[..., _Result], *operands: object) -> _Result:
+        """Apply a rule of types; the error for a mismatch names the place."""
         try:
-            check_comparable(comparator, left.type, right.type)
+            return rule(*operands)
         except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, operator) from None
+            raise self._error(mismatch.reason, place) from None
 
     def _check_member(self, tested: Expression, value: Value, span: Span) -> None:
         try:
@@ -353,3 +358,117 @@ def _equivalence_inside(condition: Condition, *, allowed: bool = True) -> Span |
             return next((span for span in found if span is not None), None)
         case _:
             return None
+
+
+LENGTH = "LEN"
+"""After a dot: the length of a Kleene variable, even where the stream has an attribute of this name
+(which is then written `v[].LEN`)."""
+
+
+def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
+    """Read `v.attr`, `v[…].attr` or `v.LEN`.
+
+    Raises
+    ------
+    PatternError
+        An unknown variable or attribute, or an index on a variable that is no Kleene variable.
+    """
+    name = cursor.advance()
+    operand = scope.variable(name)
+    element = Element.EACH if operand.kleene else Element.ONLY
+    if cursor.at_symbol("["):
+        if not operand.kleene:
+            message = f"{name.value!r} is no Kleene variable: it has no elements {name.value}[..]"
+            raise cursor.error(message, name.span)
+        cursor.advance()
+        element = _parse_element(cursor, name)
+        cursor.expect_symbol("]")
+        cursor.expect_symbol(".", "; an element is read by its attribute, as in v[i].attr")
+    else:
+        cursor.expect_symbol(".", f"; a variable is read by its attribute, as in {name.value}.attr")
+        if _is_length(cursor, scope, operand):
+            end = cursor.advance()
+            return Length(name.value, Span(name.span.start, end.span.end))
+    attribute = cursor.expect_attribute()
+    if attribute.value not in scope.attributes and attribute.word == LENGTH and not operand.kleene:
+        raise cursor.error(f"{name.value!r} is no Kleene variable: it has no length", name.span)
+    kind = scope.attribute(attribute, operand)
+    return Reference(name.value, attribute.value, element, kind, Span(name.span.start, attribute.span.end))
+
+
+def parse_aggregate(cursor: Cursor, scope: Scope, function: Token) -> Aggregate:
+    """Read `(v[].attr)` or `(v[..i-1].attr)` after the name of an aggregate."""
+    name = function.word.lower()
+    form = f"; {name!r} is an aggregate: its argument is written v[].attr or v[..i-1].attr"
+    cursor.expect_symbol("(")
+    if cursor.current.kind is not Kind.WORD:
+        raise cursor.unexpected("a variable", form)
+    variable = cursor.expect_name("a variable")
+    operand = scope.variable(variable)
+    if not operand.kleene:
+        raise cursor.error(f"aggregate over {variable.value!r}, which is no Kleene variable", variable.span)
+    cursor.expect_symbol("[", form)
+    prefix = cursor.at_symbol("..")
+    if prefix:
+        if name not in PREFIX_AGGREGATES:
+            message = f"{name} is not defined over v[..i-1]; those are {', '.join(PREFIX_AGGREGATES)}"
+            raise cursor.error(message, function.span)
+        cursor.advance()
+        if cursor.current.text != "i":
+            raise cursor.unexpected("i-1")
+        cursor.advance()
+        _expect_minus_one(cursor)
+    cursor.expect_symbol("]", form)
+    cursor.expect_symbol(".", form)
+    attribute = cursor.expect_attribute()
+    kind = scope.attribute(attribute, operand)
+    end = cursor.expect_symbol(")")
+    try:
+        result = type_of_aggregate(name, kind)
+    except TypeMismatch as mismatch:
+        raise cursor.error(mismatch.reason, function.span) from None
+    span = Span(function.span.start, end.span.end)
+    return Aggregate(name, variable.value, attribute.value, prefix, result, span)
+
+
+def _is_length(cursor: Cursor, scope: Scope, operand: EventOperand) -> bool:
+    """True where `v.` is followed by LEN, and not by an attribute that is spelled `len`."""
+    token = cursor.current
+    if not operand.kleene or token.word != LENGTH:
+        return False
+    return token.text == LENGTH or token.text not in scope.attributes
+
+
+def _parse_element(cursor: Cursor, variable: Token) -> Element:
+    """Parse the text between `[` and `]`."""
+    token = cursor.current
+    if token.text == "]":
+        return Element.EACH
+    if token.text == "1":
+        cursor.advance()
+        return Element.FIRST
+    if token.kind is Kind.WORD and cursor.ahead(1).text == ".":
+        cursor.advance()
+        if token.value != variable.value:
+            message = f"the last element of {variable.value} is {variable.value}[{variable.value}.LEN]"
+            raise cursor.error(message, token.span)
+        cursor.advance()
+        cursor.expect_word(LENGTH)
+        return Element.LAST
+    if token.text == "i":
+        cursor.advance()
+        if not cursor.at_symbol("-"):
+            return Element.CURRENT
+        _expect_minus_one(cursor)
+        return Element.PREVIOUS
+    if token.text == "..":
+        raise cursor.error("v[..i-1] stands only inside an aggregate, as in avg(v[..i-1].attr)", token.span)
+    v = variable.value
+    raise cursor.unexpected("an index", f"; the elements are {v}[1], {v}[i], {v}[i-1], {v}[{v}.LEN] and {v}[]")
+
+
+def _expect_minus_one(cursor: Cursor) -> None:
+    cursor.expect_symbol("-")
+    if cursor.current.text != "1":
+        raise cursor.unexpected("1", "; only the element before, v[i-1], can be named")
+    cursor.advance()

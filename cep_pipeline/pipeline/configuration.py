@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -13,26 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import ConfigDict, Field, field_validator
 
-from cep_pipeline.documents import Document, line_at, load_document, one_of
+from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
-def _planners() -> Iterable[str]:
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
-
-    return (*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES)
-
-
-def cost_names() -> Iterable[str]:
-    """Names of the cost models."""
-    from cep_pipeline.planning.costs import COSTS
-
-    return COSTS
+_PLANNERS = "cep_pipeline.planning.planners"
 
 
 class SearchSettings(Document):
@@ -40,7 +31,7 @@ class SearchSettings(Document):
 
     planner: str | None = Field(
         default=None,
-        json_schema_extra=one_of(_planners),
+        json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
         description=(
             "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
             "takes that of `planning:`; without that it is `dp_left_deep`."
@@ -80,24 +71,14 @@ class SearchSettings(Document):
     def _planner(cls, name: str | None) -> str | None:
         from cep_pipeline.planning.planners import check_planner
 
-        if name is not None:
-            try:
-                check_planner(name)
-            except InputError as error:
-                raise ValueError(str(error)) from error
-        return name
+        return checked(check_planner, name)
 
     @field_validator("neighbourhood")
     @classmethod
     def _neighbourhood(cls, name: str | None) -> str | None:
         from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 
-        if name is not None:
-            try:
-                Neighbourhood.of(name)
-            except InputError as error:
-                raise ValueError(str(error)) from error
-        return name
+        return checked(Neighbourhood.of, name)
 
     @property
     def search(self) -> dict[str, Any]:
@@ -109,24 +90,12 @@ class SearchSettings(Document):
 ALL = "all"
 
 
-def _decisions() -> Iterable[str]:
-    from cep_pipeline.adaptation import DECISION_FUNCTIONS
-
-    return DECISION_FUNCTIONS
-
-
-def _distances() -> Iterable[str]:
-    from cep_pipeline.adaptation import DISTANCES
-
-    return DISTANCES
-
-
 class AdaptationSettings(Document):
     """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
     decision: str = Field(
         default="invariant",
-        json_schema_extra=one_of(_decisions),
+        json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
         description=(
             "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
             "a `constant_threshold`, every check (`unconditional`), or nothing (`static`)."
@@ -135,7 +104,7 @@ class AdaptationSettings(Document):
     )
     distance: float | str = Field(
         default=0.0,
-        json_schema_extra=one_of(_distances, least=0),
+        json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
         description=(
             "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
             "counts as violated. It is a number, or the name of a rule that sets it."
@@ -144,7 +113,7 @@ class AdaptationSettings(Document):
     )
     k: int | str = Field(
         default=1,
-        json_schema_extra=one_of(lambda: [ALL], least=1),
+        json_schema_extra=one_of(also=[ALL], least=1),
         description="For `invariant`: how many invariants of each step or join are checked, the tightest first.",
         examples=[2],
     )
@@ -183,11 +152,7 @@ class AdaptationSettings(Document):
     def _distance(cls, setting: float | str) -> float | str:
         from cep_pipeline.adaptation import distance_rule
 
-        try:
-            distance_rule(setting)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        return setting
+        return checked(distance_rule, setting)
 
     @field_validator("k")
     @classmethod
@@ -227,12 +192,6 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _mechanisms() -> Iterable[str]:
-    from cep_pipeline.detection import MECHANISMS
-
-    return MECHANISMS
-
-
 class PatternSetSettings(SearchSettings):
     """A pattern file, and how its patterns are planned and run."""
 
@@ -250,7 +209,7 @@ class PatternSetSettings(SearchSettings):
     )
     cost: str | None = Field(
         default=None,
-        json_schema_extra=one_of(cost_names),
+        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
         description="The cost model of the planner. Without it: that of `planning:`.",
         examples=["throughput"],
     )
@@ -263,7 +222,7 @@ class PatternSetSettings(SearchSettings):
     )
     mechanism: str | None = Field(
         default=None,
-        json_schema_extra=one_of(_mechanisms),
+        json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
         description="The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
         examples=["lazy_chain_nfa"],
     )
@@ -306,11 +265,7 @@ class StatisticsSettings(Document):
     @field_validator("window")
     @classmethod
     def _window(cls, text: str) -> str:
-        try:
-            parse_window(text)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        return text
+        return checked(parse_window, text)
 
     @property
     def length(self) -> Window:
@@ -411,7 +366,7 @@ class PlanningSettings(SearchSettings):
 
     cost: str | None = Field(
         default=None,
-        json_schema_extra=one_of(cost_names),
+        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
         description="The cost model. Without it each pattern is planned by the cost model of its mechanism.",
         examples=["throughput"],
     )
@@ -528,6 +483,10 @@ class Stream:
         known = ", ".join(p.name for p in self.pattern_sets) or "none"
         raise InputError(f"stream {self.name!r} has no pattern set {name!r}; it has: {known}")
 
+    def chosen_sets(self, name: str | None) -> tuple[PatternSet, ...]:
+        """The pattern set of this name alone; all of them where no name is given."""
+        return (self.pattern_set(name),) if name else self.pattern_sets
+
 
 @dataclass(frozen=True)
 class Configuration:
@@ -549,6 +508,12 @@ class Configuration:
     def warehouse_location(self) -> str:
         location = self.settings.warehouse.location
         return location if "://" in location else str((self.folder / location).resolve())
+
+    def open_warehouse(self) -> Warehouse:
+        """Open the warehouse, which is made on first use."""
+        from cep_pipeline.warehouse.warehouse import Warehouse
+
+        return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
 
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)
