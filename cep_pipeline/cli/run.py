@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import RunOutcome
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_LISTED = 40
@@ -206,14 +207,12 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     return [name for name in totals if name in most]
 
 
-def _print_plan(console: Console, name: str, record: object) -> None:
+def _print_plan(console: Console, name: str, record: PlanRecord) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.explain.workload import summary_lines
     from cep_pipeline.planning.numbers.logarithms import from_ln
     from cep_pipeline.planning.trees import written
-    from cep_pipeline.warehouse.records import PlanRecord
 
-    assert isinstance(record, PlanRecord)
     plan = Plan.from_json(dict(record.plan))
     more = len(plan.patterns) - MOST_LISTED
     others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""

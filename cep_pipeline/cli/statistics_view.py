@@ -99,7 +99,7 @@ class StatisticsView:
         drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
         worst = any(number.worst is not None for number in numbers)
         timed = len(self.of.windows) > 1
-        table = Table(*TITLES[kind], f"{self._confidence():.0%} interval")
+        table = Table(*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval")
         align_right(table.columns[1:])
         if worst:
             table.add_column("worst window", justify="right")
@@ -137,9 +137,6 @@ class StatisticsView:
                 before = now or before
             table.add_row(*cells)
         return table
-
-    def _confidence(self) -> float:
-        return self.of.shown.snapshot.confidence
 
     def _interval(self, number: Number) -> str:
         low, high = number.estimate.low, number.estimate.high

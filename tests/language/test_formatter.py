@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cep_pipeline.language.conditions import type_of_arithmetic
 from cep_pipeline.language.formatter import (
     format_condition,
     format_expression,
@@ -15,7 +16,6 @@ from cep_pipeline.language.formatter import (
     format_window,
     match_text,
 )
-from cep_pipeline.language.typing_rules import type_of_arithmetic
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
