@@ -9,11 +9,10 @@ from dataclasses import replace
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import GRAIN
+from cep_pipeline.planning.orderings import GRAIN, ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -18,12 +18,10 @@ from cep_pipeline.adaptation.invariants import Invariant
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
-from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics, mask_of
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains
-from cep_pipeline.planning.search.orders import ln_steps
+from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains, ln_steps
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, CostTerms, LogTables, SumsOfSome, ln_add, log_tables
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -8,10 +8,10 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.planned_clauses import (
+    Expectations,
     check_alpha,
     clause_plan,
     cost_model,
@@ -25,7 +25,6 @@ from cep_pipeline.planning.planners import (
     planner_named,
 )
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)

@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost
+from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.search.sums import log_tables
+from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Side: TypeAlias = "tuple[int, ...] | PositionTree"
 """One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
@@ -376,3 +377,114 @@ def tree_comparisons(
 def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
     """The joins that were chosen among linear trees only, as they are below a linear join."""
     return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}
+
+
+def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
+    """Natural logarithm of the cost of an order, or of the beginning of one."""
+    tables = log_tables(model, statistics)
+    if tables is not None:
+        bound = 0
+        steps = []
+        for position in order:
+            steps.append(tables.ln_step(bound, position))
+            bound |= 1 << position
+        return ln_sum(steps)
+    return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
+
+
+def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """Natural logarithm of the cost of a tree, or of a part of one."""
+    tables = log_tables(model, statistics)
+    if tables is not None:
+        return ln_sum(tables.ln_nodes(tree))
+    terms = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, int):
+            terms.append(model.ln_leaf(statistics, node))
+        else:
+            terms.append(model.ln_join(statistics, *node))
+            waiting += node
+    return ln_sum(terms)
+
+
+def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:
+    """ln of the share of an order's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
+    waiting = [model.ln_step_delay(statistics, order[:length]) for length in range(1, len(order) + 1)]
+    return _finite(ln_sum(waiting))
+
+
+def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float | None:
+    """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
+    waiting = []
+    while not isinstance(tree, int):
+        left, right = tree
+        inside = statistics.last_variable in positions_below(left)
+        waiting.append(model.ln_join_delay(statistics, left, right))
+        tree = left if inside else right
+    return _finite(ln_sum(waiting))
+
+
+def _finite(logarithm: float) -> float | None:
+    return logarithm if logarithm > -math.inf else None
+
+
+def ln_steps(cost: CostModel, statistics: ClauseStatistics, earlier: Array, added: Array) -> Array:
+    """ln of what steps cost, as `CostModel.ln_step` of each.
+
+    Parameters
+    ----------
+    earlier
+        bool, shape (m, n): the variables that are bound before each step.
+    added
+        Integer, shape (m,): the variable that the step binds.
+
+    Returns
+    -------
+    Array
+        float64, shape (m,).
+    """
+    rows = np.arange(len(added))
+    alone = np.zeros_like(earlier)
+    alone[rows, added] = True
+    whole = earlier | alone
+    total = cost.node.of(statistics, whole)
+    if cost.pair is not None:
+        joins = np.flatnonzero(earlier.any(axis=1))
+        tests = cost.pair.of(statistics, whole[joins])
+        if cost.product is not None:
+            tests = tests + cost.product.of(statistics, earlier[joins]) + cost.product.of(statistics, alone[joins])
+        total[joins] = np.logaddexp(total[joins], tests)
+    if cost.delay is not None and cost.alpha > 0:
+        waits = np.flatnonzero(earlier[:, statistics.last_variable])
+        delays = cost.delay.of(statistics, alone[waits]) + math.log(cost.alpha)
+        total[waits] = np.logaddexp(total[waits], delays)
+    return total
+
+
+def ln_order_costs(cost: CostModel, statistics: ClauseStatistics, orders: Array) -> Array:
+    """ln of what orders cost, as `ln_order_cost` of each.
+
+    Parameters
+    ----------
+    orders
+        Integer, shape (m, n): in each row the positions in their order.
+
+    Returns
+    -------
+    Array
+        float64, shape (m,).
+    """
+    count, size = orders.shape
+    earlier = np.zeros((count, size, size), dtype=bool)
+    rows = np.arange(count)
+    for place in range(1, size):
+        earlier[:, place] = earlier[:, place - 1]
+        earlier[rows, place, orders[:, place - 1]] = True
+    steps = ln_steps(cost, statistics, earlier.reshape(-1, size), orders.reshape(-1))
+    return np.asarray(np.logaddexp.reduce(steps.reshape(count, size), axis=1))

@@ -12,12 +12,9 @@ from importlib import import_module
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order, trivial_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
-from cep_pipeline.planning.algorithms.trivial import trivial_order
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics

@@ -13,13 +13,18 @@ from typing import Any, TypeAlias
 
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary, ln_cost_of_clauses
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering
-from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
+from cep_pipeline.planning.orderings import (
+    Ordering,
+    TreeOrdering,
+    ln_order_cost,
+    ln_order_delay,
+    ln_tree_cost,
+    ln_tree_delay,
+)
+from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, load_searches, searched

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.kernel import KERNEL
-from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear
+from cep_pipeline.planning.costs.model import CostModel, SetTerm, is_linear
 from cep_pipeline.planning.costs.partial_matches import CONSUME_MATCHED, INSTANCES, LATENCY, THROUGHPUT, with_latency
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "LATENCY",
     "THROUGHPUT",
     "CostModel",
-    "SetCosts",
     "SetTerm",
     "cost_named",
     "is_linear",

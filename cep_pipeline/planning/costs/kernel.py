@@ -35,13 +35,13 @@ import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.model import Array, CostModel, SetSum, SetTerm
-from cep_pipeline.planning.numbers.cardinality import (
+from cep_pipeline.planning.numbers.clause_statistics import (
+    ClauseStatistics,
     ln_partial_matches,
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
     mask_of,
 )
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 CONSTANTS_FILE = "kernel_costs.json"
 

@@ -15,9 +15,6 @@ from cep_pipeline.planning.trees import PositionTree, positions_below
 
 Array = np.ndarray[Any, Any]
 
-LN_LARGEST = 600.0
-"""Logarithm of the largest number in `SetCosts`: sums of 2^22 of them, and products of two, stay floats."""
-
 
 @dataclass(frozen=True, slots=True)
 class SetSum:
@@ -87,60 +84,36 @@ class SetTerm:
         return np.array([self.one(statistics, np.flatnonzero(row).tolist()) for row in members], dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class SetCosts:
-    """A cost model's numbers of one clause with n variables, for exact search: all of them divided by e^ln_scale.
-
-    Each array is float64 of shape (2^n,), by the bits of the set, finite and not negative; None stands for zeros.
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """A cost that adds up over the steps of an order, or over the nodes of a tree.
 
     The cost of an **order** with the prefixes S_1 to S_n, S_k = S_(k-1) + v, is the sum over k of
 
-        node[S_k]  +  pair[S_k] product[S_(k-1)] product[v], k > 1  +  latency[v] where `last` is in S_(k-1).
+        node[S_k]  +  pair[S_k] product[S_(k-1)] product[v], k > 1  +  alpha delay[v] where `last` is in S_(k-1).
 
     The cost of a **tree** is the sum of node[v] over its leaves, and over its joins of L and R, S = L + R, of
 
-        node[S]  +  pair[S] product[L] product[R]  +  (latency[R] where `last` is in L, latency[L] where it is in R)
+        node[S]  +  pair[S] product[L] product[R]  +  alpha (delay[R] where `last` is in L, delay[L] where it is in R)
         +  held[L] + held[R] where the join is not linear.
 
     A join is *linear* where one side is a variable, and the other one a variable or a linear join: such a part of a
     tree runs as an order. Exact search keeps the cheapest linear tree of each set beside the cheapest of all, as what
-    is joined to a set costs more behind a tree that is not linear. Where `held` is None there is no such difference.
-
-    Attributes
-    ----------
-    node
-        What the partial matches of a set cost.
-    ln_scale
-        Natural logarithm of what all numbers were divided by.
-    pair, product
-        What joining costs beside that: tests of candidates.
-    held
-        What it costs to store the partial matches of a set.
-    latency, last
-        What a match waits for, weighed by alpha, after the event of the variable `last` has come.
-    """
-
-    node: Array
-    ln_scale: float
-    pair: Array | None = None
-    product: Array | None = None
-    held: Array | None = None
-    latency: Array | None = None
-    last: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CostModel:
-    """A cost that adds up over the steps of an order, or over the nodes of a tree, as `SetCosts` says.
+    is joined to a set costs more behind a tree that is not linear.
 
     Attributes
     ----------
     name, unit
         As `cep plan --cost` and explain write them.
-    node, pair, product, held
-        The terms, in `SetCosts`' words.
+    node
+        What the partial matches of a set cost.
+    pair, product
+        What joining costs beside that: tests of candidates. None: nothing, and a product of 1.
+    held
+        What it costs to store the partial matches of a set; None: linear joins cost as much as others.
     delay, alpha
-        What a match waits for where the other side of a join has to be looked through, and the weight of that.
+        What a match waits for, after the event of the variable `last` (`ClauseStatistics.last_variable`) has come,
+        where the other side of a join has to be looked through, and the weight of that.
     """
 
     name: str
@@ -189,34 +162,6 @@ class CostModel:
         if not self.waits or statistics.last_variable not in (*sides[0], *sides[1]):
             return -math.inf
         return self._ln_delay(statistics, sides[1] if statistics.last_variable in sides[0] else sides[0])
-
-    def set_costs(self, statistics: ClauseStatistics) -> SetCosts:
-        """The numbers of all sets, for exact search; 8 bytes times 2^n a term, and a few times that meanwhile."""
-        terms = {"node": self.node, "pair": self.pair, "product": self.product, "held": self.held}
-        logs = {name: term.all(statistics) for name, term in terms.items() if term is not None}
-        if self.waits:
-            assert self.delay is not None
-            logs["latency"] = self.delay.all(statistics) + math.log(self.alpha)
-        scaled = [array[1:].max() for name, array in logs.items() if name != "product"]
-        ln_scale = float(max(scaled)) - LN_LARGEST
-        arrays: dict[str, Array] = {}
-        for name, array in logs.items():
-            array[0] = -np.inf
-            arrays[name] = np.exp(array if name == "product" else array - ln_scale)
-        last = statistics.last_variable if self.waits else None
-        return SetCosts(
-            arrays["node"],
-            ln_scale,
-            arrays.get("pair"),
-            arrays.get("product"),
-            arrays.get("held"),
-            arrays.get("latency"),
-            last,
-        )
-
-    def ln_all_steps(self, statistics: ClauseStatistics) -> Array:
-        """ln of `node` of every set: what a step costs where it depends on the set that it completes only."""
-        return self.node.all(statistics)
 
     @property
     def terms(self) -> tuple[SetTerm | None, ...]:

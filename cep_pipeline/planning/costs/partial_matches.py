@@ -35,12 +35,12 @@ from dataclasses import replace
 import numpy as np
 
 from cep_pipeline.planning.costs.model import Array, CostModel, SetSum, SetTerm
-from cep_pipeline.planning.numbers.cardinality import (
+from cep_pipeline.planning.numbers.clause_statistics import (
+    ClauseStatistics,
     ln_partial_matches,
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
 )
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 PARTIAL_MATCHES = SetTerm(
     ln_partial_matches,

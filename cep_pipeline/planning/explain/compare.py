@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import ln_cost_of_clauses
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering
+from cep_pipeline.planning.orderings import (
+    Ordering,
+    TreeOrdering,
+    ln_order_cost,
+    ln_order_delay,
+    ln_tree_cost,
+    ln_tree_delay,
+)
 from cep_pipeline.planning.planned_clauses import cost_model
 from cep_pipeline.planning.planners import PLANNERS, planner_named
 from cep_pipeline.planning.trees import OrderOrTree, named_join

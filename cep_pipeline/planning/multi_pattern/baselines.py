@@ -20,11 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import common_subpatterns
 from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order, named_tree
-from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import OrderOrTree, PositionTree
 
 

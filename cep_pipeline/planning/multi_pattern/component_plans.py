@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import StatisticsSummary
+from cep_pipeline.planning.clause_plans import Sharing, StatisticsSummary
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, workload_plan
 from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 

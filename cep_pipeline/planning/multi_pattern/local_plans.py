@@ -20,8 +20,7 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
-from cep_pipeline.planning.numbers.cardinality import mask_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 MAX_VARIABLES = 16
@@ -50,7 +49,7 @@ LOCAL_KERNELS = (_fill_trees, _fill_orders, _join)
 
 
 class JoinCosts(NamedTuple):
-    """The costs of sets of variables by their bits, as in `costs.SetCosts`: float64, shapes (2^n,).
+    """The costs of sets of variables by their bits, as in `CostModel`: float64, shapes (2^n,).
 
     Attributes
     ----------
@@ -126,7 +125,7 @@ class LocalPlans:
     @cached_property
     def ln_costs(self) -> Array:
         """ln of what each set's partial matches cost: float64, shape (2^n,), by the bits of the set."""
-        return self.model.ln_all_steps(self.statistics)
+        return self.model.node.all(self.statistics)
 
     @cached_property
     def ln_least(self) -> float:

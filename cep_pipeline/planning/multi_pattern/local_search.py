@@ -14,7 +14,7 @@ from cep_pipeline.planning.multi_pattern import search_codes as c
 from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNELS
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
-from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"

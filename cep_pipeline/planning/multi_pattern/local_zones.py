@@ -27,8 +27,7 @@ from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.costs import Statistics
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
-from cep_pipeline.planning.numbers.cardinality import mask_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Way,

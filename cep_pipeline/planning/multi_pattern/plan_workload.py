@@ -6,7 +6,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
+from cep_pipeline.planning.clause_plans import (
+    SHARINGS,
+    ClausePlan,
+    PatternPlan,
+    Sharing,
+    StatisticsSummary,
+    WorkloadSearch,
+)
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
@@ -14,13 +21,11 @@ from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, z
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
-from cep_pipeline.planning.planned_clauses import clause_plan
+from cep_pipeline.planning.planned_clauses import Expectations, clause_plan
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
-from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TIME_LIMIT_S = 5.0

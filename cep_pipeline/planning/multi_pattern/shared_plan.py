@@ -35,11 +35,11 @@ from cep_pipeline.patterns.expressions import Aggregate, Expression, Length, Ref
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of
-from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
 Slots: TypeAlias = tuple[str, ...]
 """A member's variable in each slot of a node."""

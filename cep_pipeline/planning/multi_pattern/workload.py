@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Strategy
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
@@ -25,7 +25,6 @@ from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
-from cep_pipeline.planning.workload_plan import Sharing
 
 MAX_TOGETHER = 64
 """Most members that a neighbour of `vertex:k` changes."""

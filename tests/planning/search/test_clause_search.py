@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from cep_pipeline.adaptation.verification import Measures, is_violated
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering, ln_measure, tightest_of_blocks
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    Ordering,
+    TreeOrdering,
+    ln_measure,
+    ln_order_cost,
+    ln_tree_cost,
+    tightest_of_blocks,
+)
 from cep_pipeline.planning.search import clause_search_codes as codes
 from cep_pipeline.planning.search.clause_search import SEARCHED, ClauseSearchResult, searched
 from cep_pipeline.planning.search.sums import MOST_VARIABLES
