@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison, comparison_from_json, comparison_to_json
 from cep_pipeline.planning.trees import Join, OrderOrTree, nodes_of, shape_of, tree_from_json, tree_to_json
-from cep_pipeline.statistics.measured import Selectivity, Source
+from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from cep_pipeline.planning.planners import (
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
-from cep_pipeline.statistics.measured import Selectivity
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
 
 LN_2 = math.log(2)

@@ -16,7 +16,7 @@ import numpy as np
 from cep_pipeline.expressions.lists import Bound, Lists, ranges
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.statistics.pairs import LONGEST_US
-from cep_pipeline.statistics.tuple_terms import TupleScope, member_name
+from cep_pipeline.statistics.terms import TupleScope, member_name
 
 Array = np.ndarray[Any, Any]
 

@@ -24,7 +24,7 @@ from cep_pipeline.pipeline.day import STEPS
 from cep_pipeline.planning import COSTS, PLANNERS
 from cep_pipeline.planning.algorithms.dynamic_programming import MAX_SECONDS, MAX_VARIABLES
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, MULTI_PATTERN_PLANNERS
-from cep_pipeline.statistics.measured import Source
+from cep_pipeline.statistics.snapshot import Source
 
 WITHOUT_INVARIANTS = {
     name for name, planner in {**PLANNERS, **MULTI_PATTERN_PLANNERS}.items() if planner.without_invariants_because

@@ -28,8 +28,8 @@ from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, f
 from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
 from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
-from cep_pipeline.statistics.measured import Selectivity, Source
 from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 WIDTH = 118
 """Longest line of text."""

@@ -29,8 +29,7 @@ from cep_pipeline.planning.numbers.clause_statistics import (
 from cep_pipeline.planning.numbers.connected_parts import connected_parts
 from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
-from cep_pipeline.statistics.measured import LeafRate, Selectivity
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 
