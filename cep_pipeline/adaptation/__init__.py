@@ -15,8 +15,7 @@
 | `thresholds` | the check of numbers against a threshold |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
-| `memo_cells` | all that the result of a dynamic program rests on; for experiments and tests |
-| `forecast`, `describe`, `report` | trends of invariants, sentences about them, and the report of a run |
+| `forecast`, `report` | trends of invariants, and the report of a run |
 """
 
 from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function

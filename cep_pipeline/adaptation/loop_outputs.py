@@ -121,53 +121,14 @@ class LoopOutput(Protocol):
         ...
 
 
-class RowsOutput:
-    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
-
-    asks_plans, at_once = True, False
-
-    def __init__(self, finding: Finding) -> None:
-        self.finding, self._waiting = finding, _Waiting(finding)
-        self._kept = _KeptOfStream(finding.pattern)
-        self._rows = 0
-        self.schema = matches_schema(finding.pattern)
-        # Of what OUTPUT and CONSUME decide about any number may be listed.
-        self.most = None if has_output_policy(finding.pattern) else finding.limit
-
-    def find_unlisted(self, stretch: Stretch) -> bool:
-        return False
-
-    def take(self, blocks: list[Block]) -> None:
-        self._waiting.add(blocks)
-
-    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        pattern, limit = self.finding.pattern, self.finding.limit
-        blocks = self._waiting.ending(before)
-        if blocks:
-            blocks, events, self._kept.first = self.finding.over(blocks)
-            ordered = order_matches(blocks, events.seqs)
-            for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
-                self._rows += batch.num_rows
-                if limit is not None and self._rows > limit:
-                    raise TooManyMatches(pattern.name, limit)
-                yield batch
-        if before is not None:
-            self._kept.forget_rows(self.finding.reading.window_before(before))
-
-    def needs_from(self, begin: int) -> int:
-        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
-
-
-class ListedBuffersOutput:
-    """A row for all matches that end with one event, where conditions ask for the lists themselves."""
+class _ListedOutput:
+    """The output of matches that are listed, and wait until all that come before them are known."""
 
     asks_plans, at_once = True, False
 
     def __init__(self, finding: Finding) -> None:
         self.finding, self._waiting = finding, _Waiting(finding)
         self._listed = 0
-        self.schema = _compressed_schema(finding.pattern)
-        self.most = finding.limit
 
     def find_unlisted(self, stretch: Stretch) -> bool:
         return False
@@ -175,20 +136,54 @@ class ListedBuffersOutput:
     def take(self, blocks: list[Block]) -> None:
         self._waiting.add(blocks)
 
+    def needs_from(self, begin: int) -> int:
+        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+
+    def _count(self, matches: int) -> None:
+        """Count matches as listed; TooManyMatches beyond the limit."""
+        self._listed += matches
+        if self.finding.limit is not None and self._listed > self.finding.limit:
+            raise TooManyMatches(self.finding.pattern.name, self.finding.limit)
+
+
+class RowsOutput(_ListedOutput):
+    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding)
+        self._kept = _KeptOfStream(finding.pattern)
+        self.schema = matches_schema(finding.pattern)
+        # Of what OUTPUT and CONSUME decide about any number may be listed.
+        self.most = None if has_output_policy(finding.pattern) else finding.limit
+
+    def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
+        blocks = self._waiting.ending(before)
+        if blocks:
+            blocks, events, self._kept.first = self.finding.over(blocks)
+            ordered = order_matches(blocks, events.seqs)
+            for batch in match_batches(self.finding.pattern, ordered, events, self._kept, typed=True):
+                self._count(batch.num_rows)
+                yield batch
+        if before is not None:
+            self._kept.forget_rows(self.finding.reading.window_before(before))
+
+
+class ListedBuffersOutput(_ListedOutput):
+    """A row for all matches that end with one event, where conditions ask for the lists themselves."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding)
+        self.schema = _compressed_schema(finding.pattern)
+        self.most = finding.limit
+
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         from cep_pipeline.detection.compressed.compressing import compress_listed
 
-        pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
         if blocks:
             blocks, events, _ = self.finding.over(blocks)
-            self._listed += count_blocks(blocks, events)
-            if limit is not None and self._listed > limit:
-                raise TooManyMatches(pattern.name, limit)
-            yield from compress_listed(pattern, [blocks], events).to_batches()
-
-    def needs_from(self, begin: int) -> int:
-        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+            self._count(count_blocks(blocks, events))
+            yield from compress_listed(self.finding.pattern, [blocks], events).to_batches()
 
 
 class MergedBuffersOutput:

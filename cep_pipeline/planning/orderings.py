@@ -19,7 +19,7 @@ from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.search.sums import log_tables
-from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
 
 Side: TypeAlias = "tuple[int, ...] | PositionTree"
 """One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
@@ -124,6 +124,23 @@ class TreeOrdering:
         return positions_of(self.tree)
 
 
+def ordering_over(
+    order_or_tree: OrderOrTree | str, names: Sequence[str], comparisons: tuple[DecidingComparison, ...] = ()
+) -> Ordering | TreeOrdering:
+    """An order or a tree of variables over the places that they have among some names."""
+    if isinstance(order_or_tree, Join):
+        return TreeOrdering(tree_of_positions(order_or_tree, names), comparisons)
+    order = (order_or_tree,) if isinstance(order_or_tree, str) else order_or_tree
+    return Ordering(tuple(map(names.index, order)), comparisons)
+
+
+def named_over(found: Ordering | TreeOrdering, names: Sequence[str]) -> OrderOrTree:
+    """The order or tree of variables that an order or tree of places stands for; of one variable an order."""
+    if isinstance(found, TreeOrdering) and not isinstance(found.tree, int):
+        return named_join(found.tree, names)
+    return tuple(names[position] for position in found.order)
+
+
 PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
 """The algorithm of a planner of one pattern."""
 
@@ -157,20 +174,6 @@ def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
     yield from joins_of(tree[0])
     yield from joins_of(tree[1])
     yield tree
-
-
-def left_deep(order: tuple[int, ...]) -> PositionTree:
-    """The tree that joins one variable of an order after the other.
-
-    Examples
-    --------
-    >>> left_deep((2, 0, 1))
-    ((2, 0), 1)
-    """
-    tree: PositionTree = order[0]
-    for position in order[1:]:
-        tree = (tree, position)
-    return tree
 
 
 def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None = 1) -> list[DecidingComparison]:
@@ -407,6 +410,15 @@ def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionT
             terms.append(model.ln_join(statistics, *node))
             waiting += node
     return ln_sum(terms)
+
+
+def ln_costs(
+    model: CostModel, statistics: ClauseStatistics, found: Ordering | TreeOrdering
+) -> tuple[float, float | None]:
+    """ln of the cost of an order or a tree, and of the weighed share of it that is latency (None: there is none)."""
+    if isinstance(found, TreeOrdering):
+        return ln_tree_cost(model, statistics, found.tree), ln_tree_delay(model, statistics, found.tree)
+    return ln_order_cost(model, statistics, found.order), ln_order_delay(model, statistics, found.order)
 
 
 def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:

@@ -31,17 +31,15 @@ from cep_pipeline.planning.numbers.negation import compared_with, surrounding
 from cep_pipeline.planning.orderings import (
     Ordering,
     TreeOrdering,
-    left_deep,
+    ln_costs,
     ln_order_cost,
-    ln_order_delay,
-    ln_tree_cost,
-    ln_tree_delay,
+    named_over,
 )
 from cep_pipeline.planning.planners import (
     PLANNERS,
 )
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
-from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
+from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
@@ -308,11 +306,10 @@ def clause_plan(
     if tree is None:
         steps = expected.steps(order)
         reached = [tuple(step.variable for step in steps[: max(length, 2)]) for length in range(1, len(steps) + 1)]
-        ln_cost, ln_waiting = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
     else:
         steps, nodes = expected.leaves(tree), expected.nodes(tree)
         reached = [node.variables for node in nodes]
-        ln_cost, ln_waiting = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
+    ln_cost, ln_waiting = ln_costs(model, statistics, found)
     return ClausePlan(
         clause=expected.clause.index,
         steps=steps,
@@ -347,21 +344,12 @@ def _alternatives(
         others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))
     found = []
     for name, other in others.items():
-        if isinstance(other, Ordering) and tree is None:
-            found.append(_ordered(statistics, name, other.order, ln_order_cost(model, statistics, other.order)))
-            continue
-        joined = left_deep(other.order) if isinstance(other, Ordering) else other.tree
-        if not isinstance(joined, int):
-            leaves = [statistics.names[position] for position in positions_below(joined)]
-            ln_cost = ln_tree_cost(model, statistics, joined)
-            found.append(Alternative(name, tuple(leaves), ln_cost, named_join(joined, statistics.names)))
-        else:
-            found.append(_ordered(statistics, name, (joined,), ln_tree_cost(model, statistics, joined)))
+        if tree is not None and isinstance(other, Ordering):
+            other = TreeOrdering(left_deep(other.order))
+        run = named_over(other, statistics.names)
+        names, join = (run.leaves, run) if isinstance(run, Join) else (tuple(run), None)
+        found.append(Alternative(name, names, ln_costs(model, statistics, other)[0], join))
     return sorted(found, key=lambda other: ((other.tree is None) != (tree is None), other.ln_cost))
-
-
-def _ordered(statistics: ClauseStatistics, planner: str, order: Sequence[int], ln_cost: float) -> Alternative:
-    return Alternative(planner, tuple(statistics.names[position] for position in order), ln_cost)
 
 
 def _best_swap(statistics: ClauseStatistics, model: CostModel, order: Sequence[int]) -> tuple[int, ...]:

@@ -26,7 +26,6 @@ from cep_pipeline.planning.orderings import (
     Ordering,
     TreeOrdering,
     comparisons_of_block,
-    left_deep,
     ln_before,
     ln_below,
     ln_order_cost,
@@ -35,7 +34,7 @@ from cep_pipeline.planning.orderings import (
 )
 from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OrderSearch, OutOfTime, SetTables, TreeSearch
 from cep_pipeline.planning.search.sums import log_tables
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.trees import PositionTree, left_deep
 
 MAX_VARIABLES = 22
 """Budget: with 22 variables there are 4 million sets. Orders take 0.2 GB and a fraction of a second; trees 0.3 GB and

@@ -30,7 +30,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
@@ -40,6 +41,7 @@ from cep_pipeline.planning.numbers.clause_statistics import (
     ln_partial_matches,
     ln_partial_matches_of_all,
     ln_partial_matches_of_some,
+    mask_of,
 )
 
 PARTIAL_MATCHES = SetTerm(
@@ -96,36 +98,82 @@ PARTIAL_MATCH_NS = 55.0
 """Nanoseconds to make a partial match, by the same."""
 
 
-def _term(of: Callable[[ClauseStatistics], ClauseStatistics], factor: float | None, asked: SetSum) -> SetTerm:
-    """PM of sets by some of a clause's statistics; with a factor that times k PM, of sets of k variables."""
+class SetNumber(Protocol):
+    """A number that every set of a clause's variables has, by its natural logarithm, as `SetTerm` gives it."""
 
-    def one(statistics: ClauseStatistics, positions: Sequence[int]) -> float:
-        grown = 0.0 if factor is None else math.log(factor * max(len(positions), 1))
-        return ln_partial_matches(of(statistics), positions) + grown
+    def one(self, positions: Sequence[int]) -> float: ...
+    def all(self) -> Array: ...
+    def some(self, members: Array) -> Array: ...
 
-    def all_sets(statistics: ClauseStatistics) -> Array:
-        sizes = np.bitwise_count(np.arange(1 << statistics.size, dtype=np.uint32)).astype(np.float64)
-        grown = 0.0 if factor is None else np.log(factor * np.maximum(sizes, 1.0))
-        return np.asarray(ln_partial_matches_of_all(of(statistics)) + grown)
 
-    def some(statistics: ClauseStatistics, members: Array) -> Array:
-        grown = 0.0 if factor is None else np.log(factor * np.maximum(members.sum(axis=1), 1))
-        return np.asarray(ln_partial_matches_of_some(of(statistics), members) + grown)
+@dataclass(frozen=True, slots=True, eq=False)
+class GrownMatches:
+    """PM of sets by some of a clause's statistics, times a factor and the number of variables that count.
 
-    return SetTerm(one, all_sets, some, lambda: asked)
+    Attributes
+    ----------
+    statistics
+        The numbers that PM is of.
+    counted
+        The variables whose number is a factor; None: the number is none.
+    ln_factor
+        Natural logarithm of a further factor.
+    """
+
+    statistics: ClauseStatistics
+    counted: Sequence[int] | None = None
+    ln_factor: float = 0.0
+
+    def one(self, positions: Sequence[int]) -> float:
+        """ln of that of one set."""
+        found = ln_partial_matches(self.statistics, positions) + self.ln_factor
+        if self.counted is None:
+            return found
+        number = sum(place in self.counted for place in positions)
+        return found + math.log(number) if number else -math.inf
+
+    def all(self) -> Array:
+        """ln of that of every set: float64, shape (2^n,)."""
+        found = ln_partial_matches_of_all(self.statistics) + self.ln_factor
+        if self.counted is not None:
+            sets = np.arange(1 << self.statistics.size, dtype=np.uint32) & np.uint32(mask_of(self.counted))
+            with np.errstate(divide="ignore"):
+                found += np.log(np.bitwise_count(sets).astype(np.float64))
+        return np.asarray(found)
+
+    def some(self, members: Array) -> Array:
+        """ln of that of some sets: float64, shape (m,), for bools of shape (m, n)."""
+        found = ln_partial_matches_of_some(self.statistics, members) + self.ln_factor
+        if self.counted is not None:
+            with np.errstate(divide="ignore"):
+                found += np.log(members[:, self.counted].sum(axis=1))
+        return np.asarray(found)
+
+
+def term_of(of: Callable[[ClauseStatistics], SetNumber], asked: Callable[[], SetSum]) -> SetTerm:
+    """The term of a cost model whose numbers are made from a clause's statistics."""
+    return SetTerm(
+        lambda statistics, positions: of(statistics).one(positions),
+        lambda statistics: of(statistics).all(),
+        lambda statistics, members: of(statistics).some(members),
+        asked,
+    )
 
 
 INSTANCES = CostModel(
     name="instances",
     unit="ns a window on one core, of mechanisms that keep instances",
-    node=_term(lambda statistics: statistics, PARTIAL_MATCH_NS, SetSum(grown=True, factor=PARTIAL_MATCH_NS)),
-    pair=_term(
-        lambda statistics: statistics.candidates,
-        CANDIDATE_NS,
-        SetSum(tested=False, joints=False, grown=True, factor=CANDIDATE_NS),
+    node=term_of(
+        lambda statistics: GrownMatches(statistics, range(statistics.size), math.log(PARTIAL_MATCH_NS)),
+        lambda: SetSum(grown=True, factor=PARTIAL_MATCH_NS),
     ),
-    product=_term(
-        lambda statistics: statistics.passing, None, SetSum(instances=False, equalities=False, together=False)
+    pair=term_of(
+        lambda statistics: GrownMatches(statistics.candidates, range(statistics.size), math.log(CANDIDATE_NS)),
+        lambda: SetSum(tested=False, joints=False, grown=True, factor=CANDIDATE_NS),
+    ),
+    product=term_of(
+        lambda statistics: GrownMatches(statistics.passing),
+        lambda: SetSum(instances=False, equalities=False, together=False),
     ),
 )
 """Nanoseconds by `CANDIDATE_NS` and `PARTIAL_MATCH_NS`."""

@@ -80,7 +80,7 @@ def member_statistics(
 
 def ln_node_cost(plan: SharedPlan, node: SharedNode, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:
     """Natural logarithm of what a node costs, within its largest window."""
-    widest = max(node.sharers, key=lambda name: (plan.members[name].window, name))
+    widest = plan.widest(node)
     return _ln_cost(plan, node, widest, node.sharers[widest][0], statistics, model)
 
 

@@ -245,6 +245,10 @@ class SharedPlan:
         index = self._by_key.get(key)
         return None if index is None else self._nodes[index]
 
+    def widest(self, node: SharedNode) -> MemberId:
+        """The sharer that a node is measured by: one with the largest window."""
+        return max(node.sharers, key=lambda name: (self.members[name].window, name))
+
     def nodes_of(self, member: MemberId) -> tuple[SharedNode, ...]:
         """The nodes of a member, those below before those above; one that it uses twice stands there twice."""
         return tuple(self._nodes[index] for index in self._of_member[member])

@@ -24,7 +24,7 @@ from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
+from cep_pipeline.planning.trees import OrderOrTree, named_tree
 
 MAX_TOGETHER = 64
 """Most members that a neighbour of `vertex:k` changes."""
@@ -268,16 +268,3 @@ class Workload:
 def named_order(order: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
     """An order of places as one of variables."""
     return tuple(names[place] for place in order)
-
-
-def named_tree(tree: PositionTree, names: Sequence[str]) -> Tree:
-    """A tree of places as one of variables.
-
-    Examples
-    --------
-    >>> str(named_tree((2, (0, 1)), "abc"))
-    '(c, (a, b))'
-    """
-    if isinstance(tree, int):
-        return names[tree]
-    return Join(named_tree(tree[0], names), named_tree(tree[1], names))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from struct import Struct
@@ -254,6 +255,7 @@ class ClauseQuestions:
         return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
+@dataclass(slots=True, eq=False)
 class ClauseAnswers:
     """The answers of a snapshot about a clause.
 
@@ -269,35 +271,16 @@ class ClauseAnswers:
         Those, where they have been asked for.
     """
 
-    __slots__ = (
-        "agreements",
-        "joints",
-        "last",
-        "ln_events",
-        "ln_instances",
-        "ln_selectivities",
-        "numbers",
-        "rates",
-        "snapshot",
-        "statistics",
-    )
-
-    def __init__(
-        self,
-        snapshot: StatisticsSnapshot,
-        numbers: ClauseNumbers,
-        rates: list[float],
-        ln_instances: list[float],
-        ln_events: list[float],
-        ln_selectivities: list[float],
-        agreements: tuple[Agreement, ...],
-        joints: tuple[JointCondition, ...],
-        last: int | None,
-    ) -> None:
-        self.snapshot, self.numbers, self.rates = snapshot, numbers, rates
-        self.ln_instances, self.ln_events, self.ln_selectivities = ln_instances, ln_events, ln_selectivities
-        self.agreements, self.joints, self.last = agreements, joints, last
-        self.statistics: ClauseStatistics | None = None
+    snapshot: StatisticsSnapshot
+    numbers: ClauseNumbers
+    rates: list[float]
+    ln_instances: list[float]
+    ln_events: list[float]
+    ln_selectivities: list[float]
+    agreements: tuple[Agreement, ...]
+    joints: tuple[JointCondition, ...]
+    last: int | None
+    statistics: ClauseStatistics | None = None
 
 
 _UNKNOWN = StatisticsSnapshot()

@@ -21,7 +21,6 @@ from cep_pipeline.planning.orderings import (
     TreeOrdering,
     holds_on,
     joins_of,
-    left_deep,
     ln_below,
     ln_joins,
     ln_measure,
@@ -29,6 +28,7 @@ from cep_pipeline.planning.orderings import (
     ln_tree_cost,
 )
 from cep_pipeline.planning.search.set_search import SetTables, TreeSearch
+from cep_pipeline.planning.trees import left_deep
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
 from tests.thoroughness import examples

@@ -24,7 +24,8 @@ from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
 from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
-from cep_pipeline.planning.orderings import left_deep, ln_order_cost, ln_order_costs, ln_tree_cost
+from cep_pipeline.planning.orderings import ln_order_cost, ln_order_costs, ln_tree_cost
+from cep_pipeline.planning.trees import left_deep
 from tests.planning import clauses
 from tests.planning.all_plans import MODELS, all_trees, with_any_last
 from tests.thoroughness import examples
