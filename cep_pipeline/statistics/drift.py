@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from cep_pipeline.statistics.mergeable import Estimate
+from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import JointSelectivity, LeafRate, Selectivity, StatisticsSnapshot
 
 ENOUGH_WIDTHS = 1.0

@@ -18,9 +18,8 @@ import numpy as np
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, split_joints
-from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
 from cep_pipeline.statistics.samples import ScopeKeys, Terms
-from cep_pipeline.statistics.sliding_window import SlidingWindow, Sums
+from cep_pipeline.statistics.sliding_window import Estimate, SeveralSums, SlidingWindow, Sums
 from cep_pipeline.statistics.snapshot import (
     Kind,
     LeafRate,

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.statistics.mergeable import Estimate, SeveralSums
-from cep_pipeline.statistics.sliding_window import SlidingWindow
+from cep_pipeline.statistics.sliding_window import Estimate, SeveralSums, SlidingWindow
 from cep_pipeline.statistics.versioned import packed, unpacked
 from cep_pipeline.statistics.windowed import StreamClock
 from tests.thoroughness import examples

@@ -18,8 +18,7 @@ from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, g
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.model import Array
-from cep_pipeline.planning.costs.partial_matches import PARTIAL_MATCHES
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (

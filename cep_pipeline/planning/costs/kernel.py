@@ -34,8 +34,7 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.costs.model import Array, CostModel, SetSum
-from cep_pipeline.planning.costs.partial_matches import GrownMatches, term_of
+from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseStatistics,
     mask_of,

@@ -23,7 +23,7 @@ from cep_pipeline.planning.clause_plans import (
     StatisticsSummary,
     WorkloadPlan,
 )
-from cep_pipeline.planning.numbers.connected_parts import connected_parts
+from cep_pipeline.planning.numbers.clause_questions import connected_parts
 from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from struct import Struct
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,7 +28,6 @@ from cep_pipeline.planning.numbers.clause_statistics import (
     JointCondition,
     PlanCondition,
 )
-from cep_pipeline.planning.numbers.connected_parts import connected_parts
 from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
 from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
@@ -429,3 +429,30 @@ class ClauseRow:
         self.room = np.zeros(len(numbers))
         self._row, self._struct = self.room.data, Struct(f"{len(numbers)}d")
         self._keys = leaves, conditions
+
+
+Member = TypeVar("Member", int, str)
+
+
+def connected_parts(members: Iterable[Member], edges: Iterable[tuple[Member, Member]]) -> list[tuple[Member, ...]]:
+    """The parts of a graph that are connected, each in ascending order, those with the smallest members first.
+
+    Examples
+    --------
+    >>> connected_parts("abcde", [("d", "a"), ("e", "d")])
+    [('a', 'd', 'e'), ('b',), ('c',)]
+    """
+    above = {member: member for member in members}
+
+    def top(member: Member) -> Member:
+        while above[member] != member:
+            above[member] = above[above[member]]
+            member = above[member]
+        return member
+
+    for one, other in edges:
+        above[top(one)] = top(other)
+    found: dict[Member, list[Member]] = {}
+    for member in above:
+        found.setdefault(top(member), []).append(member)
+    return sorted(tuple(sorted(part)) for part in found.values())

@@ -27,7 +27,7 @@ from cep_pipeline.planning.costs import (
     with_latency,
 )
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
-from cep_pipeline.planning.costs.partial_matches import CANDIDATE_NS, PARTIAL_MATCH_NS
+from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import PositionTree, positions_below
