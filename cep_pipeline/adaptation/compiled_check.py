@@ -135,11 +135,7 @@ class CompiledCheck:
         self._distance = distance
 
     def checked(
-        self,
-        snapshot: StatisticsSnapshot,
-        *,
-        distance: float | Mapping[str, float] = 0.0,
-        to_the_end: bool = False,
+        self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, to_the_end: bool = False
     ) -> Verifications:
         """Verify up to the first violation, or all, as `InvariantCheck.checked` does."""
         self._measure_against(distance)

@@ -327,9 +327,7 @@ def matches_of_stretch(
         return block.take((first >= begin) & (first < end))
 
     owning = replace(
-        mechanism,
-        find=lambda *asked: map(own, mechanism.find(*asked)),
-        find_many=_owning(mechanism.find_many, own),
+        mechanism, find=lambda *asked: map(own, mechanism.find(*asked)), find_many=_owning(mechanism.find_many, own)
     )
     for parts in many_in_parts(patterns, owning, orders, events, EVERYTHING, counters, most=most):
         yield [[_renumbered(block, rows, slices.first) for block in blocks] for blocks in parts]

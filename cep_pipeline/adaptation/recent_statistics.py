@@ -81,9 +81,7 @@ class RecentStatistics:
         start = self.reads_from(stream, first)
         pattern = self._patterns[0]
         events = PreparedEvents(
-            stream.between(start, stop),
-            type_attribute=pattern.type_attribute,
-            base_type=pattern.base_type,
+            stream.between(start, stop), type_attribute=pattern.type_attribute, base_type=pattern.base_type
         )
         counts = partial_statistics(
             self._patterns,

@@ -510,10 +510,7 @@ def workload_from_json(content: Mapping[str, Any]) -> WorkloadPlan:
     """Read what `workload_to_json` wrote; KeyError, TypeError or ValueError where it is none."""
     shared = tuple(
         SharedPlanNode(
-            **{
-                **work,
-                "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"]),
-            }
+            **{**work, "uses": tuple(NodeUse(pattern, clause, tuple(names)) for pattern, clause, names in work["uses"])}
         )
         for work in content["shared"]
     )

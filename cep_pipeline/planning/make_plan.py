@@ -19,11 +19,7 @@ from cep_pipeline.planning.planned_clauses import (
     pattern_plan,
     summary_of,
 )
-from cep_pipeline.planning.planners import (
-    MULTI_PATTERN_PLANNER_NAMES,
-    PLANNERS,
-    planner_named,
-)
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS, planner_named
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

@@ -360,11 +360,7 @@ def comparisons_of_block(
 
 
 def tree_comparisons(
-    tree: PositionTree,
-    search: TreesOfSets,
-    statistics: ClauseStatistics,
-    cost: CostModel,
-    most: int = MOST_COMPARISONS,
+    tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel, most: int = MOST_COMPARISONS
 ) -> tuple[DecidingComparison, ...]:
     """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
     # Where the cost model tells linear trees apart, some joins were chosen among those only.

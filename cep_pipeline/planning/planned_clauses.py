@@ -28,16 +28,8 @@ from cep_pipeline.planning.numbers.clause_questions import (
 )
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share, mask_of
 from cep_pipeline.planning.numbers.negation import compared_with, surrounding
-from cep_pipeline.planning.orderings import (
-    Ordering,
-    TreeOrdering,
-    ln_costs,
-    ln_order_cost,
-    named_over,
-)
-from cep_pipeline.planning.planners import (
-    PLANNERS,
-)
+from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
+from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.statistics.joint import ClauseTerms

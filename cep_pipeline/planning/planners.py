@@ -103,11 +103,7 @@ def _by_name(planners: Iterable[Planner]) -> dict[str, Planner]:
 PLANNERS: dict[str, Planner] = _by_name(
     (
         Planner(
-            "trivial",
-            "the pattern's own order",
-            trivial_order,
-            without_invariants_because=_KEPT,
-            keeps_order=True,
+            "trivial", "the pattern's own order", trivial_order, without_invariants_because=_KEPT, keeps_order=True
         ),
         Planner("event_frequency", "the rarest event first", event_frequency_order, measures=("instances",)),
         Planner("greedy", "at each step the cheapest next variable", greedy_order, measures=("step",)),
@@ -126,11 +122,7 @@ PLANNERS: dict[str, Planner] = _by_name(
             without_invariants_because=_LOCAL_SEARCH,
         ),
         Planner(
-            "dp_left_deep",
-            "the cheapest order, exactly",
-            dp_left_deep_order,
-            measures=("cost",),
-            compared_up_to=16,
+            "dp_left_deep", "the cheapest order, exactly", dp_left_deep_order, measures=("cost",), compared_up_to=16
         ),
         Planner(
             "zstream",

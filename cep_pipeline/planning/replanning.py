@@ -16,13 +16,7 @@ from cep_pipeline.planning.clause_plans import PatternPlan, StatisticsSummary, l
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import (
-    Ordering,
-    TreeOrdering,
-    ln_costs,
-    named_over,
-    ordering_over,
-)
+from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, named_over, ordering_over
 from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan

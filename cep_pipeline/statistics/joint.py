@@ -92,12 +92,7 @@ class ClauseTerms:
         Whose selectivities count, and its joint ones.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        snapshot: StatisticsSnapshot,
-    ) -> None:
+    def __init__(self, pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> None:
         self.pattern, self.clause, self.snapshot = pattern, clause, snapshot
         self.positions = {variable.name: place for place, variable in enumerate(clause.positive)}
         self.terms = tuple(terms_of_clause(pattern, clause))

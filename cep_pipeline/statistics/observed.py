@@ -213,10 +213,7 @@ def clause_key(pattern: Pattern, clause: Clause) -> str:
 
 
 def combine_observed(
-    snapshot: StatisticsSnapshot,
-    patterns: Sequence[Pattern],
-    observed: Observed,
-    factor: float = DEPENDENT_FACTOR,
+    snapshot: StatisticsSnapshot, patterns: Sequence[Pattern], observed: Observed, factor: float = DEPENDENT_FACTOR
 ) -> StatisticsSnapshot:
     """The snapshot with what detection observed.
 
@@ -278,11 +275,7 @@ class _Share:
         """The share passes/tests, with its interval computed for at most `effective` independent tests."""
         ln_value = ln_planned(passes / tests, tests)
         low, high = wilson_interval(passes / tests, min(tests, effective), confidence)
-        return cls(
-            ln_value,
-            ln_value - min(ln_planned(low, tests), ln_value),
-            max(math.log(high), ln_value) - ln_value,
-        )
+        return cls(ln_value, ln_value - min(ln_planned(low, tests), ln_value), max(math.log(high), ln_value) - ln_value)
 
     def times(self, other: _Share) -> _Share:
         """The product of two shares that were observed apart."""

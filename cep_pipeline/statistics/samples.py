@@ -289,13 +289,7 @@ def _ranges(
     ties: Ties,
 ) -> PairRanges:
     return pair_ranges(
-        timestamps,
-        rows[scope.first],
-        rows[scope.second],
-        window=scope.window,
-        ordered=ordered,
-        ties=ties,
-        owned=owned,
+        timestamps, rows[scope.first], rows[scope.second], window=scope.window, ordered=ordered, ties=ties, owned=owned
     )
 
 

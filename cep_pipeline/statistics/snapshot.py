@@ -457,17 +457,7 @@ class StatisticsSnapshot:
         return digest_of(self.to_json())
 
 
-_PLAIN = (
-    "stream",
-    "events",
-    "start_us",
-    "end_us",
-    "window_us",
-    "window_events",
-    "as_of_us",
-    "windows",
-    "confidence",
-)
+_PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")
 _RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
 _SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
 _JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over", "source")

@@ -15,15 +15,7 @@ from itertools import combinations
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
-from cep_pipeline.patterns.expressions import (
-    Aggregate,
-    Element,
-    Expression,
-    Length,
-    Reference,
-    ValueType,
-    walk,
-)
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten

@@ -95,12 +95,7 @@ class _Search:
     """Binds the members one after the other, each inside what the earlier ones leave of window and order."""
 
     def __init__(
-        self,
-        scope: TupleScope,
-        timestamps: Array,
-        rows: Sequence[Array],
-        random: np.random.Generator | None,
-        most: int,
+        self, scope: TupleScope, timestamps: Array, rows: Sequence[Array], random: np.random.Generator | None, most: int
     ) -> None:
         self.scope, self.rows, self.random = scope, rows, random
         self.limit = MOST_ALL if random is None else most

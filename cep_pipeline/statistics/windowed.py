@@ -600,13 +600,7 @@ class WindowedStatistics:
         return tuple(conditions), tuple(orders)
 
     def _described_snapshot(
-        self,
-        kind: Kind,
-        start: int | None,
-        end: int | None,
-        as_of: int | None,
-        notes: tuple[str, ...],
-        **numbers: Any,
+        self, kind: Kind, start: int | None, end: int | None, as_of: int | None, notes: tuple[str, ...], **numbers: Any
     ) -> StatisticsSnapshot:
         described = {"window_us": self.window.time_us, "window_events": self.window.events}
         if self.window.events is not None:

@@ -35,10 +35,7 @@ import numpy as np
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
-from cep_pipeline.planning.numbers.clause_statistics import (
-    ClauseStatistics,
-    mask_of,
-)
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 
 CONSTANTS_FILE = "kernel_costs.json"
 
@@ -116,11 +113,7 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
         node=term_of(
             lambda statistics: _Made(statistics, costs()),
             lambda: SetSum(
-                singles=True,
-                grown=True,
-                factor=costs().partial_match,
-                whole=costs().match,
-                ends=costs().event,
+                singles=True, grown=True, factor=costs().partial_match, whole=costs().match, ends=costs().event
             ),
         ),
         pair=term_of(

@@ -236,12 +236,7 @@ def is_linear(tree: PositionTree) -> bool:
     return True
 
 
-PARTIAL_MATCHES = SetTerm(
-    ln_partial_matches,
-    ln_partial_matches_of_all,
-    ln_partial_matches_of_some,
-    SetSum,
-)
+PARTIAL_MATCHES = SetTerm(ln_partial_matches, ln_partial_matches_of_all, ln_partial_matches_of_some, SetSum)
 """PM(S)."""
 
 THROUGHPUT = CostModel(name="throughput", unit="partial matches alive in a window", node=PARTIAL_MATCHES)

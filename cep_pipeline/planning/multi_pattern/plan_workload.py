@@ -7,12 +7,7 @@ from itertools import repeat
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import (
-    SHARINGS,
-    PatternPlan,
-    Sharing,
-    WorkloadSearch,
-)
+from cep_pipeline.planning.clause_plans import SHARINGS, PatternPlan, Sharing, WorkloadSearch
 from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
@@ -116,15 +111,7 @@ def plan_workload(
     if only is None:
         known = [member for member in members if member.id in given]
         given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
-    workload = Workload(
-        members,
-        statistics,
-        rule,
-        given,
-        _again(members, start, only),
-        in_pattern_order,
-        model,
-    )
+    workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES

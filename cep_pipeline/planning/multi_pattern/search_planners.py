@@ -16,13 +16,7 @@ import numpy as np
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch, PositionPlan
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
-from cep_pipeline.planning.multi_pattern.workload import (
-    Plans,
-    SearchOptions,
-    SearchProgress,
-    Workload,
-    named_order,
-)
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload, named_order
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_tree, tree_of_positions
 
