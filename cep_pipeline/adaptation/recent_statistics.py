@@ -59,7 +59,7 @@ class RecentStatistics:
     A window over a stream in one process needs no histogram: that of the daily statistics (`WindowedStatistics`) is
     for states that are stored, and costs more to carry on than it costs to count the events.
 
-    The orders of pairs are not counted: planners do not ask for them (`cardinality.ln_order_share`).
+    The orders of pairs are not counted: planners do not ask for them (`clause_statistics.ln_order_share`).
     """
 
     def __init__(

@@ -308,11 +308,6 @@ class ComparedJoins:
         return found
 
 
-def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
-    """ln of the cost of a tree without its leaves, which all trees share."""
-    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(tree))
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to build a block: the order or tree up to it, ln of what it measures, and its rank among equal ones."""

@@ -171,7 +171,7 @@ class Expectations:
         together = {*one, *other}
         for variables, text, prior in self._questions.tested:
             if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
-                yield TestedCondition(text, self.snapshot.measured(prior.condition) or prior)
+                yield TestedCondition(text, self.snapshot.by_condition.get(prior.condition) or prior)
         for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
             yield self._agreement(attribute, one, other, step=step)
         yield from self._together(one, other, step=step)

@@ -18,12 +18,10 @@ from cep_pipeline.statistics.joint import DEPENDENT_FACTOR
 from cep_pipeline.statistics.partial import PairCount, PartialStatistics, snapshot_of
 from cep_pipeline.statistics.samples import Sample, Terms, rows_of_leaves, sample_scopes
 from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
-from cep_pipeline.statistics.terms import OrderCondition, terms_of
+from cep_pipeline.statistics.terms import OrderCondition
 from cep_pipeline.statistics.windowed import EPSILON, WindowedStatistics
 
 Array = np.ndarray[Any, Any]
-
-__all__ = ["MAX_PAIRS", "estimate_statistics", "parse_duration_us", "partial_statistics", "terms_of"]
 
 logger = logging.getLogger(__name__)
 MAX_PAIRS = 65_536

@@ -145,7 +145,7 @@ class ClauseTerms:
 
     def selectivity(self, term: Term) -> Selectivity:
         """The selectivity of one term in the snapshot."""
-        measured = self.snapshot.measured(term.key)
+        measured = self.snapshot.by_condition.get(term.key)
         if measured is not None:
             return measured
         if term.conjunct is not None:

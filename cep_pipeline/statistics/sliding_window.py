@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,7 @@ class Estimate:
     high: float
 
 
-class Statistic(Protocol):
+class Statistic(ABC):
     """A statistic whose buckets can be merged.
 
     Attributes
@@ -65,49 +66,38 @@ class Statistic(Protocol):
         The numbers that a bucket holds; the first is not 0 where it holds anything.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def rows(self) -> int: ...
+    name: str
+    rows: int
 
     def checked(self, values: npt.ArrayLike | None, size: int) -> Array:
-        """So many values as float64; ValueError where the statistic is not of such."""
-        ...
+        """So many values as float64; ValueError where the statistic is not of such, or where one is not finite."""
+        return _finite(values, size)
 
     def added(self, instants: Array, values: Array, epsilon: float) -> Buckets:
-        """Values in buckets, at least as fine as `merged` leaves them."""
-        ...
+        """Values in buckets, at least as fine as `merged` leaves them: each in one of its own."""
+        return np.stack((instants, instants)), np.stack((np.ones(len(values)), values, np.zeros(len(values))))
 
     def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """Neighbouring buckets made one wherever the relative error stays within `epsilon`."""
-        ...
+        """Neighbouring buckets made one wherever the relative error stays within `epsilon`, as the papers do it."""
+        return _compressed(buckets, epsilon, self.name)
 
+    @abstractmethod
     def estimate(self, sums: Array, inside: Array, cut: Array) -> Estimate:
         """The statistic over the buckets that are inside a window, and those that its start cuts through."""
-        ...
 
 
 @dataclass(frozen=True)
-class Count:
-    """The number of values."""
+class Sum(Statistic):
+    """The sum of values that are not negative."""
 
-    name = "count"
+    name = "sum"
     rows = 3
 
     def checked(self, values: npt.ArrayLike | None, size: int) -> Array:
-        """Ones: what the values are does not matter."""
-        return np.ones(size)
-
-    def added(self, instants: Array, values: Array, epsilon: float) -> Buckets:
-        """Merged already where they are in the order of time."""
-        if len(instants) and (instants[1:] >= instants[:-1]).all():
-            return _counted(instants, epsilon)
-        return _single(instants, values)
-
-    def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """Merge as the paper does, by the number of newer values."""
-        return _compressed(buckets, epsilon, self.name)
+        what = _finite(values, size)
+        if (what < 0).any():
+            raise ValueError("a sum over a sliding window is of values that are not negative")
+        return what
 
     def estimate(self, sums: Array, inside: Array, cut: Array) -> Estimate:
         """All that are inside, and half of what is cut."""
@@ -115,26 +105,24 @@ class Count:
 
 
 @dataclass(frozen=True)
-class Sum(Count):
-    """The sum of values that are not negative."""
+class Count(Sum):
+    """The number of values, whatever they are."""
 
-    name = "sum"
+    name = "count"
 
     def checked(self, values: npt.ArrayLike | None, size: int) -> Array:
-        """Finite, not negative."""
-        what = _finite(values, size)
-        if (what < 0).any():
-            raise ValueError("a sum over a sliding window is of values that are not negative")
-        return what
+        return np.ones(size)
 
     def added(self, instants: Array, values: Array, epsilon: float) -> Buckets:
-        """Each a bucket."""
-        return _single(instants, values)
+        """Merged already where they are in the order of time."""
+        if len(instants) and (instants[1:] >= instants[:-1]).all():
+            return _counted(instants, epsilon)
+        return super().added(instants, values, epsilon)
 
 
 @dataclass(frozen=True)
-class Variance:
-    """The variance of the population.
+class Variance(Statistic):
+    """The variance of the population; buckets are merged by the number of newer values and by their squares.
 
     Notes
     -----
@@ -144,18 +132,6 @@ class Variance:
 
     name = "variance"
     rows = 3
-
-    def checked(self, values: npt.ArrayLike | None, size: int) -> Array:
-        """Finite."""
-        return _finite(values, size)
-
-    def added(self, instants: Array, values: Array, epsilon: float) -> Buckets:
-        """Each a bucket."""
-        return _single(instants, values)
-
-    def merged(self, buckets: Buckets, epsilon: float) -> Buckets:
-        """Merge by the number of newer values and by their squares."""
-        return _compressed(buckets, epsilon, self.name)
 
     def estimate(self, sums: Array, inside: Array, cut: Array) -> Estimate:
         """Between what the squares are without and with the buckets that are cut."""
@@ -171,7 +147,7 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class SeveralSums:
+class SeveralSums(Statistic):
     """Sums of rows of numbers that are not negative, in the buckets of the first: everything else is carried along.
 
     What the pairs of a scope say of its conditions has to be cut at the same instants to be divided by one another.
@@ -180,15 +156,11 @@ class SeveralSums:
     rows: int
 
     @property
-    def name(self) -> str:
+    def name(self) -> str:  # type: ignore[override]
         """The number of sums."""
         return f"{self.rows} sums"
 
     def checked(self, values: npt.ArrayLike | None, size: int) -> Array:
-        """Not one at a time: buckets of them are added."""
-        raise ValueError("several sums are added in buckets")
-
-    def added(self, instants: Array, values: Array, epsilon: float) -> Buckets:
         """Not one at a time: buckets of them are added."""
         raise ValueError("several sums are added in buckets")
 
@@ -228,10 +200,6 @@ def _finite(values: npt.ArrayLike | None, size: int) -> Array:
     if not np.isfinite(what).all():
         raise ValueError("values must be finite: leave out null, NaN and infinities")
     return what
-
-
-def _single(instants: Array, values: Array) -> Buckets:
-    return np.stack((instants, instants)), np.stack((np.ones(len(values)), values, np.zeros(len(values))))
 
 
 def _compressed(buckets: Buckets, epsilon: float, statistic: str) -> Buckets:

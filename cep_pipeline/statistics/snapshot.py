@@ -358,10 +358,6 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
-    def known_rate(self, leaf: str) -> LeafRate | None:
-        """The arrival rate of a leaf by its key; None where it was not measured."""
-        return self.by_leaf.get(leaf)
-
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
@@ -370,10 +366,6 @@ class StatisticsSnapshot:
             for clause in pattern.clauses
             for variable in (*clause.positive, *clause.negated)
         )
-
-    def measured(self, key: str) -> Selectivity | None:
-        """The selectivity of a condition by its key; None where it was not measured."""
-        return self.by_condition.get(key)
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""

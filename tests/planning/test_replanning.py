@@ -22,7 +22,7 @@ from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, log_tables, set_arrays
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse

@@ -252,7 +252,7 @@ class ClauseQuestions:
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
-        return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+        return snapshot.by_leaf.get(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
 @dataclass(slots=True, eq=False)
@@ -288,7 +288,7 @@ _UNKNOWN = StatisticsSnapshot()
 
 
 def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
-    return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
+    return ln_planned_selectivity(snapshot.by_condition.get(prior.condition) or prior)
 
 
 def is_equality(conjunct: Conjunct) -> bool:

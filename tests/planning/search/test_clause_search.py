@@ -26,7 +26,7 @@ from cep_pipeline.planning.orderings import (
 from cep_pipeline.planning.search import clause_search_codes as codes
 from cep_pipeline.planning.search.clause_search import SEARCHED, ClauseSearchResult, searched
 from cep_pipeline.planning.search.sums import MOST_VARIABLES
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.planning.test_replanning import close, of_any_shape, with_shape
 from tests.statistics.market import parse
