@@ -51,36 +51,26 @@ from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Verdict:
     """A decision: plan again or not, and the reason.
-
-    Parameters
-    ----------
-    reason
-        A sentence, or what writes it when somebody asks: decisions are many, and few are read.
 
     Attributes
     ----------
     replan
         Whether.
     said
-        The reason, as it was given.
+        The reason: a sentence, or what writes it when somebody asks: decisions are many, and few are read.
     checks
         What was looked at, up to the first violation; of a plan of many patterns together all of it.
     patterns
         Of a plan of many patterns together, those that are concerned; () all of them.
     """
 
-    __slots__ = ("checks", "patterns", "replan", "said")
-
-    def __init__(
-        self,
-        replan: bool,
-        reason: str | Callable[[], str],
-        checks: Sequence[Verification | Deviation] = (),
-        patterns: tuple[str, ...] = (),
-    ) -> None:
-        self.replan, self.said, self.checks, self.patterns = replan, reason, checks, patterns
+    replan: bool
+    said: str | Callable[[], str]
+    checks: Sequence[Verification | Deviation] = ()
+    patterns: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:

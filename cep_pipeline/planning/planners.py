@@ -6,7 +6,6 @@ comparisons of planners, plans for mechanisms without trees and checks of invari
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -96,12 +95,9 @@ class MultiPatternPlanner:
         return getattr(import_module(module), name)(workload, options)
 
 
-def _by_name(planners: Iterable[Planner]) -> dict[str, Planner]:
-    return {planner.name: planner for planner in planners}
-
-
-PLANNERS: dict[str, Planner] = _by_name(
-    (
+PLANNERS: dict[str, Planner] = {
+    planner.name: planner
+    for planner in (
         Planner(
             "trivial", "the pattern's own order", trivial_order, without_invariants_because=_KEPT, keeps_order=True
         ),
@@ -149,7 +145,7 @@ PLANNERS: dict[str, Planner] = _by_name(
             compared_up_to=14,
         ),
     )
-)
+}
 
 _SEARCH = "cep_pipeline.planning.multi_pattern.search_planners"
 _BASELINES = "cep_pipeline.planning.multi_pattern.baselines"

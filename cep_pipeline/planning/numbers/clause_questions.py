@@ -122,16 +122,6 @@ class ClauseQuestions:
             )
         return asked.statistics
 
-    def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
-        """The numbers of `statistics`, which are all that plans are searched and invariants verified by.
-
-        Raises
-        ------
-        PlanError
-            The snapshot does not know one of the leaves.
-        """
-        return self.asked(snapshot).numbers
-
     def asked(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
         """The answers of the snapshot; PlanError where it does not know one of the leaves."""
         if self._latest is None or self._latest.snapshot is not snapshot:

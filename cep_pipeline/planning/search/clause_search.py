@@ -140,12 +140,12 @@ class ClauseSearch:
         row, questions = self._row, self._questions
         assert questions is not None
         if row is None or not questions.fills(snapshot):
-            self._take(questions.flat(snapshot))
+            self._take(questions.asked(snapshot).numbers)
             return
         try:
             moved = row.take(snapshot)
         except KeyError:
-            self._take(questions.flat(snapshot))  # says which leaf is not known
+            self._take(questions.asked(snapshot).numbers)  # says which leaf is not known
             return
         if moved:
             self._words[codes.ROW_AT], self._words[codes.PLACES_AT] = row.room.ctypes.data, row.places.ctypes.data
