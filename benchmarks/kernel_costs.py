@@ -29,11 +29,10 @@ from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, is_linear
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, edges, kernel_model
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import left_deep
-from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
+from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.trees import PositionTree, left_deep, named_join, positions_below
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.node_counts import NodeCounts

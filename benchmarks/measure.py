@@ -15,7 +15,7 @@ from cep_pipeline.detection.fused.tiers import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.workload_plan import Sharing
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.slices.prepared import PreparedEvents
 
 SHARING_OF: Mapping[str, Sharing] = {"multi_pattern_nfa": "prefix", "multitree": "subexpression"}

@@ -30,7 +30,7 @@ from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.plan_checks import pending_violation
 from cep_pipeline.pipeline.plans import of_another_format
 from cep_pipeline.planning import Plan
-from cep_pipeline.statistics.numbers import Number, numbers_of
+from cep_pipeline.statistics.drift import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 from cep_pipeline.warehouse.records import RunRecord

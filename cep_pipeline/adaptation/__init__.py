@@ -13,10 +13,10 @@
 | `verification` | the check of invariants on fresh statistics: its definition |
 | `compiled_check` | the same check by one compiled call, for plans that a compiled search has found |
 | `thresholds` | the check of numbers against a threshold |
+| `lazy_sequence` | sequences of invariants and checks that are made when somebody asks |
 | `distance`, `scanning` | minimal distances of invariants, and how one is chosen on a stream |
 | `plan_quality` | the cost of a plan on other statistics, and the gain of another one |
-| `memo_cells` | all that the result of a dynamic program rests on; for experiments and tests |
-| `forecast`, `describe`, `report` | trends of invariants, sentences about them, and the report of a run |
+| `forecast`, `report` | trends of invariants, and the report of a run |
 """
 
 from cep_pipeline.adaptation.decisions import DECISION_FUNCTIONS, DecisionState, Verdict, decision_function

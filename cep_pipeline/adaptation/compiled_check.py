@@ -9,16 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import overload
+from itertools import chain
 
 import numpy as np
 
-from cep_pipeline.adaptation.describe import describe_verification
 from cep_pipeline.adaptation.invariants import Invariant
+from cep_pipeline.adaptation.lazy_sequence import LazySequence
 from cep_pipeline.adaptation.verification import (
     Verification,
     Verifications,
     check_distance,
+    describe_verification,
     is_violated,
     minimal_distance,
 )
@@ -37,7 +38,7 @@ def found_invariants(plan: object, k: int | None) -> LazyInvariants | None:
     return LazyInvariants(plan.found, plan.found.clauses, k)
 
 
-class LazyInvariants(Sequence[Invariant]):
+class LazyInvariants(LazySequence[Invariant]):
     """The invariants that `invariants.invariants_of` gives, each made when it is asked for.
 
     Parameters
@@ -55,25 +56,15 @@ class LazyInvariants(Sequence[Invariant]):
     def __len__(self) -> int:
         return sum(map(len, self._of_clauses))
 
-    @overload
-    def __getitem__(self, place: int) -> Invariant: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Invariant]: ...
-    def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
-        return [one for clause in self._of_clauses for one in clause][place]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
+    def item(self, place: int) -> Invariant:
+        return list(chain.from_iterable(self._of_clauses))[place]
 
     def check(self) -> CompiledCheck:
         """The check of these invariants."""
         return CompiledCheck(self._of_clauses)
 
 
-class InvariantsOfClause(Sequence[Invariant]):
+class InvariantsOfClause(LazySequence[Invariant]):
     """The invariants of one clause, by its number, and the program that measures them."""
 
     def __init__(self, found: SearchResult, number: int, kept: KeptComparisons) -> None:
@@ -82,14 +73,8 @@ class InvariantsOfClause(Sequence[Invariant]):
     def __len__(self) -> int:
         return self.kept.count
 
-    @overload
-    def __getitem__(self, place: int) -> Invariant: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Invariant]: ...
-    def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(len(self))[place]]
-        of, comparison = self._found.replanner, self.kept.comparison(range(len(self))[place])
+    def item(self, place: int) -> Invariant:
+        of, comparison = self._found.replanner, self.kept.comparison(place)
         clause = of.pattern.clauses[self._number].index
         return Invariant(of.pattern.name, clause, comparison.step, comparison, of.model.name, of.alpha)
 
@@ -150,11 +135,7 @@ class CompiledCheck:
         self._distance = distance
 
     def checked(
-        self,
-        snapshot: StatisticsSnapshot,
-        *,
-        distance: float | Mapping[str, float] = 0.0,
-        to_the_end: bool = False,
+        self, snapshot: StatisticsSnapshot, *, distance: float | Mapping[str, float] = 0.0, to_the_end: bool = False
     ) -> Verifications:
         """Verify up to the first violation, or all, as `InvariantCheck.checked` does."""
         self._measure_against(distance)
@@ -173,7 +154,7 @@ class CompiledCheck:
         return Verifications(found)
 
 
-class LazyVerifications(Sequence[Verification]):
+class LazyVerifications(LazySequence[Verification]):
     """The verifications up to the first violation, measured again when somebody asks for them."""
 
     def __init__(
@@ -200,18 +181,5 @@ class LazyVerifications(Sequence[Verification]):
     def __len__(self) -> int:
         return len(self.made)
 
-    @overload
-    def __getitem__(self, place: int) -> Verification: ...
-    @overload
-    def __getitem__(self, place: slice) -> tuple[Verification, ...]: ...
-    def __getitem__(self, place: int | slice) -> Verification | tuple[Verification, ...]:
+    def item(self, place: int) -> Verification:
         return self.made[place]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self.made == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(self.made)
-
-    def __repr__(self) -> str:
-        return repr(self.made)

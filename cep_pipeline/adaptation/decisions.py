@@ -26,22 +26,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, overload
+from typing import Any
 
 from cep_pipeline.adaptation import thresholds
 from cep_pipeline.adaptation.compiled_check import CompiledCheck, LazyInvariants, LazyVerifications, found_invariants
-from cep_pipeline.adaptation.describe import describe_deviation, describe_verification
 from cep_pipeline.adaptation.distance import DistanceRule, Distances, Fixed, distance_rule
 from cep_pipeline.adaptation.invariants import Invariant, invariants_of, without_invariants
 from cep_pipeline.adaptation.thresholds import (
     Deviation,
     ThresholdCheck,
+    describe_deviation,
     deviations,
     numbers_in,
     numbers_now,
     questions_of,
 )
-from cep_pipeline.adaptation.verification import InvariantCheck, Verification, freeze
+from cep_pipeline.adaptation.verification import InvariantCheck, Verification, describe_verification, freeze
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
@@ -51,56 +51,26 @@ from cep_pipeline.planning.search.clause_search import SEARCHED, load_checks
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
-class ViolatedInvariants(Sequence[Invariant]):
-    """The violated invariants among the checks of a verdict, made when they are asked for: few rules ask."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        self._verdict = verdict
-
-    def __len__(self) -> int:
-        return len(self._verdict.violated)
-
-    @overload
-    def __getitem__(self, place: int) -> Invariant: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Invariant]: ...
-    def __getitem__(self, place: int | slice) -> Invariant | Sequence[Invariant]:
-        return self._verdict.violated[place]
-
-    def __iter__(self) -> Iterator[Invariant]:
-        return iter(self._verdict.violated)
-
-
+@dataclass(slots=True, eq=False, repr=False)
 class Verdict:
     """A decision: plan again or not, and the reason.
-
-    Parameters
-    ----------
-    reason
-        A sentence, or what writes it when somebody asks: decisions are many, and few are read.
 
     Attributes
     ----------
     replan
         Whether.
     said
-        The reason, as it was given.
+        The reason: a sentence, or what writes it when somebody asks: decisions are many, and few are read.
     checks
         What was looked at, up to the first violation; of a plan of many patterns together all of it.
     patterns
         Of a plan of many patterns together, those that are concerned; () all of them.
     """
 
-    __slots__ = ("checks", "patterns", "replan", "said")
-
-    def __init__(
-        self,
-        replan: bool,
-        reason: str | Callable[[], str],
-        checks: Sequence[Verification | Deviation] = (),
-        patterns: tuple[str, ...] = (),
-    ) -> None:
-        self.replan, self.said, self.checks, self.patterns = replan, reason, checks, patterns
+    replan: bool
+    said: str | Callable[[], str]
+    checks: Sequence[Verification | Deviation] = ()
+    patterns: tuple[str, ...] = ()
 
     @property
     def reason(self) -> str:
@@ -402,7 +372,7 @@ class InvariantBased(DecisionFunction):
         return self.distance.begin(plan)
 
     def _distances_after(self, distances: Distances, verdict: Verdict, gain: float) -> Distances:
-        return self.distance.after_replanning(distances, ViolatedInvariants(verdict), gain)
+        return self.distance.after_replanning(distances, _violated(verdict), gain)
 
     def _thresholds(self, state: DecisionState, snapshot: StatisticsSnapshot) -> Verdict:
         """Threshold checks of the patterns without invariants, of a plan of many patterns together of all.
@@ -457,6 +427,11 @@ def _by_threshold(
     moved = {(one.what, one.before) for one in too_far}
     names = (name for name in patterns if state.together and not moved.isdisjoint(before[name].items()))
     return Verdict(True, reason, tuple(checks), tuple(names))
+
+
+def _violated(verdict: Verdict) -> Iterator[Invariant]:
+    """The violated invariants, which are looked for only if somebody asks: few rules do."""
+    yield from verdict.violated
 
 
 def _with_more(said: str, number: int, what: str) -> str:

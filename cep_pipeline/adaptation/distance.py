@@ -8,7 +8,7 @@ replanning has brought so far, for all invariants together or for each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -73,7 +73,7 @@ class DistanceRule(Protocol):
         """The distances of the first plan."""
         ...
 
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         """The distances to go on with after violated invariants led to a plan that gained this share of the cost."""
         ...
 
@@ -87,7 +87,7 @@ class Fixed:
     def begin(self, plan: Plan) -> Distances:
         return Distances(self.distance)
 
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         return distances
 
 
@@ -104,7 +104,7 @@ class AverageRelativeDifference:
         tightest = (one for clause in clauses for one in tightest_of_blocks(clause.comparisons))
         return Distances(average_relative_difference(tightest))
 
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         return distances
 
 
@@ -128,7 +128,7 @@ class MetaAdaptive:
         distances = self.first.begin(plan)
         return replace(distances, everywhere=min(distances.everywhere, LARGEST_DISTANCE))
 
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         if not self.per_invariant:
             return replace(distances, everywhere=adapted(distances.everywhere, gain))
         own = dict(distances.own)

@@ -27,8 +27,11 @@ from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
+    Side,
     comparison_from_json,
     comparison_to_json,
+    named,
+    positions_of,
     side_text,
     tightest_of_blocks,
 )
@@ -77,6 +80,32 @@ class Invariant:
     def cost(self) -> CostModel:
         """The cost model with its weight of latency; InputError where there is none of this name."""
         return with_latency(cost_named(self.cost_model), self.alpha)
+
+
+def describe(invariant: Invariant, patterns: Sequence[Pattern]) -> str:
+    """The block of an invariant, and the two sides between which the planner chose.
+
+    Returns
+    -------
+    str
+        Such as "pattern rise, step 2: b rather than c" or "pattern rise, join 2: ((a, b), c) rather than (a, (b, c))".
+    """
+    pattern = next(pattern for pattern in patterns if pattern.name == invariant.pattern)
+    names = [variable.name for variable in pattern.clauses[invariant.clause].positive]
+    of_clause = f", clause {invariant.clause + 1}" if len(pattern.clauses) > 1 else ""
+    one = invariant.comparison
+    if one.measure == "tree":
+        block, chosen, rejected = "join", named(one.chosen, names), named(one.rejected, names)
+    else:
+        # Where both sides bind the same variables, it is their orders that differ.
+        whole = one.measure == "cost"
+        block, chosen, rejected = "step", _bound(one.chosen, names, whole), _bound(one.rejected, names, whole)
+    return f"pattern {invariant.pattern}{of_clause}, {block} {invariant.block + 1}: {chosen} rather than {rejected}"
+
+
+def _bound(order: Side, names: Sequence[str], whole: bool) -> str:
+    positions = positions_of(order)
+    return ", ".join(names[position] for position in (positions if whole else positions[-1:]))
 
 
 def invariants_of(plan: Plan, patterns: Sequence[Pattern], k: int | None = 1) -> tuple[Invariant, ...]:

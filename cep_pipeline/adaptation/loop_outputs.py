@@ -7,9 +7,10 @@ their events are let go of. What is held are the matches that end behind that ro
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -69,7 +70,7 @@ class Finding:
         return [moved(block, -first) for block in blocks], events, row
 
 
-class LoopOutput(Protocol):
+class LoopOutput(ABC):
     """The output of one pattern's matches.
 
     Attributes
@@ -78,126 +79,108 @@ class LoopOutput(Protocol):
         What matches are found with.
     schema
         Of the batches.
+    most
+        The most matches that may be listed; None: no limit.
     asks_plans
         Whether matches are found by plans: merged runs are not.
+    at_once
+        Whether all of the stream is one stretch, which is detected at its end.
     """
 
-    @property
-    def finding(self) -> Finding: ...
+    schema: pa.Schema
+    asks_plans = True
+    at_once = False
 
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def asks_plans(self) -> bool: ...
-
-    @property
-    def most(self) -> int | None:
-        """The most matches that may be listed; None: no limit."""
-        ...
-
-    @property
-    def at_once(self) -> bool:
-        """True if all of the stream is one stretch, which is detected at its end."""
-        ...
+    def __init__(self, finding: Finding) -> None:
+        self.finding, self.most = finding, finding.limit
 
     def find_unlisted(self, stretch: Stretch) -> bool:
         """Find the matches of the next stretch without listing them; False: they are to be listed, and `take` is told.
 
         All of its events have come.
         """
-        ...
+        return False
 
+    @abstractmethod
     def take(self, blocks: list[Block]) -> None:
         """Take all listed matches of a part of the next stretch, with rows that count from the first event held."""
-        ...
 
+    @abstractmethod
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         """The finished output once all matches that begin before a row are known; None: all there are."""
-        ...
 
+    @abstractmethod
     def needs_from(self, begin: int) -> int:
         """The row from which on events are needed, where the stretches before `begin` are done."""
-        ...
 
 
-class RowsOutput:
-    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
-
-    asks_plans, at_once = True, False
+class _ListedOutput(LoopOutput):
+    """The output of matches that are listed, and wait until all that come before them are known."""
 
     def __init__(self, finding: Finding) -> None:
-        self.finding, self._waiting = finding, _Waiting(finding)
-        self._kept = _KeptOfStream(finding.pattern)
-        self._rows = 0
-        self.schema = matches_schema(finding.pattern)
-        # Of what OUTPUT and CONSUME decide about any number may be listed.
-        self.most = None if has_output_policy(finding.pattern) else finding.limit
-
-    def find_unlisted(self, stretch: Stretch) -> bool:
-        return False
+        super().__init__(finding)
+        self._waiting = _Waiting(finding)
+        self._listed = 0
 
     def take(self, blocks: list[Block]) -> None:
         self._waiting.add(blocks)
 
+    def needs_from(self, begin: int) -> int:
+        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+
+    def _count(self, matches: int) -> None:
+        """Count matches as listed; TooManyMatches beyond the limit."""
+        self._listed += matches
+        if self.finding.limit is not None and self._listed > self.finding.limit:
+            raise TooManyMatches(self.finding.pattern.name, self.finding.limit)
+
+
+class RowsOutput(_ListedOutput):
+    """A row a match, in the page's order, those that OUTPUT and CONSUME keep."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding)
+        self._kept = _KeptOfStream(finding.pattern)
+        self.schema = matches_schema(finding.pattern)
+        if has_output_policy(finding.pattern):  # of what OUTPUT and CONSUME decide about any number may be listed
+            self.most = None
+
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
         if blocks:
             blocks, events, self._kept.first = self.finding.over(blocks)
             ordered = order_matches(blocks, events.seqs)
-            for batch in match_batches(pattern, ordered, events, self._kept, typed=True):
-                self._rows += batch.num_rows
-                if limit is not None and self._rows > limit:
-                    raise TooManyMatches(pattern.name, limit)
+            for batch in match_batches(self.finding.pattern, ordered, events, self._kept, typed=True):
+                self._count(batch.num_rows)
                 yield batch
         if before is not None:
             self._kept.forget_rows(self.finding.reading.window_before(before))
 
-    def needs_from(self, begin: int) -> int:
-        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
 
-
-class ListedBuffersOutput:
+class ListedBuffersOutput(_ListedOutput):
     """A row for all matches that end with one event, where conditions ask for the lists themselves."""
 
-    asks_plans, at_once = True, False
-
     def __init__(self, finding: Finding) -> None:
-        self.finding, self._waiting = finding, _Waiting(finding)
-        self._listed = 0
+        super().__init__(finding)
         self.schema = _compressed_schema(finding.pattern)
-        self.most = finding.limit
-
-    def find_unlisted(self, stretch: Stretch) -> bool:
-        return False
-
-    def take(self, blocks: list[Block]) -> None:
-        self._waiting.add(blocks)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
         from cep_pipeline.detection.compressed.compressing import compress_listed
 
-        pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
         if blocks:
             blocks, events, _ = self.finding.over(blocks)
-            self._listed += count_blocks(blocks, events)
-            if limit is not None and self._listed > limit:
-                raise TooManyMatches(pattern.name, limit)
-            yield from compress_listed(pattern, [blocks], events).to_batches()
-
-    def needs_from(self, begin: int) -> int:
-        return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))
+            self._count(count_blocks(blocks, events))
+            yield from compress_listed(self.finding.pattern, [blocks], events).to_batches()
 
 
-class MergedBuffersOutput:
+class MergedBuffersOutput(LoopOutput):
     """The same by merged runs, which follow no plan: matches belong to the stretch that they end in."""
 
     asks_plans = False
 
     def __init__(self, finding: Finding) -> None:
-        self.finding, self.most = finding, finding.limit
+        super().__init__(finding)
         self._found: list[pa.RecordBatch] = []
         self.schema = _compressed_schema(finding.pattern)
         self.at_once = counts_in_partitions(finding.pattern)
@@ -217,16 +200,16 @@ class MergedBuffersOutput:
         return self.finding.reading.ends_read_from(begin)
 
 
-class NumberOutput:
+class NumberOutput(LoopOutput):
     """The number of matches, of any size."""
 
-    asks_plans = True
     schema = COUNT_SCHEMA
 
     def __init__(self, finding: Finding) -> None:
-        self.finding = finding
+        super().__init__(finding)
         self._lists = binds_lists(finding.pattern)
-        self.most = finding.limit if self._lists else None
+        if not self._lists:
+            self.most = None
         self._number = 0
         self.at_once = self._lists and counts_in_partitions(finding.pattern)
 

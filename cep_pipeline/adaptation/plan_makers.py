@@ -14,6 +14,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.planning.clause_plans import Sharing, WorkloadSearch
 from cep_pipeline.planning.make_plan import sharing_for
 from cep_pipeline.planning.multi_pattern.costs import Statistics, cost_model_of, ln_cost, shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
@@ -22,7 +23,6 @@ from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNERS
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
-from cep_pipeline.planning.workload_plan import Sharing, WorkloadSearch
 from cep_pipeline.statistics import StatisticsSnapshot
 
 SEARCH_STEPS = 100_000

@@ -7,15 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
-from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
+from cep_pipeline.planning.clause_plans import PatternPlan
+from cep_pipeline.planning.costs import cost_named, with_latency
 from cep_pipeline.planning.multi_pattern.costs import ln_cost_on as ln_shared_cost_on
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import GRAIN
+from cep_pipeline.planning.orderings import GRAIN, ln_costs, ordering_over
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.trees import tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -64,18 +61,10 @@ def _run(plan: Plan) -> dict[str, list[object]]:
 
 def _on(plan: PatternPlan, pattern: Pattern, alpha: float, snapshot: StatisticsSnapshot) -> PatternPlan:
     model = with_latency(cost_named(plan.cost_model), alpha)
-    clauses = (
-        _clause_on(clause_plan, clause_statistics(pattern, clause, snapshot), model)
-        for clause_plan, clause in zip(plan.clauses, pattern.clauses, strict=True)
-    )
+    clauses = []
+    for clause_plan, clause in zip(plan.clauses, pattern.clauses, strict=True):
+        statistics = clause_statistics(pattern, clause, snapshot)
+        ordering = ordering_over(clause_plan.order_or_tree, statistics.names)
+        ln_cost, ln_waiting = ln_costs(model, statistics, ordering)
+        clauses.append(replace(clause_plan, ln_cost=ln_cost, ln_waiting=ln_waiting))
     return replace(plan, clauses=tuple(clauses))
-
-
-def _clause_on(plan: ClausePlan, statistics: ClauseStatistics, model: CostModel) -> ClausePlan:
-    if plan.tree is None:
-        order = tuple(statistics.names.index(name) for name in plan.order)
-        costs = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
-    else:
-        tree = tree_of_positions(plan.tree, statistics.names)
-        costs = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
-    return replace(plan, ln_cost=costs[0], ln_waiting=costs[1])

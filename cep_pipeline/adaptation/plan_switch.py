@@ -9,10 +9,11 @@ switch faster than windows pass any number are at work at a time.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,23 +112,42 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     return frozenset() if pattern.base_type in first | others else frozenset(first - others)
 
 
-class RowsRead(Protocol):
+class RowsRead(ABC):
     """The events that decide about the matches that begin in a part of a stream."""
 
+    @abstractmethod
     def has_come(self, stop: int) -> bool:
-        """True if all events have been read that decide about matches which begin before this row."""
-        ...
+        """True if all events have been read that decide about matches which begin before this row.
 
+        Notes
+        -----
+        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
+        """
+
+    @abstractmethod
     def ahead(self, stop: int) -> int:
         """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
-        ...
 
+    @abstractmethod
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending."""
-        ...
+        """The rows that matches which begin in `[first, stop)` depend on: from, up to; or all of them, ascending.
+
+        Events behind them that matches can only begin with are left out.
+        """
 
 
-class Reading:
+def _without(
+    types: pa.Array, stream: EventStream, pattern: Pattern, rows: tuple[int, int], stop: int
+) -> tuple[int, int] | Array:
+    """The rows without those from `stop` on whose events are of these types."""
+    if not len(types) or rows[1] == stop:
+        return rows
+    behind = stream.between(stop, rows[1]).column(pattern.type_attribute).cast(pa.string())
+    needed = np.flatnonzero(~pc.is_in(behind, types).to_numpy())
+    return np.concatenate((np.arange(rows[0], stop), stop + needed))
+
+
+class Reading(RowsRead):
     """The events of a stream that decide about the matches of a pattern that begin in a part of it.
 
     Attributes
@@ -146,18 +166,11 @@ class Reading:
         self._whole: tuple[int, PreparedEvents] | None = None
 
     def has_come(self, stop: int) -> bool:
-        """True if all events have been read that decide about matches which begin before this row.
-
-        Notes
-        -----
-        Where a window counts the events of a partition, which may never come, that is at the end of the stream.
-        """
         if self._stream.ended:
             return True
         return not counts_in_partitions(self._pattern) and self._behind(stop) < len(self._stream)
 
     def ahead(self, stop: int) -> int:
-        """The number of events behind this row that matches begun before it may hold; 0 where that is not known."""
         return 0 if counts_in_partitions(self._pattern) else self._behind(stop) - stop
 
     def rows(self, first: int, stop: int) -> tuple[int, int] | Array:
@@ -177,13 +190,10 @@ class Reading:
         return self._of_partitions(partitions, first, stop)
 
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
-        """`rows`, without events behind them that matches can only begin with."""
         rows = self.rows(first, stop)
-        if not isinstance(rows, tuple) or not len(self._opening) or rows[1] == stop:
+        if not isinstance(rows, tuple):
             return rows
-        types = self._stream.between(stop, rows[1]).column(self._pattern.type_attribute).cast(pa.string())
-        needed = np.flatnonzero(~pc.is_in(types, self._opening).to_numpy())
-        return np.concatenate((np.arange(rows[0], stop), stop + needed))
+        return _without(self._opening, self._stream, self._pattern, rows, stop)
 
     def rows_of_ends(self, first: int, stop: int) -> tuple[int, int]:
         """The rows `[from, up to)` that matches which end in `[first, stop)` depend on."""
@@ -327,9 +337,7 @@ def matches_of_stretch(
         return block.take((first >= begin) & (first < end))
 
     owning = replace(
-        mechanism,
-        find=lambda *asked: map(own, mechanism.find(*asked)),
-        find_many=_owning(mechanism.find_many, own),
+        mechanism, find=lambda *asked: map(own, mechanism.find(*asked)), find_many=_owning(mechanism.find_many, own)
     )
     for parts in many_in_parts(patterns, owning, orders, events, EVERYTHING, counters, most=most):
         yield [[_renumbered(block, rows, slices.first) for block in blocks] for blocks in parts]
@@ -379,7 +387,7 @@ def last_rows(block: Block) -> Array:
     return np.asarray(np.maximum.reduceat(block.rows, block.offsets[:-1]))
 
 
-class CommonReading:
+class CommonReading(RowsRead):
     """The events that several patterns read together: all between the first and the last one that any of them needs.
 
     Each finds the same matches as with its own events: those that begin in a part of the stream, and what rejects them,
@@ -402,12 +410,8 @@ class CommonReading:
 
     def needed_rows(self, first: int, stop: int) -> tuple[int, int] | Array:
         spans = [_span(reading.rows(first, stop)) for reading in self._readings]
-        start, end = min(span[0] for span in spans), max(span[1] for span in spans)
-        if not len(self._needless) or end == stop:
-            return start, end
-        types = self._stream.between(stop, end).column(self._patterns[0].type_attribute).cast(pa.string())
-        needed = np.flatnonzero(~pc.is_in(types, self._needless).to_numpy())
-        return np.concatenate((np.arange(start, stop), stop + needed))
+        rows = min(span[0] for span in spans), max(span[1] for span in spans)
+        return _without(self._needless, self._stream, self._patterns[0], rows, stop)
 
     @cached_property
     def _needless(self) -> pa.Array:

@@ -59,7 +59,7 @@ class RecentStatistics:
     A window over a stream in one process needs no histogram: that of the daily statistics (`WindowedStatistics`) is
     for states that are stored, and costs more to carry on than it costs to count the events.
 
-    The orders of pairs are not counted: planners do not ask for them (`cardinality.ln_order_share`).
+    The orders of pairs are not counted: planners do not ask for them (`clause_statistics.ln_order_share`).
     """
 
     def __init__(
@@ -81,9 +81,7 @@ class RecentStatistics:
         start = self.reads_from(stream, first)
         pattern = self._patterns[0]
         events = PreparedEvents(
-            stream.between(start, stop),
-            type_attribute=pattern.type_attribute,
-            base_type=pattern.base_type,
+            stream.between(start, stop), type_attribute=pattern.type_attribute, base_type=pattern.base_type
         )
         counts = partial_statistics(
             self._patterns,

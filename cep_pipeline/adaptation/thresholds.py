@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
+from cep_pipeline.adaptation.lazy_sequence import LazySequence
 from cep_pipeline.adaptation.threshold_codes import (
     ASKED,
     BEFORE,
@@ -29,6 +30,7 @@ from cep_pipeline.planning.numbers.clause_questions import (
     ln_planned_selectivity,
     planned_share,
 )
+from cep_pipeline.planning.numbers.logarithms import format_number
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
 
@@ -70,6 +72,12 @@ class Deviation:
     def relative(self) -> float:
         """|now - before| / before."""
         return abs(self.now - self.before) / self.before
+
+
+def describe_deviation(deviation: Deviation) -> str:
+    """A sentence: the number that has moved, its old and new value, and the share."""
+    before, now = format_number(deviation.before), format_number(deviation.now)
+    return f"pattern {deviation.pattern}: {deviation.what} moved from {before} to {now}, by {deviation.relative:.1%}"
 
 
 def questions_of(patterns: Sequence[Pattern]) -> dict[str, tuple[ClauseQuestions, ...]]:
@@ -137,8 +145,8 @@ def deviations(
         seen.update(old.items())
 
 
-class Deviations(Sequence[Deviation]):
-    """Deviations of numbers that stand in a row, each made when it is asked for."""
+class Deviations(LazySequence[Deviation]):
+    """Deviations of numbers that stand in a row."""
 
     def __init__(self, pattern: str, keys: Sequence[str], before: Array, now: Array, count: int) -> None:
         self._pattern, self._keys, self._before, self._now, self._count = pattern, keys, before, now, count
@@ -146,21 +154,8 @@ class Deviations(Sequence[Deviation]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, place: int) -> Deviation: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Deviation]: ...
-    def __getitem__(self, place: int | slice) -> Deviation | Sequence[Deviation]:
-        if isinstance(place, slice):
-            return [self[one] for one in range(self._count)[place]]
-        one = range(self._count)[place]
-        return Deviation(self._pattern, self._keys[one], float(self._before[one]), float(self._now[one]))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
-
-    def __hash__(self) -> int:
-        return hash(tuple(self))
+    def item(self, place: int) -> Deviation:
+        return Deviation(self._pattern, self._keys[place], float(self._before[place]), float(self._now[place]))
 
 
 class ThresholdCheck:

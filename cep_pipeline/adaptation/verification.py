@@ -14,16 +14,14 @@ from typing import Any, cast
 
 import numpy as np
 
-from cep_pipeline.adaptation.invariants import Invariant
+from cep_pipeline.adaptation.invariants import Invariant, describe
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
-from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
-from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
-from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains
-from cep_pipeline.planning.search.orders import ln_steps
+from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics, mask_of
+from cep_pipeline.planning.numbers.logarithms import format_ln, ln_sum
+from cep_pipeline.planning.orderings import NOTHING, DecidingComparison, Side, grains, ln_steps
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, CostTerms, LogTables, SumsOfSome, ln_add, log_tables
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -56,6 +54,17 @@ class Verification:
     @property
     def distance_to_violation(self) -> float:
         return self.right - self.left + math.log1p(self.distance)
+
+
+def describe_verification(verification: Verification, patterns: Sequence[Pattern]) -> str:
+    """The invariant, its two sides, and whether it holds."""
+    left, right = format_ln(verification.left), format_ln(verification.right)
+    distance = f"{1 + verification.distance:g} times " if verification.distance else ""
+    if verification.violated:
+        relation = "exceeds" if verification.left > verification.right else "is no longer below"
+    else:
+        relation = "does not exceed"
+    return f"{describe(verification.invariant, patterns)}: {left} {relation} {distance}{right}"
 
 
 def freeze(

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.adaptation import Trend
-from cep_pipeline.adaptation.describe import describe
+from cep_pipeline.adaptation.invariants import describe
 from cep_pipeline.cli.options import align_right
 from cep_pipeline.cli.statistics_view import figure
 from cep_pipeline.pipeline.invariant_report import InvariantReport

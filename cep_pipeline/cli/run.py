@@ -209,7 +209,7 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
 
 def _print_plan(console: Console, name: str, record: PlanRecord) -> None:
     from cep_pipeline.planning import Plan
-    from cep_pipeline.planning.explain.workload import summary_lines
+    from cep_pipeline.planning.explain.text import summary_lines
     from cep_pipeline.planning.numbers.logarithms import from_ln
     from cep_pipeline.planning.trees import written
 

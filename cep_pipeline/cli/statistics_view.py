@@ -14,9 +14,8 @@ from rich.table import Table
 from cep_pipeline.band_charts import BandPanel, BandPoint
 from cep_pipeline.cli.options import align_right
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
-from cep_pipeline.statistics.drift import Drift
-from cep_pipeline.statistics.mergeable import Estimate
-from cep_pipeline.statistics.numbers import Number, What, drift_between, numbers_of
+from cep_pipeline.statistics.drift import Drift, Number, What, drift_between, numbers_of
+from cep_pipeline.statistics.sliding_window import Estimate
 from cep_pipeline.statistics.snapshot import Kind as SnapshotKind
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

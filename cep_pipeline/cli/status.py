@@ -115,8 +115,8 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
 def _print_sharing(console: Console, record: PlanRecord) -> None:
     """Print the cost of the patterns together and apart, where they were planned together."""
     from cep_pipeline.pipeline.plans import of_another_format
-    from cep_pipeline.planning.explain.workload import summary_lines
-    from cep_pipeline.planning.workload_plan import workload_from_json
+    from cep_pipeline.planning.clause_plans import workload_from_json
+    from cep_pipeline.planning.explain.text import summary_lines
 
     if of_another_format(record) is None and record.plan.get("workload"):
         workload = workload_from_json(record.plan["workload"])

@@ -15,8 +15,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.adaptation import DecisionState, Distances, Verdict, Verification, verify
-from cep_pipeline.adaptation.describe import describe, describe_deviation
-from cep_pipeline.adaptation.thresholds import Deviation
+from cep_pipeline.adaptation.invariants import describe
+from cep_pipeline.adaptation.thresholds import Deviation, describe_deviation
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.pipeline.fresh_statistics import (

@@ -39,7 +39,7 @@ from cep_pipeline.pipeline.plans import (
     replan_components,
 )
 from cep_pipeline.planning import Plan
-from cep_pipeline.planning.explain.nodes import listed
+from cep_pipeline.planning.explain.text import listed
 from cep_pipeline.planning.multi_pattern.component_plans import connected
 from cep_pipeline.warehouse.records import Decision, PlanRecord
 

@@ -29,8 +29,7 @@ from cep_pipeline.slices.extent import LookBack, look_back
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, open_events, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.combining import combine_observed
-from cep_pipeline.statistics.observed import Observed
+from cep_pipeline.statistics.observed import Observed, combine_observed
 from cep_pipeline.statistics.windowed import WindowedStatistics
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import DayStatistics, EventsSnapshot, PublishedDay, StatisticsRecord

@@ -5,12 +5,12 @@
 | module | content |
 | --- | --- |
 | `make_plan` | `plan` and `plan_by_strategy`: the way from patterns and statistics to a `Plan` |
-| `planned_clauses` | the plan of a clause, made of the order or tree that a planner found |
-| `plans`, `clause_plans`, `workload_plan` | the plan as data, with its JSON form |
-| `trees`, `orderings` | trees and orders, and the comparisons that decided them |
+| `planned_clauses` | the plan of a clause, made of the order or tree that a planner found, with expected numbers |
+| `plans`, `clause_plans` | the plan as data, with its JSON form |
+| `trees`, `orderings` | trees and orders, what they cost, and the comparisons that decided them |
 | `planners` | one record a planner; a new planner is added there |
 | `replanning` | `Replanner`: plans one pattern again and again, as the adaptive loop does |
-| `algorithms/` | the planners, one algorithm a file, and `fallback` for patterns beyond an exact planner's budget |
+| `algorithms/` | the planners, and what is taken beyond an exact planner's budget |
 | `search/` | the searches behind the exact planners, in two tiers; its docstring says which size goes where |
 | `costs/` | cost models |
 | `numbers/` | the numbers of a clause, and the questions to a snapshot that they answer |

@@ -8,10 +8,10 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern, Strategy
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.planned_clauses import (
+    Expectations,
     check_alpha,
     clause_plan,
     cost_model,
@@ -19,13 +19,8 @@ from cep_pipeline.planning.planned_clauses import (
     pattern_plan,
     summary_of,
 )
-from cep_pipeline.planning.planners import (
-    MULTI_PATTERN_PLANNER_NAMES,
-    PLANNERS,
-    planner_named,
-)
+from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS, planner_named
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 logger = logging.getLogger(__name__)
@@ -86,17 +81,10 @@ def plan(
         return plan_workload(patterns, snapshot, planner, cost=shared_cost(cost, alpha).name, **options)
     planner_named(planner)
     _refuse_options(planner, options)
-    models = {pattern.name: cost_model(pattern, cost, alpha) for pattern in patterns}
+    asked = [(pattern, planner, cost_model(pattern, cost, alpha)) for pattern in patterns]
     for pattern in patterns:
         _refuse_strategy(pattern, planner)
-    logger.info("planning %s patterns by %s", len(patterns), planner)
-    return Plan(
-        alpha=alpha,
-        statistics=summary_of(snapshot),
-        patterns=tuple(
-            _plan_pattern(pattern, snapshot, planner, models[pattern.name], compare=compare) for pattern in patterns
-        ),
-    )
+    return _planned_apart(asked, snapshot, planner, alpha, compare=compare)
 
 
 def plan_by_strategy(
@@ -138,15 +126,13 @@ def plan_by_strategy(
     _refuse_options(planner, options)
     planner_named(planner)
     check_alpha(alpha)
-    logger.info("planning %s patterns by %s", len(patterns), planner)
-    planned = []
+    asked = []
     for pattern in patterns:
         in_order = pattern.name in in_pattern_order
         name = planner_for(pattern, planner, in_pattern_order=in_order, orders_only=pattern.name in orders_only)
         kernel = on_kernel is None or pattern.name in on_kernel
-        model = cost_model(pattern, cost or default_cost(pattern, on_kernel=kernel), alpha)
-        planned.append(_plan_pattern(pattern, snapshot, name, model, compare=compare))
-    return Plan(alpha=alpha, statistics=summary_of(snapshot), patterns=tuple(planned))
+        asked.append((pattern, name, cost_model(pattern, cost or default_cost(pattern, on_kernel=kernel), alpha)))
+    return _planned_apart(asked, snapshot, planner, alpha, compare=compare)
 
 
 def planner_for(pattern: Pattern, planner: str, *, in_pattern_order: bool = False, orders_only: bool = False) -> str:
@@ -207,16 +193,23 @@ def _refuse_strategy(pattern: Pattern, planner: str) -> None:
         )
 
 
-def _plan_pattern(
-    pattern: Pattern, snapshot: StatisticsSnapshot, planner: str, model: CostModel, *, compare: bool
-) -> PatternPlan:
-    expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
-    clauses = (_plan_clause(of_clause, planner, model, compare=compare) for of_clause in expected)
-    planned = pattern_plan(expected, clauses, planner, model)
-    logger.debug("%r", planned)
-    return planned
-
-
-def _plan_clause(expected: Expectations, planner: str, model: CostModel, *, compare: bool) -> ClausePlan:
-    found = PLANNERS[planner](expected.statistics, model)
-    return clause_plan(expected, found, model, compared_with=planner if compare else None)
+def _planned_apart(
+    asked: Sequence[tuple[Pattern, str, CostModel]],
+    snapshot: StatisticsSnapshot,
+    planner: str,
+    alpha: float,
+    *,
+    compare: bool,
+) -> Plan:
+    """The plan of patterns each by itself, by a planner and a cost model of its own."""
+    logger.info("planning %s patterns by %s", len(asked), planner)
+    planned = []
+    for pattern, name, model in asked:
+        expected = [Expectations(pattern, clause, snapshot) for clause in pattern.clauses]
+        clauses = (
+            clause_plan(one, PLANNERS[name](one.statistics, model), model, compared_with=name if compare else None)
+            for one in expected
+        )
+        planned.append(pattern_plan(expected, clauses, name, model))
+        logger.debug("%r", planned[-1])
+    return Plan(alpha=alpha, statistics=summary_of(snapshot), patterns=tuple(planned))

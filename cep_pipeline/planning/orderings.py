@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 
 from cep_pipeline.planning.costs import CostModel, SetTerm, is_linear
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost
+from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.search.sums import log_tables
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, named_join, positions_below, tree_of_positions
 
 Side: TypeAlias = "tuple[int, ...] | PositionTree"
 """One side of a comparison: the beginning of an order, or for measure `tree` a tree."""
@@ -123,6 +124,23 @@ class TreeOrdering:
         return positions_of(self.tree)
 
 
+def ordering_over(
+    order_or_tree: OrderOrTree | str, names: Sequence[str], comparisons: tuple[DecidingComparison, ...] = ()
+) -> Ordering | TreeOrdering:
+    """An order or a tree of variables over the places that they have among some names."""
+    if isinstance(order_or_tree, Join):
+        return TreeOrdering(tree_of_positions(order_or_tree, names), comparisons)
+    order = (order_or_tree,) if isinstance(order_or_tree, str) else order_or_tree
+    return Ordering(tuple(map(names.index, order)), comparisons)
+
+
+def named_over(found: Ordering | TreeOrdering, names: Sequence[str]) -> OrderOrTree:
+    """The order or tree of variables that an order or tree of places stands for; of one variable an order."""
+    if isinstance(found, TreeOrdering) and not isinstance(found.tree, int):
+        return named_join(found.tree, names)
+    return tuple(names[position] for position in found.order)
+
+
 PlannerFunction: TypeAlias = Callable[[ClauseStatistics, CostModel], Ordering | TreeOrdering]
 """The algorithm of a planner of one pattern."""
 
@@ -156,20 +174,6 @@ def joins_of(tree: PositionTree) -> Iterator[tuple[PositionTree, PositionTree]]:
     yield from joins_of(tree[0])
     yield from joins_of(tree[1])
     yield tree
-
-
-def left_deep(order: tuple[int, ...]) -> PositionTree:
-    """The tree that joins one variable of an order after the other.
-
-    Examples
-    --------
-    >>> left_deep((2, 0, 1))
-    ((2, 0), 1)
-    """
-    tree: PositionTree = order[0]
-    for position in order[1:]:
-        tree = (tree, position)
-    return tree
 
 
 def tightest_of_blocks(comparisons: Iterable[DecidingComparison], k: int | None = 1) -> list[DecidingComparison]:
@@ -304,11 +308,6 @@ class ComparedJoins:
         return found
 
 
-def ln_joins(cost: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
-    """ln of the cost of a tree without its leaves, which all trees share."""
-    return ln_sum(cost.ln_join(statistics, *join) for join in joins_of(tree))
-
-
 @dataclass(frozen=True, slots=True)
 class Way:
     """One way to build a block: the order or tree up to it, ln of what it measures, and its rank among equal ones."""
@@ -356,11 +355,7 @@ def comparisons_of_block(
 
 
 def tree_comparisons(
-    tree: PositionTree,
-    search: TreesOfSets,
-    statistics: ClauseStatistics,
-    cost: CostModel,
-    most: int = MOST_COMPARISONS,
+    tree: PositionTree, search: TreesOfSets, statistics: ClauseStatistics, cost: CostModel, most: int = MOST_COMPARISONS
 ) -> tuple[DecidingComparison, ...]:
     """The comparisons that decided a tree: of each join, from the leaves up, the tightest ones, `most` of them."""
     # Where the cost model tells linear trees apart, some joins were chosen among those only.
@@ -376,3 +371,123 @@ def tree_comparisons(
 def sides_of_linear_joins(tree: PositionTree) -> set[PositionTree]:
     """The joins that were chosen among linear trees only, as they are below a linear join."""
     return {side for join in joins_of(tree) if is_linear(join) for side in join if not isinstance(side, int)}
+
+
+def ln_order_cost(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float:
+    """Natural logarithm of the cost of an order, or of the beginning of one."""
+    tables = log_tables(model, statistics)
+    if tables is not None:
+        bound = 0
+        steps = []
+        for position in order:
+            steps.append(tables.ln_step(bound, position))
+            bound |= 1 << position
+        return ln_sum(steps)
+    return ln_sum(model.ln_step(statistics, order[:length]) for length in range(1, len(order) + 1))
+
+
+def ln_tree_cost(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float:
+    """Natural logarithm of the cost of a tree, or of a part of one."""
+    tables = log_tables(model, statistics)
+    if tables is not None:
+        return ln_sum(tables.ln_nodes(tree))
+    terms = []
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, int):
+            terms.append(model.ln_leaf(statistics, node))
+        else:
+            terms.append(model.ln_join(statistics, *node))
+            waiting += node
+    return ln_sum(terms)
+
+
+def ln_costs(
+    model: CostModel, statistics: ClauseStatistics, found: Ordering | TreeOrdering
+) -> tuple[float, float | None]:
+    """ln of the cost of an order or a tree, and of the weighed share of it that is latency (None: there is none)."""
+    if isinstance(found, TreeOrdering):
+        return ln_tree_cost(model, statistics, found.tree), ln_tree_delay(model, statistics, found.tree)
+    return ln_order_cost(model, statistics, found.order), ln_order_delay(model, statistics, found.order)
+
+
+def ln_order_delay(model: CostModel, statistics: ClauseStatistics, order: Sequence[int]) -> float | None:
+    """ln of the share of an order's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
+    waiting = [model.ln_step_delay(statistics, order[:length]) for length in range(1, len(order) + 1)]
+    return _finite(ln_sum(waiting))
+
+
+def ln_tree_delay(model: CostModel, statistics: ClauseStatistics, tree: PositionTree) -> float | None:
+    """ln of the share of a tree's cost that is latency, weighed; None where there is none."""
+    if not model.waits:
+        return None
+    waiting = []
+    while not isinstance(tree, int):
+        left, right = tree
+        inside = statistics.last_variable in positions_below(left)
+        waiting.append(model.ln_join_delay(statistics, left, right))
+        tree = left if inside else right
+    return _finite(ln_sum(waiting))
+
+
+def _finite(logarithm: float) -> float | None:
+    return logarithm if logarithm > -math.inf else None
+
+
+def ln_steps(cost: CostModel, statistics: ClauseStatistics, earlier: Array, added: Array) -> Array:
+    """ln of what steps cost, as `CostModel.ln_step` of each.
+
+    Parameters
+    ----------
+    earlier
+        bool, shape (m, n): the variables that are bound before each step.
+    added
+        Integer, shape (m,): the variable that the step binds.
+
+    Returns
+    -------
+    Array
+        float64, shape (m,).
+    """
+    rows = np.arange(len(added))
+    alone = np.zeros_like(earlier)
+    alone[rows, added] = True
+    whole = earlier | alone
+    total = cost.node.of(statistics, whole)
+    if cost.pair is not None:
+        joins = np.flatnonzero(earlier.any(axis=1))
+        tests = cost.pair.of(statistics, whole[joins])
+        if cost.product is not None:
+            tests = tests + cost.product.of(statistics, earlier[joins]) + cost.product.of(statistics, alone[joins])
+        total[joins] = np.logaddexp(total[joins], tests)
+    if cost.delay is not None and cost.alpha > 0:
+        waits = np.flatnonzero(earlier[:, statistics.last_variable])
+        delays = cost.delay.of(statistics, alone[waits]) + math.log(cost.alpha)
+        total[waits] = np.logaddexp(total[waits], delays)
+    return total
+
+
+def ln_order_costs(cost: CostModel, statistics: ClauseStatistics, orders: Array) -> Array:
+    """ln of what orders cost, as `ln_order_cost` of each.
+
+    Parameters
+    ----------
+    orders
+        Integer, shape (m, n): in each row the positions in their order.
+
+    Returns
+    -------
+    Array
+        float64, shape (m,).
+    """
+    count, size = orders.shape
+    earlier = np.zeros((count, size, size), dtype=bool)
+    rows = np.arange(count)
+    for place in range(1, size):
+        earlier[:, place] = earlier[:, place - 1]
+        earlier[rows, place, orders[:, place - 1]] = True
+    steps = ln_steps(cost, statistics, earlier.reshape(-1, size), orders.reshape(-1))
+    return np.asarray(np.logaddexp.reduce(steps.reshape(count, size), axis=1))

@@ -2,21 +2,223 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.patterns.pattern import Consume, Pattern
-from cep_pipeline.planning.clause_plans import Alternative, ClausePlan, PatternPlan, PlanNode, StatisticsSummary
-from cep_pipeline.planning.costs import CONSUME_MATCHED, LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.expected import Expectations
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering, left_deep
-from cep_pipeline.planning.planners import (
-    PLANNERS,
+from cep_pipeline.patterns.normal_form import Clause
+from cep_pipeline.patterns.pattern import Consume, Pattern, Ties
+from cep_pipeline.planning.clause_plans import (
+    Alternative,
+    ClausePlan,
+    PatternPlan,
+    PlacedNegation,
+    PlanNode,
+    PlanStep,
+    StatisticsSummary,
+    TestedCondition,
 )
-from cep_pipeline.planning.trees import PositionTree, named_join, positions_below
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.planning.costs import CONSUME_MATCHED, LATENCY, THROUGHPUT, CostModel, cost_named, with_latency
+from cep_pipeline.planning.numbers.clause_questions import (
+    ClauseQuestions,
+    ln_planned_selectivity,
+    planned_events_in_window,
+)
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_order_share, mask_of
+from cep_pipeline.planning.numbers.negation import compared_with, surrounding
+from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln_order_cost, named_over
+from cep_pipeline.planning.planners import PLANNERS
+from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
+from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
+from cep_pipeline.statistics.joint import ClauseTerms
+from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
+from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
+
+LN_2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """The expected numbers of one clause by a snapshot."""
+
+    pattern: Pattern
+    clause: Clause
+    snapshot: StatisticsSnapshot
+    asked: ClauseQuestions | None = None
+    """What snapshots are asked about the clause, where that is known."""
+
+    @cached_property
+    def statistics(self) -> ClauseStatistics:
+        """The clause's numbers as planners see them."""
+        return self._questions.statistics(self.snapshot)
+
+    @cached_property
+    def _questions(self) -> ClauseQuestions:
+        return ClauseQuestions(self.pattern, self.clause) if self.asked is None else self.asked
+
+    def steps(self, order: Sequence[int]) -> tuple[PlanStep, ...]:
+        """The steps of an order of positions."""
+        return tuple(self._step(order[:length], order[length]) for length in range(len(order)))
+
+    def leaves(self, tree: PositionTree) -> tuple[PlanStep, ...]:
+        """The leaves of a tree of positions from left to right."""
+        return tuple(self._step((), position) for position in positions_below(tree))
+
+    def nodes(self, tree: PositionTree) -> tuple[PlanNode, ...]:
+        """The joins of a tree of positions, those below before those above."""
+        if isinstance(tree, int):
+            return ()
+        return (*self.nodes(tree[0]), *self.nodes(tree[1]), self._node(*map(positions_below, tree)))
+
+    def negations(self, reached: Sequence[tuple[str, ...]], *, whole: bool = False) -> tuple[PlacedNegation, ...]:
+        """The points at which negated variables are asked for.
+
+        Parameters
+        ----------
+        reached
+            The variables bound at each step or node, none before those below it.
+        whole
+            Whether what depends on the window of the whole match is asked at the root only.
+        """
+        found = []
+        for variable in self.clause.negated:
+            between = surrounding(self.pattern, self.clause, variable.name)
+            compared = compared_with(self.pattern, self.clause, variable)
+            enough = (bound for bound in reached if {*between, *compared} <= set(bound))
+            asked_with = reached[-1] if whole and not self._enclosed(variable.name) else next(enough)
+            leaf, rate = leaf_of(self.pattern, self.clause, variable.name), self._rate(variable.name)
+            found.append(PlacedNegation(variable.name, leaf.key, rate, between, compared, asked_with))
+        return tuple(found)
+
+    @cached_property
+    def events_in_window(self) -> float | None:
+        """The number of the stream's events that come while the time of one window passes, if it is known."""
+        window = self.pattern.window
+        events = window.events if window.time_us is None else window.time_us / 1e6 * self.snapshot.events_per_s
+        return float(events) if events else None
+
+    # -- one step, one node -----------------------------------------------------------------------------------------
+
+    def _step(self, earlier: Sequence[int], position: int) -> PlanStep:
+        statistics, beginning = self.statistics, (*earlier, position)
+        variable = statistics.names[position]
+        rate = self._questions.rate(variable, self.snapshot)
+        return PlanStep(
+            variable=variable,
+            leaf=rate.leaf,
+            rate_per_s=rate.per_s,
+            count=rate.count,
+            ln_instances=statistics.ln_instances[position],
+            order_share=self._order_share(earlier, [position]),
+            conditions=tuple(self._conditions(earlier, [position], step=True)),
+            ln_partial_matches=self._ln_alive(beginning),
+            ln_made=self._ln_made(beginning),
+        )
+
+    def _node(self, left: tuple[int, ...], right: tuple[int, ...]) -> PlanNode:
+        return PlanNode(
+            variables=tuple(self.statistics.names[position] for position in (*left, *right)),
+            order_share=self._order_share(left, right),
+            conditions=tuple(self._conditions(left, right, step=False)),
+            ln_partial_matches=self._ln_alive((*left, *right)),
+            ln_made=self._ln_made((*left, *right)),
+        )
+
+    def _order_share(self, left: Sequence[int], right: Sequence[int]) -> float:
+        """Share of the combinations of both sides that are in order."""
+        shape = self.statistics.shape
+        of = None if shape is None else ln_orders(shape)
+        if of is not None:
+            return min(math.exp(of[mask_of((*left, *right))] - of[mask_of(left)] - of[mask_of(right)]), 1.0)
+        apart = ln_order_share(self.statistics, left) + ln_order_share(self.statistics, right)
+        return min(math.exp(ln_order_share(self.statistics, (*left, *right)) - apart), 1.0)
+
+    def _ln_made(self, positions: Sequence[int]) -> float:
+        """ln of the partial matches made while the time of one window passes.
+
+        Of sets with n instances alive in a window of length W, dn/dW are made in each unit of time: k n / W of k single
+        events, and more where lists are among them, whose number grows exponentially with W.
+        """
+        growth = math.fsum(self._growth[position] for position in positions)
+        return self._ln_alive(positions) + math.log(growth)
+
+    def _ln_alive(self, positions: Sequence[int]) -> float:
+        """ln PM."""
+        return THROUGHPUT.node.one(self.statistics, positions) if self._sets is None else self._sets[mask_of(positions)]
+
+    @cached_property
+    def _sets(self) -> Numbers | None:
+        """ln PM of all sets, where it is known."""
+        tables = log_tables(THROUGHPUT, self.statistics)
+        return None if tables is None else tables.node
+
+    @cached_property
+    def _growth(self) -> tuple[float, ...]:
+        """d ln(instances) / d ln(window) of each variable."""
+        found = []
+        for variable in self.clause.positive:
+            rate = self._questions.rate(variable.name, self.snapshot)
+            events = planned_events_in_window(self.pattern, self.snapshot, rate)
+            found.append(events * LN_2 / -math.expm1(-events * LN_2) if variable.kleene else 1.0)
+        return tuple(found)
+
+    def _conditions(self, left: Sequence[int], right: Sequence[int], *, step: bool) -> Iterator[TestedCondition]:
+        """The conditions that can be tested where two sides meet; at a step, also those over its variable alone."""
+        names = self.statistics.names
+        one, other = [names[position] for position in left], [names[position] for position in right]
+        together = {*one, *other}
+        for variables, text, prior in self._questions.tested:
+            if variables <= together and not (variables <= {*one} or (variables <= {*other} and not step)):
+                yield TestedCondition(text, self.snapshot.by_condition.get(prior.condition) or prior)
+        for attribute in agreeing_attributes(self.pattern, self.clause) if one else ():
+            yield self._agreement(attribute, one, other, step=step)
+        yield from self._together(one, other, step=step)
+
+    def _together(self, left: Sequence[str], right: Sequence[str], *, step: bool) -> Iterator[TestedCondition]:
+        """Conditions that depend on each other, all of which hold only where two sides meet."""
+        if not self.snapshot.joints:
+            return
+        terms = self._terms
+        below = [terms.within(left), *([] if step else [terms.within(right)])]
+        here = terms.within([*left, *right])
+        for chosen, ln_ratio in terms.increments.items():
+            if chosen <= here and not any(chosen <= known for known in below):
+                joint = terms.joints[chosen]
+                texts = [
+                    f"[{term.attribute}] of {' and '.join(term.names)}"
+                    if term.conjunct is None
+                    else format_conjunct(term.conjunct)
+                    for term in (terms.terms[place] for place in sorted(chosen))
+                ]
+                pairs = joint.tested
+                share = Selectivity("", joint.value, pairs, pairs, joint.source, joint.low, joint.high)
+                yield TestedCondition(" and ".join(texts), share, correction=math.exp(ln_ratio))
+
+    @cached_property
+    def _terms(self) -> ClauseTerms:
+        return ClauseTerms(self.pattern, self.clause, self.snapshot)
+
+    def _agreement(self, attribute: str, left: Sequence[str], right: Sequence[str], *, step: bool) -> TestedCondition:
+        """The agreement of both sides on an attribute: the pair of variables that agrees most rarely."""
+        pairs = {
+            (one, other): self.snapshot.agreement(self.pattern, self.clause, attribute, one, other)
+            for one in left
+            for other in right
+        }
+        one, other = min(pairs, key=lambda pair: ln_planned_selectivity(pairs[pair]))
+        text = f"[{attribute}] with {one}" if step else f"[{attribute}] of {one} and {other}"
+        return TestedCondition(text, pairs[one, other], agreement=True)
+
+    def _rate(self, variable: str) -> float:
+        return self.snapshot.rate(self.pattern, self.clause, variable).per_s
+
+    def _enclosed(self, negated: str) -> bool:
+        """True if what an event of a negated variable rejects is decided by the events around it."""
+        around = self.clause.predecessors(negated) and self.clause.successors(negated)
+        return bool(around) and self.pattern.ties is not Ties.ANY
+
 
 BEST_SWAP = "swapping two neighbours"
 """Name of the cheapest order that exchanges two neighbours of the chosen one."""
@@ -96,11 +298,10 @@ def clause_plan(
     if tree is None:
         steps = expected.steps(order)
         reached = [tuple(step.variable for step in steps[: max(length, 2)]) for length in range(1, len(steps) + 1)]
-        ln_cost, ln_waiting = ln_order_cost(model, statistics, order), ln_order_delay(model, statistics, order)
     else:
         steps, nodes = expected.leaves(tree), expected.nodes(tree)
         reached = [node.variables for node in nodes]
-        ln_cost, ln_waiting = ln_tree_cost(model, statistics, tree), ln_tree_delay(model, statistics, tree)
+    ln_cost, ln_waiting = ln_costs(model, statistics, found)
     return ClausePlan(
         clause=expected.clause.index,
         steps=steps,
@@ -135,21 +336,12 @@ def _alternatives(
         others[BEST_SWAP] = Ordering(_best_swap(statistics, model, order))
     found = []
     for name, other in others.items():
-        if isinstance(other, Ordering) and tree is None:
-            found.append(_ordered(statistics, name, other.order, ln_order_cost(model, statistics, other.order)))
-            continue
-        joined = left_deep(other.order) if isinstance(other, Ordering) else other.tree
-        if not isinstance(joined, int):
-            leaves = [statistics.names[position] for position in positions_below(joined)]
-            ln_cost = ln_tree_cost(model, statistics, joined)
-            found.append(Alternative(name, tuple(leaves), ln_cost, named_join(joined, statistics.names)))
-        else:
-            found.append(_ordered(statistics, name, (joined,), ln_tree_cost(model, statistics, joined)))
+        if tree is not None and isinstance(other, Ordering):
+            other = TreeOrdering(left_deep(other.order))
+        run = named_over(other, statistics.names)
+        names, join = (run.leaves, run) if isinstance(run, Join) else (tuple(run), None)
+        found.append(Alternative(name, names, ln_costs(model, statistics, other)[0], join))
     return sorted(found, key=lambda other: ((other.tree is None) != (tree is None), other.ln_cost))
-
-
-def _ordered(statistics: ClauseStatistics, planner: str, order: Sequence[int], ln_cost: float) -> Alternative:
-    return Alternative(planner, tuple(statistics.names[position] for position in order), ln_cost)
 
 
 def _best_swap(statistics: ClauseStatistics, model: CostModel, order: Sequence[int]) -> tuple[int, ...]:

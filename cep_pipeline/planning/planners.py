@@ -6,18 +6,14 @@ comparisons of planners, plans for mechanisms without trees and checks of invari
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order, trivial_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
-from cep_pipeline.planning.algorithms.trivial import trivial_order
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
@@ -99,18 +95,11 @@ class MultiPatternPlanner:
         return getattr(import_module(module), name)(workload, options)
 
 
-def _by_name(planners: Iterable[Planner]) -> dict[str, Planner]:
-    return {planner.name: planner for planner in planners}
-
-
-PLANNERS: dict[str, Planner] = _by_name(
-    (
+PLANNERS: dict[str, Planner] = {
+    planner.name: planner
+    for planner in (
         Planner(
-            "trivial",
-            "the pattern's own order",
-            trivial_order,
-            without_invariants_because=_KEPT,
-            keeps_order=True,
+            "trivial", "the pattern's own order", trivial_order, without_invariants_because=_KEPT, keeps_order=True
         ),
         Planner("event_frequency", "the rarest event first", event_frequency_order, measures=("instances",)),
         Planner("greedy", "at each step the cheapest next variable", greedy_order, measures=("step",)),
@@ -129,11 +118,7 @@ PLANNERS: dict[str, Planner] = _by_name(
             without_invariants_because=_LOCAL_SEARCH,
         ),
         Planner(
-            "dp_left_deep",
-            "the cheapest order, exactly",
-            dp_left_deep_order,
-            measures=("cost",),
-            compared_up_to=16,
+            "dp_left_deep", "the cheapest order, exactly", dp_left_deep_order, measures=("cost",), compared_up_to=16
         ),
         Planner(
             "zstream",
@@ -160,7 +145,7 @@ PLANNERS: dict[str, Planner] = _by_name(
             compared_up_to=14,
         ),
     )
-)
+}
 
 _SEARCH = "cep_pipeline.planning.multi_pattern.search_planners"
 _BASELINES = "cep_pipeline.planning.multi_pattern.baselines"

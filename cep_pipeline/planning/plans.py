@@ -10,15 +10,18 @@ from typing import Any
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import PatternPlan, StatisticsSummary, clause_from_json, clause_to_json
-from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
-from cep_pipeline.planning.workload_plan import (
+from cep_pipeline.planning.clause_plans import (
     SHARINGS,
+    PatternPlan,
     Sharing,
+    StatisticsSummary,
     WorkloadPlan,
+    clause_from_json,
+    clause_to_json,
     workload_from_json,
     workload_to_json,
 )
+from cep_pipeline.planning.numbers.logarithms import from_ln, ln_sum
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 VERSION = 3

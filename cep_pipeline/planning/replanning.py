@@ -9,25 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary, ln_cost_of_clauses
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
+from cep_pipeline.planning.clause_plans import PatternPlan, StatisticsSummary, ln_cost_of_clauses
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering
-from cep_pipeline.planning.planned_clauses import clause_plan, cost_model, pattern_plan, summary_of
+from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, named_over, ordering_over
+from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, cost_model, pattern_plan, summary_of
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.search.clause_search import ClauseSearch, ClauseSearchResult, load_searches, searched
-from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join, tree_of_positions
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-
-Running: TypeAlias = "tuple[tuple[int, ...] | None, PositionTree | None]"
-"""An order, or a tree."""
 
 
 class SearchResult:
@@ -61,20 +56,10 @@ class SearchResult:
     @property
     def runs(self) -> list[OrderOrTree]:
         """The order or tree of each clause."""
-        found: list[OrderOrTree] = []
-        clauses = self.orderings if self.clauses is None else self.clauses
-        for clause, of in zip(clauses, self.replanner.pattern.clauses, strict=True):
-            names = [variable.name for variable in of.positive]
-            of_tree = isinstance(clause, TreeOrdering) or (
-                isinstance(clause, ClauseSearchResult) and clause.search.of_trees
-            )
-            tree = clause.tree if of_tree else 0  # type: ignore[union-attr]
-            found.append(
-                tuple(names[position] for position in clause.order)
-                if isinstance(tree, int)
-                else named_join(tree, names)
-            )
-        return found
+        names = ([variable.name for variable in of.positive] for of in self.replanner.pattern.clauses)
+        if self.clauses is None:
+            return list(map(named_over, self.orderings, names))
+        return [clause.named(of_clause) for clause, of_clause in zip(self.clauses, names, strict=True)]
 
 
 class LazyPlan(Plan):
@@ -202,11 +187,7 @@ class Replanner:
         before = _clauses_of(plan, found)
         if before is not None:
             return all(old.plan == new.plan for old, new in before)
-        clauses = plan.for_pattern(self.pattern.name).clauses
-        return all(
-            _of_plan(clause, numbers) == _as_run(ordering)
-            for clause, numbers, ordering in zip(clauses, found.statistics, found.orderings, strict=True)
-        )
+        return runs_of(plan, self.pattern.name) == found.runs
 
     def ln_costs(self, plan: Plan, found: SearchResult) -> tuple[float, float]:
         """Natural logarithms of what a plan costs on the statistics, and of what was found."""
@@ -217,18 +198,13 @@ class Replanner:
                 for of_all in ([old for old, _ in before], [new for _, new in before])
             )
             return ln_cost_of_clauses(of_old), ln_cost_of_clauses(of_new)
-        clauses = plan.for_pattern(self.pattern.name).clauses
-        old = map(_of_plan, clauses, found.statistics)
-        return self._ln_cost(old, found), self._ln_cost(map(_as_run, found.orderings), found)
+        names = [numbers.names for numbers in found.statistics]
+        old = map(ordering_over, runs_of(plan, self.pattern.name), names)
+        return self._ln_cost(old, found), self._ln_cost(found.orderings, found)
 
-    def _ln_cost(self, clauses: Iterable[Running], found: SearchResult) -> float:
-        costs = []
-        for (order, tree), numbers in zip(clauses, found.statistics, strict=True):
-            if order is not None:
-                costs.append((ln_order_cost(self.model, numbers, order), ln_order_delay(self.model, numbers, order)))
-            elif tree is not None:
-                costs.append((ln_tree_cost(self.model, numbers, tree), ln_tree_delay(self.model, numbers, tree)))
-        return ln_cost_of_clauses(costs)
+    def _ln_cost(self, clauses: Iterable[Ordering | TreeOrdering], found: SearchResult) -> float:
+        pairs = zip(clauses, found.statistics, strict=True)
+        return ln_cost_of_clauses(ln_costs(self.model, numbers, clause) for clause, numbers in pairs)
 
     def confirmed(self, plan: Plan, found: SearchResult) -> Plan:
         """A plan with the comparisons that decide for it now, where the same orders and trees were found again.
@@ -274,18 +250,6 @@ def _clauses_of(plan: Plan, found: SearchResult) -> list[tuple[ClauseSearchResul
     if plan.found.clauses is None or found.clauses is None:
         return None
     return list(zip(plan.found.clauses, found.clauses, strict=True))
-
-
-def _as_run(ordering: Ordering | TreeOrdering) -> Running:
-    if isinstance(ordering, TreeOrdering) and not isinstance(ordering.tree, int):
-        return None, ordering.tree
-    return ordering.order, None
-
-
-def _of_plan(plan: ClausePlan, statistics: ClauseStatistics) -> Running:
-    if plan.tree is None:
-        return tuple(statistics.names.index(name) for name in plan.order), None
-    return None, tree_of_positions(plan.tree, statistics.names)
 
 
 def runs_of(plan: Plan, pattern: str) -> list[OrderOrTree]:

@@ -113,10 +113,34 @@ def tree_of_positions(tree: Tree, names: Sequence[str]) -> PositionTree:
     return tree_of_positions(tree.left, names), tree_of_positions(tree.right, names)
 
 
+def left_deep(order: Sequence[PositionTree]) -> PositionTree:
+    """The tree that joins one position of an order, or one of several trees, after the other.
+
+    Examples
+    --------
+    >>> left_deep((2, 0, 1))
+    ((2, 0), 1)
+    """
+    tree: PositionTree = order[0]
+    for position in order[1:]:
+        tree = (tree, position)
+    return tree
+
+
+def named_tree(tree: PositionTree, names: Sequence[str]) -> Tree:
+    """A tree of positions as the tree of the variables that are there.
+
+    Examples
+    --------
+    >>> str(named_tree((2, (0, 1)), "abc"))
+    '(c, (a, b))'
+    """
+    return names[tree] if isinstance(tree, int) else named_join(tree, names)
+
+
 def named_join(tree: tuple[PositionTree, PositionTree], names: Sequence[str]) -> Join:
-    """A tree of positions as the tree of the variables that are there."""
-    left, right = (names[side] if isinstance(side, int) else named_join(side, names) for side in tree)
-    return Join(left, right)
+    """The same of a tree of two positions or more."""
+    return Join(named_tree(tree[0], names), named_tree(tree[1], names))
 
 
 def shape_of(order_or_tree: OrderOrTree | str) -> Hashable:

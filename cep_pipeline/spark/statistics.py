@@ -11,7 +11,7 @@ from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.extent import columns_needed
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.statistics import StatisticsSnapshot, combine, partial_statistics
-from cep_pipeline.statistics.slice_statistics import windowed_statistics
+from cep_pipeline.statistics.estimate import windowed_statistics
 from cep_pipeline.statistics.windowed import WindowedStatistics
 
 if TYPE_CHECKING:

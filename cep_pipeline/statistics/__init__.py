@@ -1,10 +1,8 @@
 """Statistics of a stream: arrival rates and selectivities, as snapshots that plans are made from."""
 
-from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics
-from cep_pipeline.statistics.measured import JointSelectivity, LeafRate, Selectivity, Source
+from cep_pipeline.statistics.estimate import estimate_statistics, partial_statistics, windowed_statistics
 from cep_pipeline.statistics.partial import PartialStatistics, combine
-from cep_pipeline.statistics.slice_statistics import windowed_statistics
-from cep_pipeline.statistics.snapshot import Kind, StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import JointSelectivity, Kind, LeafRate, Selectivity, Source, StatisticsSnapshot
 from cep_pipeline.statistics.windowed import WindowedStatistics
 
 __all__ = [

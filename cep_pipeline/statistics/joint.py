@@ -3,6 +3,10 @@
 A joint selectivity is named by the keys of its conditions and by the variables that each of them is over, numbered in
 pattern order: `a.x < b.x` and `b.x < c.x` of three A have one key, and are not `a.x < b.x` and `a.x < c.x`. Every
 clause that asks the same question shares the number, as with selectivities.
+
+Conditions of one scope are tested on the same pairs, so that their joint share (`JointPairs`) costs no more than an
+AND. Each set of conditions that a clause asks of two variables is counted under a key of its own beside the conditions
+themselves; snapshots decide what of it becomes a joint selectivity.
 """
 
 from __future__ import annotations
@@ -15,24 +19,29 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, islice
 
+import numpy as np
+
 from cep_pipeline.errors import InputError
+from cep_pipeline.expressions.columns import Array
+from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.measured import JointSelectivity, Selectivity
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.statistics.snapshot import JointSelectivity, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import (
     FIRST,
     SECOND,
     PairCondition,
+    PairScope,
     agreeing_attributes,
     agreement,
     leaf_of,
     pair_of,
     positive_conjuncts,
     rename,
+    tuple_of,
 )
-from cep_pipeline.statistics.tuple_terms import tuple_of
 
 SMALLEST = 1e-30
 """No rate and no selectivity is planned with as less than this."""
@@ -45,6 +54,8 @@ DEPENDENT_FACTOR = 2.0
 
 MOST_PLACES = 1000
 """A joint selectivity is used at so many places of a clause, at most."""
+MOST_TOGETHER = 6
+"""Of more conditions on two variables, only all of them together and the first ones in twos are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +92,7 @@ class ClauseTerms:
         Whose selectivities count, and its joint ones.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        snapshot: StatisticsSnapshot,
-    ) -> None:
+    def __init__(self, pattern: Pattern, clause: Clause, snapshot: StatisticsSnapshot) -> None:
         self.pattern, self.clause, self.snapshot = pattern, clause, snapshot
         self.positions = {variable.name: place for place, variable in enumerate(clause.positive)}
         self.terms = tuple(terms_of_clause(pattern, clause))
@@ -139,7 +145,7 @@ class ClauseTerms:
 
     def selectivity(self, term: Term) -> Selectivity:
         """The selectivity of one term in the snapshot."""
-        measured = self.snapshot.measured(term.key)
+        measured = self.snapshot.by_condition.get(term.key)
         if measured is not None:
             return measured
         if term.conjunct is not None:
@@ -369,3 +375,76 @@ def _as_in_key(
         if fits and (conjunct is None or rename(conjunct, {first: FIRST, second: SECOND}) == condition.conjunct):
             return first, second
     raise ValueError(f"{condition.key!r} is no condition of {one!r} and {other!r}")
+
+
+@dataclass(frozen=True)
+class JointPairs:
+    """Conditions of one scope on the same two events.
+
+    Attributes
+    ----------
+    parts
+        The conditions; all have one scope.
+    swapped
+        Of which the first event is the second one of the others: where both are of one leaf, in no order.
+    members
+        What `JointSelectivity.members` has.
+    """
+
+    parts: tuple[PairCondition, ...]
+    swapped: tuple[bool, ...]
+    members: Members
+
+    @property
+    def scope(self) -> PairScope:
+        """The scope of the pairs."""
+        return self.parts[0].scope
+
+    @cached_property
+    def key(self) -> str:
+        """The members as text: what the pairs are counted under."""
+        return members_to_key(self.members)
+
+    def holds(self, events: PreparedEvents, first: Array, second: Array) -> Array:
+        """bool, for each pair of rows: all of them hold."""
+        passing = np.ones(len(first), dtype=bool)
+        for part, swapped in zip(self.parts, self.swapped, strict=True):
+            left = np.flatnonzero(passing)
+            one, other = (second[left], first[left]) if swapped else (first[left], second[left])
+            passing[left] = conjunct_holds(part.conjunct, events, {FIRST: one, SECOND: other})
+        return passing
+
+
+def joint_pairs(patterns: Iterable[Pattern]) -> list[JointPairs]:
+    """The sets of conditions that clauses ask of two single events, each once."""
+    found: dict[Members, JointPairs] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses:
+            positions = {variable.name: place for place, variable in enumerate(clause.positive)}
+            on_pair: dict[frozenset[str], list[Term]] = {}
+            for term in terms_of_clause(pattern, clause):
+                if isinstance(term.condition, PairCondition):
+                    on_pair.setdefault(frozenset(term.names), []).append(term)
+            for names, terms in on_pair.items():
+                earlier = min(names, key=positions.__getitem__)
+                for chosen in _sets(terms):
+                    joint = _joint(chosen, earlier)
+                    found.setdefault(joint.members, joint)
+    return list(found.values())
+
+
+def _sets(terms: Sequence[Term]) -> Iterator[Sequence[Term]]:
+    if len(terms) > 1:
+        yield terms
+    if len(terms) > 2:
+        yield from combinations(terms[:MOST_TOGETHER], 2)
+
+
+def _joint(terms: Sequence[Term], earlier: str) -> JointPairs:
+    named = sorted(
+        ((term.key, tuple(int(name != earlier) for name in term.names), term) for term in terms),
+        key=lambda entry: entry[:2],
+    )
+    parts = tuple(term.condition for _, _, term in named if isinstance(term.condition, PairCondition))
+    first = named[0][1]
+    return JointPairs(parts, tuple(over != first for _, over, _ in named), tuple((key, over) for key, over, _ in named))

@@ -8,10 +8,16 @@ from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.statistics.intervals import effective_number, wilson_interval
 from cep_pipeline.statistics.joint import DEPENDENT_FACTOR, check_factor, split_joints
-from cep_pipeline.statistics.measured import LeafRate, Selectivity, Source
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot, span_seconds
+from cep_pipeline.statistics.snapshot import (
+    LeafRate,
+    Selectivity,
+    Source,
+    StatisticsSnapshot,
+    effective_number,
+    span_seconds,
+    wilson_interval,
+)
 from cep_pipeline.statistics.versioned import check_version
 
 VERSION = 2

@@ -20,11 +20,21 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.statistics.joint_pairs import JointPairs, joint_pairs
+from cep_pipeline.statistics.joint import JointPairs, joint_pairs
 from cep_pipeline.statistics.pairs import PairRanges, draw_pairs, pair_ranges
 from cep_pipeline.statistics.partial import PairCount
-from cep_pipeline.statistics.terms import FIRST, SECOND, Leaf, PairCondition, PairScope, terms_of
-from cep_pipeline.statistics.tuple_terms import OrderCondition, TupleCondition, TupleScope, tuples_and_orders
+from cep_pipeline.statistics.terms import (
+    FIRST,
+    SECOND,
+    Leaf,
+    OrderCondition,
+    PairCondition,
+    PairScope,
+    TupleCondition,
+    TupleScope,
+    terms_of,
+    tuples_and_orders,
+)
 from cep_pipeline.statistics.tuples import find_tuples
 
 Array = np.ndarray[Any, Any]
@@ -32,9 +42,20 @@ Scope = TypeVar("Scope")
 Result = TypeVar("Result")
 _AT_ONCE = 32
 """Scopes whose pairs are found by several threads before the first of them is asked for."""
+MOST_TUPLES = 8192
+"""Tuples that are drawn of a scope, at most: finding and testing one takes longer than a pair."""
 
 Condition = PairCondition | JointPairs | TupleCondition | OrderCondition
 """What is asked of the tuples of a scope."""
+
+
+@dataclass(frozen=True)
+class ScopeKeys:
+    """The conditions of one scope: their keys, and which of them are temporal orders."""
+
+    key: str
+    conditions: tuple[str, ...]
+    orders: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,19 @@ class Terms:
         for scope in scopes:
             known.update(dict.fromkeys(leaves_of(scope)))
         return cls(tuple(known), {scope: tuple(asked) for scope, asked in scopes.items()})
+
+    @property
+    def keys(self) -> tuple[ScopeKeys, ...]:
+        """The keys of what is measured of pairs and tuples, in their order."""
+        found = (
+            ScopeKeys(
+                scope.key,
+                tuple(condition.key for condition in asked),
+                frozenset(condition.key for condition in asked if isinstance(condition, OrderCondition)),
+            )
+            for scope, asked in self.scopes.items()
+        )
+        return tuple(sorted(found, key=lambda scope: scope.key))
 
     @property
     def without_orders(self) -> Terms:
@@ -255,13 +289,7 @@ def _ranges(
     ties: Ties,
 ) -> PairRanges:
     return pair_ranges(
-        timestamps,
-        rows[scope.first],
-        rows[scope.second],
-        window=scope.window,
-        ordered=ordered,
-        ties=ties,
-        owned=owned,
+        timestamps, rows[scope.first], rows[scope.second], window=scope.window, ordered=ordered, ties=ties, owned=owned
     )
 
 
@@ -284,7 +312,3 @@ def _sample_tuples(
     }
     count = max(round(float(found.weights.sum())), tested)
     return Sample(count, found.last, found.weights, found.whole, holds)
-
-
-MOST_TUPLES = 8192
-"""Tuples that are drawn of a scope, at most: finding and testing one takes longer than a pair."""

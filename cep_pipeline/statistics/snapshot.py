@@ -1,4 +1,4 @@
-"""`StatisticsSnapshot`: what was known of a stream when a plan was made, and how surely."""
+"""`StatisticsSnapshot`: the rates and selectivities of a stream when a plan was made, and how sure they are."""
 
 from __future__ import annotations
 
@@ -12,19 +12,209 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.statistics.measured import JointSelectivity, LeafRate, Selectivity, Source
-from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, pair_of
-from cep_pipeline.statistics.tuple_terms import order_of, tuple_of
+from cep_pipeline.statistics.terms import agreement, format_conjunct, leaf_of, order_of, pair_of, tuple_of
 from cep_pipeline.statistics.versioned import check_version, digest_of
 
 if TYPE_CHECKING:
     from cep_pipeline.statistics.output_profile import OrderProfile
+import math
+from statistics import NormalDist
+
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Membership
 
 VERSION = 2
 """Version of the JSON form."""
 CONFIDENCE = 0.95
 """How sure the interval is that goes with a sampled number."""
+
+
+class Source(Enum):
+    """The origin of a number: counted, sampled, observed, combined or assumed."""
+
+    COUNT = "count"
+    """Every event was counted."""
+    ALL_PAIRS = "all pairs"
+    """Every pair of the scope was tested."""
+    SAMPLED_PAIRS = "sampled pairs"
+    """A stratified sample of the pairs, or the tuples, of the scope was tested."""
+    WINDOW = "window"
+    """A histogram of a sliding window: low and high are the bounds of its error."""
+    OBSERVED = "observed"
+    """Detection itself counted candidates and passes."""
+    COMBINED = "combined"
+    """A sample and what detection observed, weighed by how sure each is."""
+    PRIOR = "prior"
+    """Nothing was measured: a constant by the condition's form."""
+    GIVEN = "given"
+    """Set by the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeafRate:
+    """Arrival rate of a leaf.
+
+    Attributes
+    ----------
+    leaf
+        Key of the leaf (`statistics.terms.Leaf.key`).
+    per_s
+        Events a second: over the span of the data, over the window, or the mean over the windows of a day.
+    count
+        The number of events that it rests on, or None where the rate is given. Where a histogram estimates it, the
+        number next to the estimate.
+    low, high
+        What the rate lies between: both `per_s` where every event was counted, the error bound of a histogram; None
+        where nothing is known of it.
+    worst_per_s
+        Of a business day, the highest rate in any of its windows; else None.
+    """
+
+    leaf: str
+    per_s: float
+    count: int | None = None
+    source: Source = Source.GIVEN
+    low: float | None = None
+    high: float | None = None
+    worst_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for number in (self.per_s, self.worst_per_s, self.low, self.high):
+            if number is not None and not (math.isfinite(number) and number >= 0):
+                raise ValueError(f"a rate is finite and not negative; {self.leaf!r} has {number}")
+        if self.count is not None and self.count < 0:
+            raise ValueError(f"a count is not negative; {self.leaf!r} has {self.count}")
+        _check_interval(self.leaf, self.per_s, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Selectivity:
+    """Share of the pairs (or the larger tuples) of a scope that pass a condition.
+
+    Attributes
+    ----------
+    condition
+        Key of the condition (`statistics.terms.Condition.key`), or its text where it has no key.
+    value
+        In [0, 1].
+    pairs, tested
+        The number of pairs in the scope, and how many of them were tested. Of larger tuples `pairs` is an estimate.
+    low, high
+        The interval that has the true share with the snapshot's confidence; both `value` where every pair was tested.
+        None where nothing is known: priors, and numbers that are given.
+    """
+
+    condition: str
+    value: float
+    pairs: int = 0
+    tested: int = 0
+    source: Source = Source.GIVEN
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value <= 1:
+            raise ValueError(f"a selectivity lies in [0, 1]; {self.condition!r} has {self.value}")
+        if not 0 <= self.tested <= self.pairs:
+            raise ValueError(f"{self.condition!r}: {self.tested} pairs tested of {self.pairs}")
+        _check_interval(self.condition, self.value, self.low, self.high, most=1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class JointSelectivity:
+    """Share of tuples that pass several conditions at once, where it is not the product of their selectivities.
+
+    Attributes
+    ----------
+    conditions
+        Keys of the conditions, sorted, at least two. A key stands twice where two conditions ask the same of other
+        variables.
+    over
+        For each condition the variables that it is over, numbered among those of all in pattern order.
+    value, low, high
+        The share, and the interval that has it with the snapshot's confidence.
+    tested
+        How many tuples it rests on.
+    independent
+        The product of the selectivities, which it replaces.
+    """
+
+    conditions: tuple[str, ...]
+    value: float
+    low: float
+    high: float
+    tested: int
+    independent: float
+    over: tuple[tuple[int, ...], ...]
+    source: Source = Source.OBSERVED
+
+    def __post_init__(self) -> None:
+        members = tuple(zip(self.conditions, self.over, strict=True))
+        if len(members) < 2 or tuple(sorted(set(members))) != members:
+            raise ValueError(f"a joint selectivity is of two or more conditions in order, not {members}")
+        if not (0 <= self.value <= 1 and 0 <= self.independent <= 1):
+            raise ValueError(f"a selectivity lies in [0, 1]; {self.conditions} have {self.value}")
+        if self.tested < 0:
+            raise ValueError(f"a count is not negative; {self.conditions} have {self.tested}")
+        _check_interval(" and ".join(self.conditions), self.value, self.low, self.high, most=1.0)
+
+    @property
+    def members(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The conditions, each with its variables: what the number is of."""
+        return tuple(zip(self.conditions, self.over, strict=True))
+
+
+def _check_interval(what: str, value: float, low: float | None, high: float | None, most: float = math.inf) -> None:
+    if (low is None) != (high is None):
+        raise ValueError(f"{what!r} has both ends of its interval or none")
+    if low is not None and high is not None and not 0 <= low <= value <= high <= most:
+        raise ValueError(f"{what!r}: {value} lies outside its interval from {low} to {high}")
+
+
+def wilson_interval(share: float, tested: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The score interval of a share that was seen among independent trials (Wilson 1927).
+
+    Unlike the interval of the normal approximation it is right, or nearly so, for few trials and for shares next to
+    0 and 1, where it does not shrink to a point.
+
+    Parameters
+    ----------
+    share
+        Passes among the trials, in [0, 1].
+    tested
+        Number of trials, above 0; of weighted ones the effective number.
+
+    Examples
+    --------
+    >>> tuple(round(end, 4) for end in wilson_interval(0.0, 100)), tuple(round(e, 4) for e in wilson_interval(0.5, 100))
+    ((0.0, 0.037), (0.4038, 0.5962))
+    """
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    shrunk = z * z / tested
+    middle = (share + shrunk / 2) / (1 + shrunk)
+    half = z * math.sqrt(share * (1 - share) / tested + shrunk / (4 * tested)) / (1 + shrunk)
+    return max(0.0, min(middle - half, share)), min(1.0, max(middle + half, share))
+
+
+def effective_number(total: float, share: float, squares: float, passing_squares: float) -> float:
+    """The number of independent trials of equal weight that tell a share as surely as the weighted ones do.
+
+    Parameters
+    ----------
+    total, share
+        What the trials stand for all together, and the share of it that passes.
+    squares, passing_squares
+        Sums of the squares of the weights, of all trials that are a sample and of those of them that pass.
+
+    Notes
+    -----
+    The lesser of Kish's number, which takes all trials to be alike, and of what the spread of the weighted outcomes
+    themselves says, which is less where trials of large weight differ more than the others.
+    """
+    number = total * total / squares
+    spread = passing_squares * (1 - 2 * share) + share * share * squares
+    if spread > 0 and 0 < share < 1:
+        number = min(number, share * (1 - share) * total * total / spread)
+    return number
 
 
 class Kind(Enum):
@@ -168,10 +358,6 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
-    def known_rate(self, leaf: str) -> LeafRate | None:
-        """The arrival rate of a leaf by its key; None where it was not measured."""
-        return self.by_leaf.get(leaf)
-
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(
@@ -180,10 +366,6 @@ class StatisticsSnapshot:
             for clause in pattern.clauses
             for variable in (*clause.positive, *clause.negated)
         )
-
-    def measured(self, key: str) -> Selectivity | None:
-        """The selectivity of a condition by its key; None where it was not measured."""
-        return self.by_condition.get(key)
 
     def selectivity(self, pattern: Pattern, clause: Clause, conjunct: Conjunct) -> Selectivity:
         """The selectivity of a conjunct of a clause; a prior where it was not measured."""
@@ -267,17 +449,7 @@ class StatisticsSnapshot:
         return digest_of(self.to_json())
 
 
-_PLAIN = (
-    "stream",
-    "events",
-    "start_us",
-    "end_us",
-    "window_us",
-    "window_events",
-    "as_of_us",
-    "windows",
-    "confidence",
-)
+_PLAIN = ("stream", "events", "start_us", "end_us", "window_us", "window_events", "as_of_us", "windows", "confidence")
 _RATE = ("leaf", "per_s", "count", "source", "low", "high", "worst_per_s")
 _SELECTIVITY = ("condition", "value", "pairs", "tested", "source", "low", "high")
 _JOINT = ("conditions", "value", "low", "high", "tested", "independent", "over", "source")

@@ -1,4 +1,4 @@
-"""What is measured: leaves, and conditions on pairs of events, named without a pattern's variables.
+"""The questions of patterns to a stream: leaves, and conditions on pairs and tuples of events, without names.
 
 Two patterns that ask the same question about the stream (the rate of the same filtered type, the share of pairs
 that pass the same comparison inside the same window) get the same key and share one number.
@@ -15,15 +15,7 @@ from itertools import combinations
 from cep_pipeline.language.formatter import format_condition
 from cep_pipeline.patterns.conditions import AnyOf, Comparator, Comparison, Conjunct, Membership
 from cep_pipeline.patterns.conditions import expressions_of as expressions_of_atom
-from cep_pipeline.patterns.expressions import (
-    Aggregate,
-    Element,
-    Expression,
-    Length,
-    Reference,
-    ValueType,
-    walk,
-)
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties, Window
 from cep_pipeline.patterns.rewriting import rewritten
@@ -69,9 +61,7 @@ class PairScope:
     @cached_property
     def key(self) -> str:
         """Canonical text, such as `(A) before (B) within 2 s`."""
-        relation = "with"
-        if self.ordered:
-            relation = "before" if self.ties is Ties.ARRIVAL else f"before[{self.ties.value}]"
+        relation = _before(self.ties) if self.ordered else "with"
         return f"({self.first.key}) {relation} ({self.second.key}) within {self.window}"
 
 
@@ -212,3 +202,132 @@ def format_conjunct(conjunct: Conjunct) -> str:
     if len(conjunct.atoms) == 1:
         return format_condition(conjunct.atoms[0])
     return f"({format_condition(AnyOf(conjunct.atoms))})"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A variable of a tuple: its leaf, and whether it binds a list of the leaf's events."""
+
+    leaf: Leaf
+    kleene: bool
+
+
+@dataclass(frozen=True)
+class TupleScope:
+    """The combinations of events, and of lists of events, that could stand in one partial match.
+
+    Attributes
+    ----------
+    members
+        In pattern order; in keys they are called x1, x2, ...
+    precedence
+        Pairs of places in `members`, the earlier one first.
+    """
+
+    members: tuple[Member, ...]
+    precedence: tuple[tuple[int, int], ...]
+    window: Window
+    ties: Ties = Ties.ARRIVAL
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `(A) x1, (B)+ x2, x1 before x2, within 2 s`."""
+        members = [
+            f"({member.leaf.key}){'+' if member.kleene else ''} {member_name(place)}"
+            for place, member in enumerate(self.members)
+        ]
+        order = [f"{member_name(one)} {_before(self.ties)} {member_name(other)}" for one, other in self.precedence]
+        return ", ".join((*members, *order, f"within {self.window}"))
+
+
+@dataclass(frozen=True)
+class TupleCondition:
+    """A conjunct over the members of a scope."""
+
+    scope: TupleScope
+    conjunct: Conjunct
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `(A) x1, (B)+ x2, within 2 s: x2.LEN > 3`."""
+        return f"{self.scope.key}: {conjunct_key(self.conjunct)}"
+
+
+@dataclass(frozen=True)
+class OrderCondition:
+    """The condition that the first event of a pair in one window comes before the second, by TIES."""
+
+    scope: PairScope
+    ties: Ties
+
+    @cached_property
+    def key(self) -> str:
+        """Canonical text, such as `(A) with (B) within 2 s: x before[STRICT] y`."""
+        return f"{self.scope.key}: x {_before(self.ties)} y"
+
+
+def _before(ties: Ties) -> str:
+    return "before" if ties is Ties.ARRIVAL else f"before[{ties.value}]"
+
+
+def member_name(place: int) -> str:
+    """The name of a member of a tuple in keys."""
+    return f"x{place + 1}"
+
+
+def tuple_of(pattern: Pattern, clause: Clause, conjunct: Conjunct) -> TupleCondition | None:
+    """The measurable form of a conjunct of a plan that no pair decides; None of others."""
+    if not conjunct.variables or pair_of(pattern, clause, conjunct) is not None:
+        return None
+    names = sorted(conjunct.variables, key=lambda name: clause.by_name[name].position)
+    members = tuple(Member(leaf_of(pattern, clause, name), clause.by_name[name].kleene) for name in names)
+    precedence = tuple(
+        (one, other)
+        for one in range(len(names))
+        for other in range(len(names))
+        if (names[one], names[other]) in clause.precedence
+    )
+    places = {name: member_name(place) for place, name in enumerate(names)}
+
+    def renamed(node: Expression) -> Expression:
+        if isinstance(node, Reference | Length | Aggregate):
+            return replace(node, variable=places[node.variable])
+        return node
+
+    ties = pattern.ties if precedence else Ties.ARRIVAL
+    return TupleCondition(TupleScope(members, precedence, pattern.window, ties), rewritten(conjunct, renamed))
+
+
+def order_of(pattern: Pattern, clause: Clause, first: str, second: str) -> OrderCondition:
+    """The condition that the temporal order of a clause puts on two variables."""
+    one, other = (leaf_of(pattern, clause, name) for name in (first, second))
+    return OrderCondition(PairScope(one, other, ordered=False, window=pattern.window), pattern.ties)
+
+
+def tuples_and_orders(patterns: Iterable[Pattern]) -> tuple[list[TupleCondition], list[OrderCondition]]:
+    """The conditions of patterns that are no pairwise ones, each once.
+
+    Of the temporal order, those between variables that follow one another: the others follow from them.
+    """
+    tuples: dict[TupleCondition, None] = {}
+    orders: dict[OrderCondition, None] = {}
+    for pattern in patterns:
+        for clause in pattern.clauses:
+            for conjunct in positive_conjuncts(clause):
+                condition = tuple_of(pattern, clause, conjunct)
+                if condition is not None:
+                    tuples[condition] = None
+            for first, second in neighbours(clause):
+                orders[order_of(pattern, clause, first, second)] = None
+    return list(tuples), list(orders)
+
+
+def neighbours(clause: Clause) -> list[tuple[str, str]]:
+    """The positive variables that follow one another in the temporal order, none between them."""
+    names = [variable.name for variable in clause.positive]
+    follows = {(one, other) for one in names for other in names if (one, other) in clause.precedence}
+    return sorted(
+        (one, other)
+        for one, other in follows
+        if not any((one, name) in follows and (name, other) in follows for name in names)
+    )

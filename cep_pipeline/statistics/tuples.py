@@ -16,7 +16,7 @@ import numpy as np
 from cep_pipeline.expressions.lists import Bound, Lists, ranges
 from cep_pipeline.slices.order import StreamOrder
 from cep_pipeline.statistics.pairs import LONGEST_US
-from cep_pipeline.statistics.tuple_terms import TupleScope, member_name
+from cep_pipeline.statistics.terms import TupleScope, member_name
 
 Array = np.ndarray[Any, Any]
 
@@ -95,12 +95,7 @@ class _Search:
     """Binds the members one after the other, each inside what the earlier ones leave of window and order."""
 
     def __init__(
-        self,
-        scope: TupleScope,
-        timestamps: Array,
-        rows: Sequence[Array],
-        random: np.random.Generator | None,
-        most: int,
+        self, scope: TupleScope, timestamps: Array, rows: Sequence[Array], random: np.random.Generator | None, most: int
     ) -> None:
         self.scope, self.rows, self.random = scope, rows, random
         self.limit = MOST_ALL if random is None else most

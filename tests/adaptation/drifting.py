@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from cep_pipeline.adaptation.memo_cells import CellCheck
 from cep_pipeline.adaptation.verification import Verification
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
+from tests.adaptation.memo_cells import CellCheck
 from tests.statistics.market import parse
 
 PATTERNS = [

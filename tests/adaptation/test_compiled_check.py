@@ -21,8 +21,8 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.replanning import LazyPlan, Replanner, runs_of
 from cep_pipeline.planning.search import clause_search_codes
 from cep_pipeline.planning.search.clause_search import SEARCHED
-from cep_pipeline.statistics.estimate import terms_of
 from cep_pipeline.statistics.joint import SMALLEST
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.adaptation.test_verification import up_to_violation
 from tests.statistics.market import parse

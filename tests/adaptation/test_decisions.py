@@ -13,7 +13,7 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation.drifting import PATTERNS, snapshot
 from tests.adaptation.test_invariants import ABC, CALM
 from tests.statistics.market import parse

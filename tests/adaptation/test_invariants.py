@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.adaptation import invariants_of, verify, without_invariants
-from cep_pipeline.adaptation.describe import describe, describe_verification
-from cep_pipeline.adaptation.invariants import Invariant, invariants_from_json, invariants_to_json
+from cep_pipeline.adaptation.invariants import Invariant, describe, invariants_from_json, invariants_to_json
 from cep_pipeline.adaptation.plan_quality import same_plans
-from cep_pipeline.adaptation.verification import Measures, freeze, is_violated
+from cep_pipeline.adaptation.verification import Measures, describe_verification, freeze, is_violated
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning import PLANNERS, plan
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
 from cep_pipeline.planning.costs import COSTS, cost_named, with_latency
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.orderings import DecidingComparison, ln_measure

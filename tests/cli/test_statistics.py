@@ -12,7 +12,7 @@ from cep_pipeline.cli.statistics_view import StatisticsView, sparkline
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.statistics_history import Labelled, StatisticsOverview
 from cep_pipeline.statistics import StatisticsSnapshot, WindowedStatistics
-from cep_pipeline.statistics.measured import LeafRate, Source
+from cep_pipeline.statistics.snapshot import LeafRate, Source
 from tests.cli.command_line import cep
 from tests.pipeline.project import DAYS, Project
 

@@ -29,7 +29,7 @@ from cep_pipeline.planning.orderings import (
     positions_of,
 )
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot, estimate_statistics
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests import streams
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate

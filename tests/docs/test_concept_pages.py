@@ -22,11 +22,9 @@ from cep_pipeline.detection.mechanisms import Metrics, NodeCounts
 from cep_pipeline.pipeline.configuration import AdaptationSettings
 from cep_pipeline.pipeline.day import STEPS
 from cep_pipeline.planning import COSTS, PLANNERS
-from cep_pipeline.planning.algorithms.dp_bushy import MAX_SECONDS
-from cep_pipeline.planning.algorithms.dp_bushy import MAX_VARIABLES as MAX_BUSHY
-from cep_pipeline.planning.algorithms.dp_left_deep import MAX_VARIABLES as MAX_LEFT_DEEP
+from cep_pipeline.planning.algorithms.dynamic_programming import MAX_SECONDS, MAX_VARIABLES
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, MULTI_PATTERN_PLANNERS
-from cep_pipeline.statistics.measured import Source
+from cep_pipeline.statistics.snapshot import Source
 
 WITHOUT_INVARIANTS = {
     name for name, planner in {**PLANNERS, **MULTI_PATTERN_PLANNERS}.items() if planner.without_invariants_because
@@ -97,8 +95,8 @@ def test_every_planner_is_described() -> None:
 
 def test_the_budgets_of_exact_planners_are_those_of_the_page() -> None:
     table = {row[0]: row[3] for row in rows(section("planning", "Planners")) if len(row) == 6}
-    assert table["`dp_left_deep` (default)"] == f"up to {MAX_LEFT_DEEP} variables"
-    assert table["`dp_bushy`"] == f"up to {MAX_BUSHY} variables, {MAX_SECONDS:g} s"
+    assert table["`dp_left_deep` (default)"] == f"up to {MAX_VARIABLES} variables"
+    assert table["`dp_bushy`"] == f"up to {MAX_VARIABLES} variables, {MAX_SECONDS:g} s"
 
 
 def test_every_cost_model_and_source_is_described() -> None:

@@ -8,12 +8,12 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
-from cep_pipeline.planning.costs.partial_matches import PARTIAL_MATCHES, THROUGHPUT
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, THROUGHPUT
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.trees import PositionTree
 from tests.planning import clauses
 
-# Every term of SetCosts at once: tests of candidates by pairs, and sides that are held where a join is not linear.
+# Every term of CostModel at once: tests of candidates by pairs, and sides that are held where a join is not linear.
 ALL_TERMS = replace(THROUGHPUT, name="all terms", pair=PARTIAL_MATCHES, product=PARTIAL_MATCHES, held=PARTIAL_MATCHES)
 MODELS: dict[str, CostModel] = {
     **COSTS,

@@ -14,16 +14,15 @@ from cep_pipeline.adaptation.plan_quality import ln_cost_on, same_plans
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan
 from cep_pipeline.planning.costs import COSTS
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseShape, ClauseStatistics
-from cep_pipeline.planning.orderings import DecidingComparison
+from cep_pipeline.planning.orderings import DecidingComparison, ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.replanning import Replanner
 from cep_pipeline.planning.search.sums import MOST_VARIABLES, log_tables, set_arrays
 from cep_pipeline.planning.trees import PositionTree
 from cep_pipeline.statistics import StatisticsSnapshot
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.planning.all_plans import MODELS, with_any_last
 from tests.statistics.market import parse

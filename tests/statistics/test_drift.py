@@ -7,9 +7,8 @@ import math
 import pytest
 
 from cep_pipeline.statistics import JointSelectivity, LeafRate, Selectivity, Source, StatisticsSnapshot
-from cep_pipeline.statistics.drift import Drift
-from cep_pipeline.statistics.mergeable import Estimate
-from cep_pipeline.statistics.numbers import drift_between, numbers_of
+from cep_pipeline.statistics.drift import Drift, drift_between, numbers_of
+from cep_pipeline.statistics.sliding_window import Estimate
 
 
 def exactly(value: float) -> Estimate:

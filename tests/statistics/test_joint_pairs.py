@@ -13,8 +13,8 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.statistics import Source, StatisticsSnapshot, combine, partial_statistics
-from cep_pipeline.statistics.joint_pairs import joint_pairs
-from cep_pipeline.statistics.slice_statistics import windowed_statistics
+from cep_pipeline.statistics.estimate import windowed_statistics
+from cep_pipeline.statistics.joint import joint_pairs
 from tests.statistics.market import SCHEMA, market, parse
 
 RISING = "a.price + 20 < b.price AND a.price + 25 < b.price"

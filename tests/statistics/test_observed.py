@@ -16,15 +16,15 @@ from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.statistics.combining import combine_observed
-from cep_pipeline.statistics.measured import Source
 from cep_pipeline.statistics.observed import (
     Observation,
     Observed,
     clause_key,
+    combine_observed,
     merge_observations,
     observations_of,
 )
+from cep_pipeline.statistics.snapshot import Source
 from tests.statistics.market import market, parse
 
 SCHEMA = cep.StreamSchema.from_dict(

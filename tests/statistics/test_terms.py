@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.statistics.estimate import terms_of
-from cep_pipeline.statistics.terms import pair_of
+from cep_pipeline.statistics.terms import pair_of, terms_of
 from tests.statistics.market import SCHEMA, parse
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.statistics import Source, estimate_statistics
-from cep_pipeline.statistics.tuple_terms import tuple_of
+from cep_pipeline.statistics.terms import tuple_of
 from tests import streams
 from tests.oracle.answer import evaluate
 from tests.statistics.market import market, parse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,7 +61,7 @@ class NotedAverage:
         self.found = distances.everywhere
         return distances
 
-    def after_replanning(self, distances: Distances, violated: Sequence[Invariant], gain: float) -> Distances:
+    def after_replanning(self, distances: Distances, violated: Iterable[Invariant], gain: float) -> Distances:
         return distances
 
 

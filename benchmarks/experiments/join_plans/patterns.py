@@ -15,9 +15,8 @@ from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.language.parser import parse_patterns
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.explain.compare import compare_planners
-from cep_pipeline.planning.numbers.cardinality import ln_partial_matches
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, ln_partial_matches
 from cep_pipeline.planning.trees import Join, Tree, leaves_of
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot

@@ -17,11 +17,11 @@ from benchmarks.experiments.multi_pattern.runs import (
 )
 from benchmarks.experiments.multi_pattern.streams import WorkloadStream
 from benchmarks.experiments.multi_pattern.workloads import Shape, draw_workload
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.multi_pattern import Member, MemberId, members_of, plan_workload, share
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, Statistics, ln_cost, member_statistics
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import Join, OrderOrTree, Tree, as_tree
-from cep_pipeline.planning.workload_plan import Sharing
 
 KINDS: Mapping[str, tuple[Sharing, str]] = {
     "orders": ("prefix", MULTI_PATTERN_NFA),

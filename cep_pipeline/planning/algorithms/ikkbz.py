@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.partial_matches import PARTIAL_MATCHES
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 
 

@@ -7,12 +7,11 @@ from itertools import combinations
 
 import numpy as np
 
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Ordering, grains
-from cep_pipeline.planning.search.orders import ln_order_costs
+from cep_pipeline.planning.orderings import Ordering, grains, ln_order_costs
 
 TRIED_AT_ONCE = 96
 """Moves whose orders are costed together; of those that improve, the best one is taken."""

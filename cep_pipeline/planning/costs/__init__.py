@@ -1,14 +1,22 @@
 """Cost models of plans. They know nothing of the algorithms that search for the cheapest plan.
 
-`model` defines the form, the other modules one cost each; `plan_costs` has the cost of a whole order or tree.
+`model` defines the form and the costs that count partial matches; `orderings` has the cost of a whole order or tree.
 """
 
 from __future__ import annotations
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.planning.costs.kernel import KERNEL
-from cep_pipeline.planning.costs.model import CostModel, SetCosts, SetTerm, is_linear
-from cep_pipeline.planning.costs.partial_matches import CONSUME_MATCHED, INSTANCES, LATENCY, THROUGHPUT, with_latency
+from cep_pipeline.planning.costs.model import (
+    CONSUME_MATCHED,
+    INSTANCES,
+    LATENCY,
+    THROUGHPUT,
+    CostModel,
+    SetTerm,
+    is_linear,
+    with_latency,
+)
 
 __all__ = [
     "CONSUME_MATCHED",
@@ -18,7 +26,6 @@ __all__ = [
     "LATENCY",
     "THROUGHPUT",
     "CostModel",
-    "SetCosts",
     "SetTerm",
     "cost_named",
     "is_linear",

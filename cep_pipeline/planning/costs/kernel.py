@@ -34,14 +34,8 @@ from typing import Any
 import numpy as np
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.costs.model import Array, CostModel, SetSum, SetTerm
-from cep_pipeline.planning.numbers.cardinality import (
-    ln_partial_matches,
-    ln_partial_matches_of_all,
-    ln_partial_matches_of_some,
-    mask_of,
-)
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.costs.model import Array, CostModel, GrownMatches, SetSum, term_of
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 
 CONSTANTS_FILE = "kernel_costs.json"
 
@@ -116,67 +110,31 @@ def kernel_model(costs: Callable[[], KernelCosts]) -> CostModel:
     return CostModel(
         name="kernel",
         unit="ns a window on one core",
-        node=_term(
+        node=term_of(
             lambda statistics: _Made(statistics, costs()),
             lambda: SetSum(
-                singles=True,
-                grown=True,
-                factor=costs().partial_match,
-                whole=costs().match,
-                ends=costs().event,
+                singles=True, grown=True, factor=costs().partial_match, whole=costs().match, ends=costs().event
             ),
         ),
-        pair=_term(
-            lambda statistics: _Grown(statistics, statistics.in_range, costs().candidate),
+        pair=term_of(
+            lambda statistics: _of_singles(statistics, statistics.in_range, costs().candidate),
             lambda: SetSum(tested=False, joints=False, singles=True, grown=True, factor=costs().candidate),
         ),
-        product=_term(
-            lambda statistics: _Plain(statistics.tested),
+        product=term_of(
+            lambda statistics: GrownMatches(statistics.tested),
             lambda: SetSum(instances=False, equalities=False, together=False, singles=True),
         ),
-        held=_term(
-            lambda statistics: _Grown(statistics, statistics.singles, costs().materialized),
+        held=term_of(
+            lambda statistics: _of_singles(statistics, statistics.singles, costs().materialized),
             lambda: SetSum(singles=True, grown=True, factor=costs().materialized),
         ),
     )
 
 
-class _Plain:
-    """PM of sets, by some of a clause's statistics."""
-
-    def __init__(self, statistics: ClauseStatistics) -> None:
-        self.statistics = statistics
-
-    def one(self, positions: Sequence[int]) -> float:
-        return ln_partial_matches(self.statistics, positions)
-
-    def all(self) -> Array:
-        return ln_partial_matches_of_all(self.statistics)
-
-    def some(self, members: Array) -> Array:
-        return ln_partial_matches_of_some(self.statistics, members)
-
-
-class _Grown(_Plain):
+def _of_singles(clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> GrownMatches:
     """k PM of sets with k single variables, times a factor; of a set without any none."""
-
-    def __init__(self, clause: ClauseStatistics, statistics: ClauseStatistics, factor: float = 1.0) -> None:
-        super().__init__(statistics)
-        self.singles = [place for place in range(clause.size) if place not in clause.kleene]
-        self.ln_factor = math.log(factor)
-
-    def one(self, positions: Sequence[int]) -> float:
-        singles = sum(place in self.singles for place in positions)
-        return super().one(positions) + self.ln_factor + _ln(singles)
-
-    def all(self) -> Array:
-        sets = np.arange(1 << self.statistics.size, dtype=np.uint32) & np.uint32(mask_of(self.singles))
-        with np.errstate(divide="ignore"):
-            return np.asarray(super().all() + np.log(np.bitwise_count(sets).astype(np.float64)) + self.ln_factor)
-
-    def some(self, members: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.asarray(super().some(members) + np.log(members[:, self.singles].sum(axis=1)) + self.ln_factor)
+    singles = [place for place in range(clause.size) if place not in clause.kleene]
+    return GrownMatches(statistics, singles, math.log(factor))
 
 
 def edges(statistics: ClauseStatistics, positions: Sequence[int]) -> list[int]:
@@ -191,7 +149,7 @@ class _Made:
     """The cost of a set's partial matches or matches as they are made, and of the range ends of its events."""
 
     def __init__(self, statistics: ClauseStatistics, costs: KernelCosts) -> None:
-        self.grown = _Grown(statistics, statistics.singles)
+        self.grown = _of_singles(statistics, statistics.singles)
         self.statistics, self.size = statistics, statistics.size
         self.ln_events = np.array(statistics.ln_events or statistics.ln_instances)
         self.ln_event = math.log(costs.event)
@@ -250,24 +208,8 @@ class _Made:
         return after, after.T
 
 
-_Term = _Plain | _Made
-
-
-def _term(of: Callable[[ClauseStatistics], _Term], asked: Callable[[], SetSum]) -> SetTerm:
-    return SetTerm(
-        lambda statistics, positions: of(statistics).one(positions),
-        lambda statistics: of(statistics).all(),
-        lambda statistics, members: of(statistics).some(members),
-        asked,
-    )
-
-
 KERNEL = kernel_model(kernel_costs)
 """The kernel's cost by the constants of `kernel_costs`."""
-
-
-def _ln(number: float) -> float:
-    return math.log(number) if number > 0 else -math.inf
 
 
 def costs_to_json(costs: KernelCosts) -> Mapping[str, Any]:

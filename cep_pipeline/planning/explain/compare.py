@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.planning.clause_plans import ln_cost_of_clauses
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_order_delay, ln_tree_cost, ln_tree_delay
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
-from cep_pipeline.planning.orderings import Ordering, TreeOrdering
+from cep_pipeline.planning.orderings import ln_costs, named_over
 from cep_pipeline.planning.planned_clauses import cost_model
 from cep_pipeline.planning.planners import PLANNERS, planner_named
-from cep_pipeline.planning.trees import OrderOrTree, named_join
+from cep_pipeline.planning.trees import OrderOrTree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_RUNS, RUN_AGAIN_S = 3, 1.0
@@ -107,22 +106,8 @@ def _planned_by(name: str, statistics: Sequence[ClauseStatistics], model: CostMo
     together = list(zip(statistics, found, strict=True))
     return PlannerResult(
         name,
-        tuple(_named(of_clause, made) for of_clause, made in together),
-        ln_cost_of_clauses(_ln_costs(model, of_clause, made) for of_clause, made in together),
+        tuple(named_over(made, of_clause.names) for of_clause, made in together),
+        ln_cost_of_clauses(ln_costs(model, of_clause, made) for of_clause, made in together),
         min(seconds),
         tuple(made.note for made in found if made.note),
     )
-
-
-def _named(statistics: ClauseStatistics, made: Ordering | TreeOrdering) -> OrderOrTree:
-    if isinstance(made, TreeOrdering) and not isinstance(made.tree, int):
-        return named_join(made.tree, statistics.names)
-    return tuple(statistics.names[position] for position in made.order)
-
-
-def _ln_costs(
-    model: CostModel, statistics: ClauseStatistics, made: Ordering | TreeOrdering
-) -> tuple[float, float | None]:
-    if isinstance(made, TreeOrdering):
-        return ln_tree_cost(model, statistics, made.tree), ln_tree_delay(model, statistics, made.tree)
-    return ln_order_cost(model, statistics, made.order), ln_order_delay(model, statistics, made.order)

@@ -1,29 +1,35 @@
-"""The text of a plan for people: the order or the tree, what it is expected to cost, and why it won."""
+"""The text of a plan for people: the order or the tree, what it is expected to cost, why it won, and what is shared."""
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.planning.clause_plans import Alternative, ClausePlan, PatternPlan, StatisticsSummary
-from cep_pipeline.planning.explain.nodes import (
-    LONGEST_LIST,
-    ObservedClause,
-    ObservedCounts,
-    in_columns,
-    listed,
-    node_lines,
+from cep_pipeline.planning.clause_plans import (
+    Alternative,
+    ClausePlan,
+    NodeUse,
+    PatternPlan,
+    PlanNode,
+    PlanStep,
+    SharedPlanNode,
+    Sharing,
+    StatisticsSummary,
+    WorkloadPlan,
 )
-from cep_pipeline.planning.explain.workload import workload_lines
-from cep_pipeline.planning.numbers.logarithms import format_ln
+from cep_pipeline.planning.numbers.clause_questions import connected_parts
+from cep_pipeline.planning.numbers.logarithms import format_ln, format_number, from_ln, ln_sum
 from cep_pipeline.planning.orderings import DecidingComparison, Side, named, positions_of, tightest_of_blocks
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, without_invariants_because
-from cep_pipeline.planning.trees import Join, nodes_of, shape_of, written
-from cep_pipeline.planning.workload_plan import Sharing, WorkloadPlan
+from cep_pipeline.planning.trees import Join, Tree, leaves_of, nodes_of, shape_of, written
+from cep_pipeline.statistics.node_counts import NodeCounts
+from cep_pipeline.statistics.snapshot import Selectivity, Source
 
 WIDTH = 118
 """Longest line of text."""
@@ -33,6 +39,23 @@ MOST_LISTED = 40
 """Of more patterns only those are listed that cost most."""
 LONGEST_TREE = 80
 """So many characters of an order or tree stand in the list."""
+FAR_OFF = 10.0
+"""An estimate is marked where more than so many times as much, or as little, has happened."""
+FEW = 100.0
+"""Of fewer than so many tests no selectivity is judged."""
+LONGEST_LIST = 6
+"""Of more variables only the first two and the last two are named."""
+_TEXT = frozenset({"step", "binds", "node", "leaf", "condition", "rests on", "where", "pattern", "order or tree", ""})
+"""Headings of the columns of text."""
+MOST_NODES = 25
+"""Of more shared nodes only those are shown that save most."""
+MOST_USES = 4
+"""Of more patterns that share a node only so many are named."""
+_KINDS: dict[Sharing, str] = {
+    "none": "nothing is shared",
+    "prefix": "equal beginnings of orders are shared",
+    "subexpression": "equal subtrees are shared",
+}
 
 
 class ExplainedPlan(Protocol):
@@ -60,26 +83,13 @@ class ExplainedPlan(Protocol):
     def workload(self) -> WorkloadPlan | None: ...
 
 
-class ObservedNode(ObservedCounts, Protocol):
-    """The counts of one node of a plan, as in `detection.mechanism.NodeCounts`."""
-
-    @property
-    def pattern(self) -> str: ...
-    @property
-    def clause(self) -> int: ...
-    @property
-    def node(self) -> tuple[str, ...]: ...
-    @property
-    def shared_with(self) -> tuple[tuple[str, int, tuple[str, ...]], ...]: ...
-
-
 class DetectionMetrics(Protocol):
     """The counts of a detection, as in `detection.mechanism.Metrics`."""
 
     @property
     def mechanisms(self) -> Mapping[str, str]: ...
     @property
-    def nodes(self) -> Sequence[ObservedNode]: ...
+    def nodes(self) -> Sequence[NodeCounts]: ...
 
 
 def explain_plan(
@@ -125,7 +135,7 @@ def explain_analyzed(
     Patterns that are run together show each what they share, with what happened there for the longest of their windows.
     """
     seen = plan.statistics.events if events is None else events
-    found: dict[str, dict[int, dict[frozenset[str], ObservedNode]]] = {}
+    found: dict[str, dict[int, dict[frozenset[str], NodeCounts]]] = {}
     for node in metrics.nodes:
         for name, index, variables in ((node.pattern, node.clause, node.node), *node.shared_with):
             found.setdefault(name, {}).setdefault(index, {})[frozenset(variables)] = node
@@ -313,9 +323,8 @@ def _against(pattern: PatternPlan, clause: ClausePlan) -> Iterator[str]:
             others.setdefault(shape_of(other.order_or_tree), []).append(other)
     rivals = 0
     for found in others.values():
-        text = (
-            f"{_bound(found[0])} (by {', '.join(other.planner for other in found)}), cost {format_ln(found[0].ln_cost)}"
-        )
+        by, cost = ", ".join(other.planner for other in found), format_ln(found[0].ln_cost)
+        text = f"{written(found[0].order_or_tree)} (by {by}), cost {cost}"
         if (found[0].tree is None) != (clause.tree is None):  # what mechanisms of one kind do says nothing of the other
             yield f"also tried, as a {_kind(found[0].tree)}: {text}"
             continue
@@ -332,5 +341,313 @@ def _kind(tree: Join | None) -> str:
     return "order" if tree is None else "tree"
 
 
-def _bound(other: Alternative) -> str:
-    return written(other.order_or_tree)
+@dataclass(frozen=True)
+class ObservedClause:
+    """The observed counts of a clause.
+
+    Attributes
+    ----------
+    windows
+        How many times the time of a window has passed; None where it is not known.
+    counts
+        The variables bound at a node -> what happened there.
+    """
+
+    windows: float | None
+    counts: Mapping[frozenset[str], NodeCounts]
+
+
+def node_lines(clause: ClausePlan, observed: ObservedClause | None = None) -> Iterator[str]:
+    """The steps or the tree, what is tested where, and what has happened where that is known."""
+    yield from in_columns(_steps(clause.steps) if clause.tree is None else _tree(clause, clause.tree), "    ")
+    conditions = _conditions(clause)
+    if len(conditions) > 1:
+        yield ""
+        yield from in_columns(conditions, "    ")
+    if clause.negations:
+        yield ""
+        yield from (f"    {line}" for line in _negations(clause))
+    if observed is not None:
+        yield ""
+        yield from in_columns(_happened(clause, observed), "    ")
+
+
+def _steps(steps: Sequence[PlanStep]) -> list[tuple[str, ...]]:
+    heading = ("step", "binds", "leaf", "events", "events/s", "in a window", "passing", "partial matches")
+    rows: list[tuple[str, ...]] = [heading]
+    earlier = 0.0
+    for number, step in enumerate(steps, 1):
+        passing = step.ln_partial_matches - earlier - step.ln_instances
+        rows.append((str(number), step.variable, *_leaf(step), *_passing(passing, step)))
+        earlier = step.ln_partial_matches
+    return rows
+
+
+def _leaf(step: PlanStep) -> tuple[str, ...]:
+    events = "given" if step.count is None else f"{step.count:,}" if step.count else "0, as if 0.5"
+    return step.leaf, events, format_number(step.rate_per_s), format_ln(step.ln_instances)
+
+
+def _passing(ln_share: float, expected: PlanStep | PlanNode) -> tuple[str, str]:
+    return format_ln(min(ln_share, 0.0)), format_ln(expected.ln_partial_matches)
+
+
+def _tree(clause: ClausePlan, tree: Join) -> list[tuple[str, ...]]:
+    """The nodes of the tree, each above those that it joins, with lines from the one to the others."""
+    heading = ("node", "leaf", "events", "events/s", "in a window", "passing", "partial matches")
+    rows: list[tuple[str, ...]] = [heading]
+    expected = clause.expected
+    numbers = node_names(clause)
+
+    def add(node: Tree, own: str, below: str) -> None:
+        found = expected.get(leaves_of(node))
+        label = own + numbers[leaves_of(node)]
+        if isinstance(found, PlanStep):
+            passing = found.ln_partial_matches - found.ln_instances
+            rows.append((label, *_leaf(found), *_passing(passing, found)))
+        elif isinstance(node, Join) and found is not None:
+            sides = (expected[leaves_of(node.left)], expected[leaves_of(node.right)])
+            passing = found.ln_partial_matches - sum(side.ln_partial_matches for side in sides)
+            rows.append((label, "", "", "", "", *_passing(passing, found)))
+        else:
+            rows.append((label, "", "", "", "", "", ""))
+        if isinstance(node, str):
+            return
+        add(node.left, f"{below}|- ", f"{below}|  ")
+        add(node.right, f"{below}`- ", f"{below}   ")
+
+    add(tree, "", "")
+    return rows
+
+
+def node_names(clause: ClausePlan) -> dict[tuple[str, ...], str]:
+    """The name of each step, leaf or join in the tables, by its variables in plan order."""
+    if clause.tree is None:
+        return {clause.order[: place + 1]: str(place + 1) for place in range(len(clause.order))}
+    joins = [node.leaves for node in nodes_of(clause.tree) if isinstance(node, Join)]
+    names = {(variable,): variable for variable in clause.order}
+    return names | {leaves: f"join {number}: {listed(leaves)}" for number, leaves in enumerate(joins, 1)}
+
+
+def listed(names: Sequence[str]) -> str:
+    """The names, of many the first and the last ones.
+
+    Examples
+    --------
+    >>> listed("abc"), listed("abcdefghij")
+    ('a, b, c', 'a, b, ..., i, j')
+    """
+    if len(names) <= LONGEST_LIST:
+        return ", ".join(names)
+    return ", ".join((*names[:2], "...", *names[-2:]))
+
+
+def _conditions(clause: ClausePlan) -> list[tuple[str, ...]]:
+    what = "step" if clause.tree is None else "node"
+    rows: list[tuple[str, ...]] = [(what, "condition", "selectivity", "rests on")]
+    names = node_names(clause)
+    for variables, expected in clause.expected.items():
+        name = names[variables].partition(":")[0]
+        if expected.order_share < 1 - 1e-12:
+            rows.append((name, "temporal order", format_number(expected.order_share), "the pattern's order"))
+        for condition in expected.conditions:
+            selectivity = condition.selectivity
+            evidence = _evidence(selectivity)
+            if condition.correction is not None:
+                evidence = f"together {format_number(condition.correction)} times what each alone says; {evidence}"
+            rows.append((name, condition.text, format_number(selectivity.value), evidence))
+    return rows
+
+
+def _evidence(selectivity: Selectivity) -> str:
+    match selectivity.source:
+        case Source.ALL_PAIRS:
+            return f"all {selectivity.pairs:,} pairs"
+        case Source.SAMPLED_PAIRS:
+            return f"{selectivity.tested:,} of {selectivity.pairs:,} pairs"
+        case Source.OBSERVED:
+            return f"{selectivity.tested:,} tested by detection"
+        case Source.COMBINED:
+            return f"{selectivity.tested:,} tested, in a sample and by detection"
+        case Source.PRIOR:
+            return "nothing measured: a prior by the condition's form"
+        case Source.COUNT | Source.GIVEN | Source.WINDOW:
+            return str(selectivity.source.value)
+
+
+def _negations(clause: ClausePlan) -> Iterator[str]:
+    names = node_names(clause)
+    for negation in clause.negations:
+        place = names.get(negation.asked_with, "").partition(":")[0]
+        where = f"step {place}" if clause.tree is None else place
+        reasons = [f"its place is said by the events of {listed(negation.between)}"]
+        if negation.compared:
+            reasons.append(f"it is compared with {listed(negation.compared)}")
+        leaf = f"{negation.leaf}, {format_number(negation.rate_per_s)} events/s"
+        yield f"~{negation.variable} ({leaf}) is asked at {where}, the earliest with all of these bound:"
+        yield f"  {', and '.join(reasons)}"
+
+
+def _happened(clause: ClausePlan, observed: ObservedClause) -> list[tuple[str, ...]]:
+    """A table of the observed and the expected numbers of each node, and its sharers; `<<` marks estimates far off."""
+    heading = ("step" if clause.tree is None else "node", "expected", "candidates", "passes", "of expected")
+    rows: list[tuple[str, ...]] = [(*heading, "passing expected", "passing", "stored", "at most at a time", "")]
+    names = node_names(clause)
+    for variables, expected in clause.expected.items():
+        name = names[variables].partition(":")[0]
+        counts = observed.counts.get(frozenset(variables))
+        if counts is None:
+            rows.append((name, "", "", "", "", "", "", "", "", "the mechanism has no such node"))
+            continue
+        made = None if observed.windows is None else expected.ln_made + math.log(observed.windows)
+        tests = [
+            c.selectivity.value if c.correction is None else c.correction
+            for c in expected.conditions
+            if not c.agreement
+        ]
+        share, passing = math.prod(tests), counts.passes / counts.candidates if counts.candidates else 0.0
+        judged = bool(tests) and counts.candidates >= FEW
+        uses = len(counts.shared_with) + 1
+        notes = [f"found once for {uses} uses"] if uses > 1 else []
+        marks = []
+        if made is not None and far_off(from_ln(made), counts.passes):
+            marks.append("partial matches")
+        if judged and far_off(share * counts.candidates, counts.passes):
+            marks.append("selectivity")
+        if marks:
+            notes.append(f"<< {' and '.join(marks)} off by more than {FAR_OFF:g}x")
+        rows.append(
+            (
+                name,
+                "" if made is None else format_ln(made),
+                f"{counts.candidates:,}",
+                f"{counts.passes:,}",
+                "" if made is None else format_number(counts.passes / max(from_ln(made), 1e-300)),
+                format_number(share) if tests else "",
+                format_number(passing) if tests and counts.candidates else "",
+                f"{counts.created:,}" if counts.created else "",
+                f"{counts.peak:,}" if counts.peak else "",
+                "  ".join(notes),
+            )
+        )
+    return rows
+
+
+def far_off(expected: float, happened: float) -> bool:
+    """True if an estimate was off by more than `FAR_OFF` times; numbers below one count as one.
+
+    Examples
+    --------
+    >>> far_off(3.0, 31), far_off(0.001, 9), far_off(250.0, 24)
+    (True, False, True)
+    """
+    one, other = max(expected, 1.0), max(happened, 1.0)
+    return one > FAR_OFF * other or other > FAR_OFF * one
+
+
+def in_columns(rows: Sequence[tuple[str, ...]], indent: str) -> Iterator[str]:
+    """Columns side by side: numbers to the right, text to the left."""
+    columns = list(zip(*rows, strict=True))
+    widths = [max(len(cell) for cell in column) for column in columns]
+    numeric = [column[0] not in _TEXT for column in columns]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        yield (indent + "  ".join(cells)).rstrip()
+
+
+def summary_lines(sharing: Sharing, workload: WorkloadPlan) -> Iterator[str]:
+    """The search that found the plan, and the cost of its patterns together and apart."""
+    search = workload.search
+    details = [
+        *([f"neighbourhood {search.neighbourhood}"] if search.neighbourhood else []),
+        *([f"seed {search.seed}"] if search.seed is not None else []),
+        *([f"{search.steps:,} steps"] if search.steps is not None else []),
+    ]
+    found = ", ".join([f"found by {search.planner}", *details])
+    yield f"  sharing {sharing}: {_KINDS[sharing]}; {found}"
+    times = format_ln(workload.ln_apart - workload.ln_cost)
+    yield (
+        f"  {workload.nodes:,} nodes instead of {workload.nodes_apart:,}, cost {format_ln(workload.ln_cost)} instead "
+        f"of {format_ln(workload.ln_apart)} {workload.unit}: {times} times less"
+    )
+
+
+def workload_lines(
+    sharing: Sharing, workload: WorkloadPlan, patterns: int, only: Collection[str] | None = None
+) -> Iterator[str]:
+    """The summary of a plan, and the nodes that its patterns share.
+
+    Parameters
+    ----------
+    patterns
+        How many it has.
+    only
+        Only nodes that one of these uses; None: those of all.
+    """
+    yield from summary_lines(sharing, workload)
+    if not workload.shared:
+        return
+    yield from _groups(workload, patterns)
+    shared = [work for work in workload.shared if only is None or any(use.pattern in only for use in work.uses)]
+    if len(shared) > MOST_NODES:  # of many those say most that are more than events of one type
+        for kind, several in (("a single variable", False), ("several variables", True)):
+            of_kind = [work for work in shared if (len(work.uses[0].variables) > 1) is several]
+            if of_kind:
+                yield f"  {_uses(kind, of_kind)}"
+        shared = [work for work in shared if len(work.uses[0].variables) > 1]
+    if shared:
+        yield ""
+        yield from _table(shared)
+
+
+def _groups(workload: WorkloadPlan, patterns: int) -> Iterator[str]:
+    """The number of patterns that share nodes of several variables, and their groups."""
+    joined = [work.uses for work in workload.shared if len(work.uses[0].variables) > 1]
+    names = {use.pattern for uses in joined for use in uses}
+    edges = ((uses[0].pattern, use.pattern) for uses in joined for use in uses)
+    sizes = [len(part) for part in connected_parts(names, edges) if len(part) > 1]
+    if sizes:
+        groups = "1 group" if len(sizes) == 1 else f"{len(sizes):,} groups, the largest of {max(sizes):,}"
+        yield f"  {sum(sizes):,} of {patterns:,} patterns have nodes of several variables in common, in {groups}"
+
+
+def _uses(kind: str, shared: Sequence[SharedPlanNode]) -> str:
+    """The cost that nodes of a kind save together."""
+    nodes = "1 node" if len(shared) == 1 else f"{len(shared):,} nodes"
+    saved = ln_sum(_ln_difference(work.ln_apart, work.ln_cost) for work in shared)
+    verb = "stands" if len(shared) == 1 else "stand"
+    return f"{nodes} of {kind} {verb} for {sum(len(work.uses) for work in shared):,}, which saves {format_ln(saved)}"
+
+
+def _table(shared: Sequence[SharedPlanNode]) -> Iterator[str]:
+    rows: list[tuple[str, ...]] = [("node", "uses", "within", "cost", "apart", "saves", "where")]
+    for number, work in enumerate(shared[:MOST_NODES], 1):
+        saved = format_ln(_ln_difference(work.ln_apart, work.ln_cost))
+        size = f"{number}: {len(work.uses[0].variables)} variables"
+        if len(work.uses[0].variables) == 1:
+            size = size.removesuffix("s")
+        costs = format_ln(work.ln_cost), format_ln(work.ln_apart)
+        rows.append((size, str(len(work.uses)), work.window, *costs, saved, _users(work)))
+    yield from in_columns(rows, "    ")
+    if len(shared) > MOST_NODES:
+        yield f"    and {len(shared) - MOST_NODES:,} more that save less"
+
+
+def _ln_difference(ln_larger: float, ln_smaller: float) -> float:
+    """ln of a difference; minus infinity where there is none."""
+    rest = -math.expm1(min(ln_smaller - ln_larger, 0.0))
+    return ln_larger + math.log(rest) if rest > 0 else -math.inf
+
+
+def _users(work: SharedPlanNode) -> str:
+    users = "; ".join(map(_use, work.uses[:MOST_USES]))
+    more = len(work.uses) - MOST_USES
+    return f"{users}; and {more:,} more" if more > 0 else users
+
+
+def _use(use: NodeUse) -> str:
+    clause = f" ({use.clause + 1})" if use.clause else ""
+    return f"{use.pattern}{clause}: {listed(use.variables)}"

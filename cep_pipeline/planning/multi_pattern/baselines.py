@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import common_subpatterns
-from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order, named_tree
-from cep_pipeline.planning.numbers.cardinality import mask_of
-from cep_pipeline.planning.trees import OrderOrTree, PositionTree
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, Workload, named_order
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
+from cep_pipeline.planning.trees import OrderOrTree, left_deep, named_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +82,7 @@ def plan_around(workload: Workload, member: Member, blocks: Iterable[Block]) -> 
     if not workload.trees:
         return named_order([*(place for places in chosen for place in places), *others], member.names)
     items = sorted([*chosen, *((place,) for place in others)], key=min)
-    return named_tree(_left_deep([_left_deep(list(item)) for item in items]), member.names)
-
-
-def _left_deep(parts: Sequence[PositionTree]) -> PositionTree:
-    tree = parts[0]
-    for part in parts[1:]:
-        tree = (tree, part)
-    return tree
+    return named_tree(left_deep([left_deep(item) for item in items]), member.names)
 
 
 def plans_around(workload: Workload, blocks: Iterable[Block]) -> Plans:

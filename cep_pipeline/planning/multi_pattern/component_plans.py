@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import StatisticsSummary
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.multi_pattern.costs import cost_model_of, member_statistics, workload_plan
 from cep_pipeline.planning.multi_pattern.members import members_of
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import shared_plan_of
+from cep_pipeline.planning.planned_clauses import summary_of
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.workload_plan import Sharing
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 
@@ -97,9 +97,8 @@ def with_part(kept: Plan, made: Plan | None, patterns: Sequence[Pattern], snapsh
     if of.sharing != kept.sharing or kept.workload is None:
         raise ValueError(f"patterns that share {kept.sharing} and {of.sharing} have no plan together")
     new = {one.pattern for one in of.patterns}
-    summary = StatisticsSummary(snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us)
     of_each = tuple((of if one.name in new else kept).for_pattern(one.name) for one in patterns)
-    whole = replace(of, statistics=summary, patterns=of_each, workload=None)
+    whole = replace(of, statistics=summary_of(snapshot), patterns=of_each, workload=None)
     shared = shared_plan_of(whole, patterns)
     search = kept.workload.search if of.workload is None else of.workload.search
     statistics = member_statistics(shared.members, snapshot)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window
+from cep_pipeline.planning.clause_plans import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.planning.costs import INSTANCES, THROUGHPUT, CostModel, cost_named, with_latency
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots, shared_plan_of
@@ -22,7 +23,6 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.planning.trees import PositionTree
-from cep_pipeline.planning.workload_plan import NodeUse, SharedPlanNode, WorkloadPlan, WorkloadSearch
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 SHARED_COSTS: dict[str, CostModel] = {model.name: model for model in (THROUGHPUT, INSTANCES)}
@@ -80,7 +80,7 @@ def member_statistics(
 
 def ln_node_cost(plan: SharedPlan, node: SharedNode, statistics: Statistics, model: CostModel = THROUGHPUT) -> float:
     """Natural logarithm of what a node costs, within its largest window."""
-    widest = max(node.sharers, key=lambda name: (plan.members[name].window, name))
+    widest = plan.widest(node)
     return _ln_cost(plan, node, widest, node.sharers[widest][0], statistics, model)
 
 

@@ -20,37 +20,30 @@ from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern.costs import check_model
 from cep_pipeline.planning.multi_pattern.search_codes import LARGEST_COST
-from cep_pipeline.planning.numbers.cardinality import mask_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 MAX_VARIABLES = 16
 """Budget: members with more variables are planned by themselves, before the search."""
 
-_KERNEL = "cep_pipeline.planning.multi_pattern.local_plan_kernel"
+LOCAL_KERNEL = "cep_pipeline.planning.multi_pattern.plans_around_kernel"
 KERNEL_SOURCES = (
     "cep_pipeline.compiled.pointers",
-    "cep_pipeline.planning.multi_pattern.neighbours_kernel",
     "cep_pipeline.planning.multi_pattern.node_table_kernel",
-    "cep_pipeline.planning.multi_pattern.plans_around_kernel",
     "cep_pipeline.planning.multi_pattern.search_codes",
-    "cep_pipeline.planning.multi_pattern.search_state_kernel",
 )
-_fill_trees = NativeKernel(_KERNEL, "fill_trees", ("int64", *["float64*"] * 4, "int64*"), KERNEL_SOURCES)
-_fill_orders = NativeKernel(_KERNEL, "fill_orders", ("int64", *["float64*"] * 4, "int64*", "int64*"), KERNEL_SOURCES)
-_join = NativeKernel(
-    _KERNEL,
-    "join",
-    ("int64", "int64*", *["float64*"] * 4, "int64*", "int64*", "int64*", "int64*"),
-    KERNEL_SOURCES,
+_fill_trees, _fill_orders, _join = LOCAL_KERNELS = tuple(
+    NativeKernel(LOCAL_KERNEL, name, types, KERNEL_SOURCES)
+    for name, types in (
+        ("fill_trees", ("int64", *["float64*"] * 4, "int64*")),
+        ("fill_orders", ("int64", *["float64*"] * 4, "int64*", "int64*")),
+        ("join", ("int64", "int64*", *["float64*"] * 4, *["int64*"] * 4)),
+    )
 )
-
-
-LOCAL_KERNELS = (_fill_trees, _fill_orders, _join)
 
 
 class JoinCosts(NamedTuple):
-    """The costs of sets of variables by their bits, as in `costs.SetCosts`: float64, shapes (2^n,).
+    """The costs of sets of variables by their bits, as in `CostModel`: float64, shapes (2^n,).
 
     Attributes
     ----------
@@ -126,7 +119,7 @@ class LocalPlans:
     @cached_property
     def ln_costs(self) -> Array:
         """ln of what each set's partial matches cost: float64, shape (2^n,), by the bits of the set."""
-        return self.model.ln_all_steps(self.statistics)
+        return self.model.node.all(self.statistics)
 
     @cached_property
     def ln_least(self) -> float:

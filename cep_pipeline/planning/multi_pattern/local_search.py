@@ -11,16 +11,18 @@ import numpy as np
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs.model import Array
 from cep_pipeline.planning.multi_pattern import search_codes as c
-from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNELS
+from cep_pipeline.planning.multi_pattern.local_plans import KERNEL_SOURCES, LOCAL_KERNEL, LOCAL_KERNELS
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
-from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 from cep_pipeline.planning.trees import PositionTree, positions_below
 
 PositionPlan: TypeAlias = "tuple[int, ...] | PositionTree"
 """The plan of a member over the places of its variables: an order, or a tree."""
 
-_search = NativeKernel("cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), KERNEL_SOURCES)
+_search = NativeKernel(
+    "cep_pipeline.planning.multi_pattern.search_kernel", "search", ("int64*",), (LOCAL_KERNEL, *KERNEL_SOURCES)
+)
 
 
 def compile_kernels() -> None:

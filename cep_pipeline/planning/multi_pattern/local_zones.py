@@ -27,8 +27,7 @@ from cep_pipeline.planning.costs import CostModel
 from cep_pipeline.planning.multi_pattern.costs import Statistics
 from cep_pipeline.planning.multi_pattern.members import MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedNode, SharedPlan, Slots
-from cep_pipeline.planning.numbers.cardinality import mask_of
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, mask_of
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Way,
@@ -41,11 +40,6 @@ from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree
 
 MAX_PARTS = 7
 """Zones of more parts are left as they are: all that can be made of the sets of parts is looked at."""
-
-
-def widest(plan: SharedPlan, node: SharedNode) -> MemberId:
-    """The sharer that a node is measured by: one with the largest window."""
-    return max(node.sharers, key=lambda name: (plan.members[name].window, name))
 
 
 def same_users(node: SharedNode, other: SharedNode) -> bool:
@@ -195,7 +189,7 @@ def _of_tree(
     of_member = TreeOfMember.of(plan, member)
     for step, join in enumerate(joins_of(of_member.tree)):
         parts = of_member.parts(join)
-        if widest(plan, of_member.node(join)) == member and 2 < len(parts) <= MAX_PARTS:
+        if plan.widest(of_member.node(join)) == member and 2 < len(parts) <= MAX_PARTS:
             ways = CheapestTrees(parts, statistics, model).ways(join)
             yield from comparisons_of_block(step, "tree", join, ways, statistics, model)
 
@@ -209,7 +203,7 @@ def _of_order(
         node, beginning = states[step], order[: step + 1]
         # Beginnings that others use, too, are given; they come first, as whoever uses a state uses those before it.
         given = sum(not same_users(state, node) for state in states[:step])
-        if widest(plan, node) == member and 1 < len(beginning) - given <= MAX_PARTS:
+        if plan.widest(node) == member and 1 < len(beginning) - given <= MAX_PARTS:
             ways = CheapestOrders(order[:given], statistics, model).ways(beginning)
             yield from comparisons_of_block(step, "cost", beginning, ways, statistics, model)
 
@@ -239,7 +233,7 @@ def _trees_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> C
             return 0
         if len(parts) > MAX_PARTS:
             return _kept(plan, node, tuple(range(node.size)), own)
-        name = widest(plan, node)
+        name = plan.widest(node)
         numbers = statistics[name]
         places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
         cheapest = CheapestTrees([_placed(own[slots], places) for _, slots in parts], numbers, model)
@@ -299,7 +293,7 @@ def _orders_anew(plan: SharedPlan, statistics: Statistics, model: CostModel) -> 
         given = () if before is None else over_slots(before)
         if node.size - len(given) > MAX_PARTS:
             return (*given, *range(len(given), node.size))
-        name = widest(plan, node)
+        name = plan.widest(node)
         numbers = statistics[name]
         places = [numbers.names.index(variable) for variable in node.sharers[name][0]]
         cheapest = CheapestOrders(tuple(places[slot] for slot in given), numbers, model)

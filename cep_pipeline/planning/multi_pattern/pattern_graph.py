@@ -17,7 +17,7 @@ from cep_pipeline.errors import PlanError
 from cep_pipeline.planning.multi_pattern.canonical import MAX_EMBEDDINGS, SubsetKeys, bits_of
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.shared_plan import Slots
-from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
 MAX_CLIQUES = 500
 """So many maximal mappings between two members are looked at. There are more only where many variables are alike; then

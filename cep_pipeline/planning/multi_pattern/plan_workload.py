@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.clause_plans import ClausePlan, PatternPlan, StatisticsSummary
-from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.clause_plans import SHARINGS, PatternPlan, Sharing, WorkloadSearch
 from cep_pipeline.planning.multi_pattern.costs import shared_cost, workload_plan
 from cep_pipeline.planning.multi_pattern.local_search import compile_kernels
 from cep_pipeline.planning.multi_pattern.local_zones import local_comparisons, zones_anew
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.multi_pattern.shared_plan import share
 from cep_pipeline.planning.multi_pattern.workload import Neighbourhood, Plans, SearchOptions, SearchProgress, Workload
-from cep_pipeline.planning.numbers.expected import Expectations
-from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
-from cep_pipeline.planning.planned_clauses import clause_plan
+from cep_pipeline.planning.orderings import ordering_over
+from cep_pipeline.planning.planned_clauses import Expectations, clause_plan, pattern_plan, summary_of
 from cep_pipeline.planning.planners import LOCAL_SEARCHES, MULTI_PATTERN_PLANNERS, MultiPatternPlanner
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, tree_of_positions
-from cep_pipeline.planning.workload_plan import SHARINGS, Sharing, WorkloadSearch
+from cep_pipeline.planning.trees import as_tree
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 TIME_LIMIT_S = 5.0
@@ -113,15 +111,7 @@ def plan_workload(
     if only is None:
         known = [member for member in members if member.id in given]
         given = zones_anew(share(known, [given[member.id] for member in known], rule), statistics, model)
-    workload = Workload(
-        members,
-        statistics,
-        rule,
-        given,
-        _again(members, start, only),
-        in_pattern_order,
-        model,
-    )
+    workload = Workload(members, statistics, rule, given, _again(members, start, only), in_pattern_order, model)
     plans, taken = found(workload, options)
     shared = workload.shared(plans)
     searched = planner in LOCAL_SEARCHES
@@ -134,15 +124,19 @@ def plan_workload(
     search = WorkloadSearch(
         planner, neighbourhood if searched else None, seed if searched else None, taken if searched else None
     )
+
+    def written(pattern: Pattern, planned_by: str) -> PatternPlan:
+        of_clauses = [expected[pattern.name, clause.index] for clause in pattern.clauses]
+        found = (
+            ordering_over(plans[member], expected[member].statistics.names, decided.get(member, ()))
+            for member in ((pattern.name, clause.index) for clause in pattern.clauses)
+        )
+        return pattern_plan(of_clauses, map(clause_plan, of_clauses, found, repeat(model)), planned_by, model)
+
     return Plan(
         alpha=0.0,
-        statistics=StatisticsSummary(
-            snapshot.digest, snapshot.stream, snapshot.events, snapshot.start_us, snapshot.end_us
-        ),
-        patterns=tuple(
-            _pattern_plan(pattern, expected, plans, decided, planner if pattern.name in planned else "trivial", model)
-            for pattern in patterns
-        ),
+        statistics=summary_of(snapshot),
+        patterns=tuple(written(pattern, planner if pattern.name in planned else "trivial") for pattern in patterns),
         sharing=rule,
         workload=workload_plan(shared, workload.statistics, search, model),
     )
@@ -183,37 +177,3 @@ def _again(members: Sequence[Member], start: Plan | None, only: Collection[str] 
     if start is None:
         raise PlanError("to plan some patterns again the plan of the others is needed: give it as the start")
     return {member.id for member in members if member.pattern.name in only}
-
-
-def _pattern_plan(
-    pattern: Pattern,
-    expected: Mapping[MemberId, Expectations],
-    plans: Plans,
-    decided: Mapping[MemberId, tuple[DecidingComparison, ...]],
-    planner: str,
-    model: CostModel,
-) -> PatternPlan:
-    first = expected[pattern.name, 0]
-    return PatternPlan(
-        pattern.name,
-        str(pattern.window),
-        pattern.strategy.value,
-        tuple(
-            _clause_plan(expected[member], plans[member], decided.get(member, ()), model)
-            for member in ((pattern.name, clause.index) for clause in pattern.clauses)
-        ),
-        planner,
-        model.name,
-        model.unit,
-        first.events_in_window,
-    )
-
-
-def _clause_plan(
-    expected: Expectations, planned: OrderOrTree | str, decided: tuple[DecidingComparison, ...], model: CostModel
-) -> ClausePlan:
-    names = expected.statistics.names
-    if isinstance(planned, Join):
-        return clause_plan(expected, TreeOrdering(tree_of_positions(planned, names), decided), model)
-    order = (planned,) if isinstance(planned, str) else planned
-    return clause_plan(expected, Ordering(tuple(names.index(name) for name in order), decided), model)

@@ -1,21 +1,53 @@
-"""The loops of local search over shared plans (MCEP [0164]-[0167]), written in Numba. Imported to be compiled only.
+"""Local search over shared plans (MCEP [0111]-[0113], [0122]-[0126], [0164]-[0167]), written in Numba.
 
-A step draws a neighbour and evaluates it (`search_state_kernel`).
+Imported to be compiled only. A step draws a neighbour and evaluates it.
+
+A neighbour gives some members a subpattern in common: each of them gets the cheapest order that begins with one order
+of it, or the cheapest tree that contains one tree of it, and, by chance, the subtrees that it shares already.
+
+Of a neighbour the nodes of its members' old plans are dropped from the table and those of the new ones used; the
+difference of cost is what the nodes that changed cost now and before. Nothing else is looked at, so that it takes as
+long for a thousand patterns as for ten.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import carray, njit
 
 from cep_pipeline.compiled.pointers import float64_at, further, int64_at
-from cep_pipeline.planning.multi_pattern.neighbours_kernel import Groups, draw_share
-from cep_pipeline.planning.multi_pattern.node_table_kernel import Canon, Members, Terms, cost_of_all
-from cep_pipeline.planning.multi_pattern.plans_around_kernel import Room
+from cep_pipeline.planning.multi_pattern.node_table_kernel import (
+    Canon,
+    Members,
+    Nodes,
+    Terms,
+    begin,
+    clear,
+    cost_of_all,
+    difference,
+    drop,
+    mix,
+    node_of,
+    order_signatures,
+    place_of,
+    settle,
+    tree_signatures,
+    use,
+)
+from cep_pipeline.planning.multi_pattern.plans_around_kernel import (
+    Plans,
+    Room,
+    complete_order,
+    draft_order,
+    draft_tree,
+    put_join,
+    tree_around,
+)
 from cep_pipeline.planning.multi_pattern.search_codes import (
+    ACCEPTED,
     ADDRESSES,
     AMOUNT,
     ANNEAL,
@@ -26,9 +58,13 @@ from cep_pipeline.planning.multi_pattern.search_codes import (
     COST,
     COUNT,
     COUNTED,
+    EMPTY_SHARE,
     FACTOR,
+    FULL,
     GROUPS,
+    IMPROVED_AT,
     LARGEST,
+    MAX_REDRAWS,
     NEIGHBOURS,
     PLAN_HASH,
     PROBE,
@@ -43,21 +79,371 @@ from cep_pipeline.planning.multi_pattern.search_codes import (
     TASK,
     THRESHOLD,
     TOGETHER,
+    TREES,
     WIDTH,
     WINDOWS,
 )
-from cep_pipeline.planning.multi_pattern.search_state_kernel import (
-    Search,
-    accept_neighbour,
-    apply_neighbour,
-    copy_plans,
-    hash_change,
-    next_neighbour,
-    nodes_at,
-    plans_at,
-    start_table,
-    undo_neighbour,
-)
+
+
+class Groups(NamedTuple):
+    """The common subpatterns: group g is the members that have it.
+
+    Attributes
+    ----------
+    together, groups
+        How many members a neighbour changes, at most; the number of groups.
+    weights
+        The sums of the groups' weights up to each one: how often it is drawn.
+    entries_at, member, inside, slots
+        Group g has the entries `entries_at[g]` to `entries_at[g + 1]`: a member, the variables that are the
+        subpattern, as a set and in slots (shape entries, width): equal slots are equal variables.
+    """
+
+    together: int
+    groups: int
+    weights: Any
+    entries_at: Any
+    member: Any
+    inside: Any
+    slots: Any
+
+
+@njit(error_model="numpy")
+def draw(registers: Any) -> int:
+    """63 random bits."""
+    registers[RANDOM] += -7046029254386353131
+    return mix(registers[RANDOM]) & 0x7FFFFFFFFFFFFFFF
+
+
+@njit(error_model="numpy")
+def draw_share(registers: Any) -> float:
+    """A random number above 0 and below 1."""
+    return ((draw(registers) >> 10) + 0.5) / 9007199254740992.0
+
+
+@njit(error_model="numpy")
+def draw_below(registers: Any, end: int) -> int:
+    """A random number from 0 to end - 1."""
+    return int(draw_share(registers) * end)
+
+
+@njit(error_model="numpy")
+def _draw_group(g: Groups, registers: Any) -> int:
+    wanted = draw_share(registers) * g.weights[g.groups - 1]
+    low, high = 0, g.groups - 1
+    while low < high:
+        middle = (low + high) // 2
+        if g.weights[middle] > wanted:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@njit(error_model="numpy")
+def _draw_entries(g: Groups, group: int, room: Room, registers: Any) -> int:
+    """Entries of a group with different members; returns how many."""
+    begin, end = g.entries_at[group], g.entries_at[group + 1]
+    wanted = min(g.together, end - begin)
+    found, tries = 0, 0
+    while found < wanted and tries < 16 * wanted:
+        tries += 1
+        entry = begin + draw_below(registers, end - begin)
+        known = False
+        for at in range(found):
+            known = known or g.member[room.drawn[at]] == g.member[entry]
+        if not known:
+            room.drawn[found] = entry
+            found += 1
+    return found
+
+
+@njit(error_model="numpy")
+def _shares_already(g: Groups, plans: Plans, width: int, count: int, room: Room) -> bool:
+    """True if the members drawn share the subpattern: their plans have one node of it."""
+    common = -1
+    for at in range(count):
+        entry = room.drawn[at]
+        base = g.member[entry] * width
+        node = -2
+        for place in range(plans.count[g.member[entry]]):
+            if plans.sets[base + place] == g.inside[entry]:
+                node = plans.nodes[base + place]
+        if node == -2 or (common >= 0 and node != common):
+            return False
+        common = node
+    return True
+
+
+@njit(error_model="numpy")
+def _mapped(g: Groups, width: int, inside: int, giver: int, taker: int) -> int:
+    """A set of one entry's variables as another entry's."""
+    mapped = 0
+    for slot in range(width):
+        place = g.slots[giver * width + slot]
+        if place < 0:
+            break
+        if inside >> place & 1:
+            mapped |= 1 << g.slots[taker * width + slot]
+    return mapped
+
+
+@njit(error_model="numpy")
+def draw_neighbour(
+    m: Members, g: Groups, trees: int, t: Nodes, plans: Plans, new: Plans, room: Room, c: Canon, registers: Any
+) -> int:
+    """Draw a neighbour: `room.chosen` are the members whose plans change, `new` has them in rows; returns how many."""
+    count, empty = 0, False
+    for _ in range(MAX_REDRAWS):
+        count = _draw_entries(g, _draw_group(g, registers), room, registers)
+        empty = draw_below(registers, EMPTY_SHARE) == 0
+        if count > 1 and (empty or not _shares_already(g, plans, m.width, count, room)):
+            break
+    giver = room.drawn[0]
+    for at in range(1, count):  # what is shared is alive as long as the largest window says
+        if m.window[g.member[room.drawn[at]]] > m.window[g.member[giver]]:
+            giver = room.drawn[at]
+    inside = 0 if empty else g.inside[giver]
+    draft = 0
+    own = m.width * g.together  # the row behind those of the members
+    if inside:
+        member = g.member[giver]
+        keep = draw_below(registers, 2) == 1
+        sets, sides = further(new.sets, own), further(new.sides, own)
+        if trees:
+            draft = draft_tree(m, t, plans, member, inside, keep, room, sets, sides)
+        else:
+            draft = draft_order(m, t, plans, member, inside, keep, room, sets, sides)
+    for at in range(count):
+        entry = room.drawn[at]
+        member = g.member[entry]
+        room.chosen[at] = member
+        base = at * m.width
+        sets, sides = further(new.sets, base), further(new.sides, base)
+        size = 0
+        if trees:
+            for node in range(draft):
+                join = _mapped(g, m.width, new.sets[own + node], giver, entry)
+                side = _mapped(g, m.width, new.sides[own + node], giver, entry)
+                size = put_join(size, sets, sides, join, side)
+            keep = draw_below(registers, 2) == 1
+            taken = g.inside[entry] if inside else 0
+            size = tree_around(m, t, plans, member, taken, keep, room, size, sets, sides)
+            tree_signatures(m, member, size, sets, sides, further(new.signatures, base), c)
+        else:
+            reached = 0
+            for step in range(draft):
+                single = _mapped(g, m.width, 1 << new.sides[own + step], giver, entry)
+                reached |= single
+                sets[step], sides[step] = reached, place_of(single)
+            size = complete_order(m, member, draft, sets, sides)
+            order_signatures(m, member, size, sets, sides, c.ranks, further(new.signatures, base))
+        new.count[at] = size
+    return count
+
+
+class Search(NamedTuple):
+    """All that a search has: the members, the table, the plans now and the best ones, and room.
+
+    Attributes
+    ----------
+    numbers, registers, measures
+        Parameters, and the integers and costs that the search keeps (`search_codes`).
+    m, g
+        Members, and their common subpatterns.
+    t, again
+        The table of nodes, and another one to compute costs anew.
+    plans, best, new
+        The plans now, the best ones, and those of a neighbour.
+    room, c
+        Room for neighbours and for slots.
+    heads, following, hashes
+        The tabu list: chains of the hashes of plans by hash, and a ring.
+    """
+
+    numbers: Any
+    registers: Any
+    measures: Any
+    m: Members
+    g: Groups
+    t: Nodes
+    again: Nodes
+    plans: Plans
+    best: Plans
+    new: Plans
+    room: Room
+    c: Canon
+    heads: Any
+    following: Any
+    hashes: Any
+
+
+@njit(error_model="numpy")
+def nodes_at(words: Any, costs: Any, capacity: int, chains: int, windows: int) -> Nodes:
+    rest = further(words, chains)
+    return Nodes(
+        chains,
+        capacity,
+        words,
+        rest,
+        further(rest, capacity),
+        further(rest, 2 * capacity),
+        further(rest, 6 * capacity),
+        further(costs, 2 * capacity),
+        further(rest, 3 * capacity),
+        costs,
+        further(rest, 4 * capacity),
+        further(costs, capacity),
+        further(rest, 5 * capacity),
+        further(rest, (6 + windows) * capacity),
+    )
+
+
+@njit(error_model="numpy")
+def plans_at(words: Any, rows: int, width: int) -> Plans:
+    size = rows * width
+    return Plans(
+        words,
+        further(words, rows),
+        further(words, rows + size),
+        further(words, rows + 2 * size),
+        further(words, rows + 3 * size),
+    )
+
+
+@njit(error_model="numpy")
+def _signatures(s: Search, member: int, plans: Plans, base: int, count: int) -> None:
+    sets, sides, found = further(plans.sets, base), further(plans.sides, base), further(plans.signatures, base)
+    if s.numbers[TREES]:
+        tree_signatures(s.m, member, count, sets, sides, found, s.c)
+    else:
+        order_signatures(s.m, member, count, sets, sides, s.c.ranks, found)
+
+
+@njit(error_model="numpy")
+def _plan_hash(s: Search, member: int, plans: Plans, row: int) -> int:
+    """A hash of one member's plan: by all of its nodes, the last one's signature."""
+    count = plans.count[row]
+    if count == 0:
+        return 0
+    return mix(plans.signatures[row * s.m.width + count - 1] ^ mix(member + 1))
+
+
+@njit(error_model="numpy")
+def copy_plans(s: Search, source: Plans, target: Plans) -> None:
+    width = s.m.width
+    for member in range(s.numbers[COUNT]):
+        target.count[member] = source.count[member]
+        for at in range(member * width, member * width + source.count[member]):
+            target.sets[at], target.sides[at] = source.sets[at], source.sides[at]
+
+
+@njit(error_model="numpy")
+def _use(s: Search, t: Nodes, node: int, member: int, plans: Plans, at: int) -> None:
+    """A member's plan uses a node for what its row says at a place: of an order the side is the step's variable."""
+    side = plans.sides[at] if s.numbers[TREES] else 1 << plans.sides[at]
+    use(s.m, t, node, member, plans.sets[at], side)
+
+
+@njit(error_model="numpy")
+def start_table(s: Search) -> None:
+    """The table, the cost and the hash of the plans that are there."""
+    clear(s.m, s.t)
+    begin(s.t)
+    width, total = s.m.width, 0
+    for member in range(s.numbers[COUNT]):
+        base, count = member * width, s.plans.count[member]
+        _signatures(s, member, s.plans, base, count)
+        for at in range(base, base + count):
+            node = node_of(s.t, s.plans.signatures[at])
+            _use(s, s.t, node, member, s.plans, at)
+            s.plans.nodes[at] = node
+        total ^= _plan_hash(s, member, s.plans, member)
+    settle(s.t)
+    s.registers[PLAN_HASH] = total
+    s.measures[COST] = cost_of_all(s.t)
+
+
+@njit(error_model="numpy")
+def apply_neighbour(s: Search, count: int) -> float:
+    """Put a neighbour's plans in the table in place of the old ones; returns the difference of cost."""
+    width = s.m.width
+    begin(s.t)
+    for at in range(count):
+        member = s.room.chosen[at]
+        for node in range(at * width, at * width + s.new.count[at]):
+            s.new.nodes[node] = node_of(s.t, s.new.signatures[node])
+            _use(s, s.t, s.new.nodes[node], member, s.new, node)
+        for node in range(member * width, member * width + s.plans.count[member]):
+            drop(s.m, s.t, s.plans.nodes[node], member)
+    if s.numbers[FULL]:
+        return _cost_again(s, count) - s.measures[COST]
+    return difference(s.t)
+
+
+@njit(error_model="numpy")
+def _cost_again(s: Search, changed: int) -> float:
+    """The cost of a neighbour, computed anew from the plans of all members."""
+    width = s.m.width
+    clear(s.m, s.again)
+    begin(s.again)
+    for member in range(s.numbers[COUNT]):
+        plans, row = s.plans, member
+        for at in range(changed):
+            if s.room.chosen[at] == member:
+                plans, row = s.new, at
+        base, count = row * width, plans.count[row]
+        _signatures(s, member, plans, base, count)
+        for at in range(base, base + count):
+            _use(s, s.again, node_of(s.again, plans.signatures[at]), member, plans, at)
+    return cost_of_all(s.again)
+
+
+@njit(error_model="numpy")
+def undo_neighbour(s: Search, count: int) -> None:
+    width = s.m.width
+    for at in range(count):
+        member = s.room.chosen[at]
+        for node in range(member * width, member * width + s.plans.count[member]):
+            _use(s, s.t, s.plans.nodes[node], member, s.plans, node)
+        for node in range(at * width, at * width + s.new.count[at]):
+            drop(s.m, s.t, s.new.nodes[node], member)
+    settle(s.t)
+
+
+@njit(error_model="numpy")
+def accept_neighbour(s: Search, count: int, change: float) -> None:
+    width = s.m.width
+    settle(s.t)
+    s.registers[PLAN_HASH] ^= hash_change(s, count)
+    for at in range(count):
+        member = s.room.chosen[at]
+        s.plans.count[member] = s.new.count[at]
+        for node in range(s.new.count[at]):
+            target, source = member * width + node, at * width + node
+            s.plans.sets[target], s.plans.sides[target] = s.new.sets[source], s.new.sides[source]
+            s.plans.signatures[target] = s.new.signatures[source]
+            s.plans.nodes[target] = s.new.nodes[source]
+    s.registers[ACCEPTED] += 1
+    s.measures[COST] += change
+    if s.measures[COST] < s.measures[BEST] * (1.0 - 1e-12):
+        s.measures[BEST] = s.measures[COST]
+        s.registers[IMPROVED_AT] = s.registers[STEPS]
+        copy_plans(s, s.plans, s.best)
+
+
+@njit(error_model="numpy")
+def hash_change(s: Search, count: int) -> int:
+    change = 0
+    for at in range(count):
+        member = s.room.chosen[at]
+        change ^= _plan_hash(s, member, s.plans, member) ^ _plan_hash(s, member, s.new, at)
+    return change
+
+
+@njit(error_model="numpy")
+def next_neighbour(s: Search) -> int:
+    return draw_neighbour(s.m, s.g, s.numbers[TREES], s.t, s.plans, s.new, s.room, s.c, s.registers)
 
 
 @njit(error_model="numpy")

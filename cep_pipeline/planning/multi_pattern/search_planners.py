@@ -16,16 +16,9 @@ import numpy as np
 from cep_pipeline.planning.multi_pattern.local_search import LocalSearch, PositionPlan
 from cep_pipeline.planning.multi_pattern.members import Member
 from cep_pipeline.planning.multi_pattern.search_problem import SearchProblem
-from cep_pipeline.planning.multi_pattern.workload import (
-    Plans,
-    SearchOptions,
-    SearchProgress,
-    Workload,
-    named_order,
-    named_tree,
-)
+from cep_pipeline.planning.multi_pattern.workload import Plans, SearchOptions, SearchProgress, Workload, named_order
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, tree_of_positions
+from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, as_tree, named_tree, tree_of_positions
 
 CHUNK = 1000
 """Steps between two looks at the clock; the same number always, as the kernel adds costs up anew between them."""

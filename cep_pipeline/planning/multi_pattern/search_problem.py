@@ -15,7 +15,7 @@ from cep_pipeline.planning.multi_pattern.canonical import bits_of
 from cep_pipeline.planning.multi_pattern.local_plans import JoinCosts, LocalPlans
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId
 from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
-from cep_pipeline.planning.numbers.cardinality import mask_of
+from cep_pipeline.planning.numbers.clause_statistics import mask_of
 
 MAX_ALL_SUBSETS = 10
 """Of larger maximal common sub-patterns not all parts are tried, but those of up to `MAX_SMALL` variables, and those

@@ -35,11 +35,11 @@ from cep_pipeline.patterns.expressions import Aggregate, Expression, Length, Ref
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Ties
 from cep_pipeline.patterns.rewriting import rewritten
+from cep_pipeline.planning.clause_plans import SHARINGS, Sharing
 from cep_pipeline.planning.multi_pattern.canonical import NodeForm, private_key
 from cep_pipeline.planning.multi_pattern.members import Member, MemberId, members_of
 from cep_pipeline.planning.plans import Plan, validate
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of
-from cep_pipeline.planning.workload_plan import SHARINGS, Sharing
 
 Slots: TypeAlias = tuple[str, ...]
 """A member's variable in each slot of a node."""
@@ -244,6 +244,10 @@ class SharedPlan:
         """The node of a key, if there is one."""
         index = self._by_key.get(key)
         return None if index is None else self._nodes[index]
+
+    def widest(self, node: SharedNode) -> MemberId:
+        """The sharer that a node is measured by: one with the largest window."""
+        return max(node.sharers, key=lambda name: (self.members[name].window, name))
 
     def nodes_of(self, member: MemberId) -> tuple[SharedNode, ...]:
         """The nodes of a member, those below before those above; one that it uses twice stands there twice."""

@@ -14,8 +14,8 @@ from typing import TypeAlias
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Strategy
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.clause_plans import Sharing
 from cep_pipeline.planning.costs import THROUGHPUT, CostModel
 from cep_pipeline.planning.multi_pattern.costs import ln_cost, ln_node_cost
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
@@ -24,8 +24,7 @@ from cep_pipeline.planning.multi_pattern.pattern_graph import PatternGraph
 from cep_pipeline.planning.multi_pattern.shared_plan import SharedPlan, share
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.trees import Join, OrderOrTree, PositionTree, Tree
-from cep_pipeline.planning.workload_plan import Sharing
+from cep_pipeline.planning.trees import OrderOrTree, named_tree
 
 MAX_TOGETHER = 64
 """Most members that a neighbour of `vertex:k` changes."""
@@ -269,16 +268,3 @@ class Workload:
 def named_order(order: Sequence[int], names: Sequence[str]) -> tuple[str, ...]:
     """An order of places as one of variables."""
     return tuple(names[place] for place in order)
-
-
-def named_tree(tree: PositionTree, names: Sequence[str]) -> Tree:
-    """A tree of places as one of variables.
-
-    Examples
-    --------
-    >>> str(named_tree((2, (0, 1)), "abc"))
-    '(c, (a, b))'
-    """
-    if isinstance(tree, int):
-        return names[tree]
-    return Join(named_tree(tree[0], names), named_tree(tree[1], names))

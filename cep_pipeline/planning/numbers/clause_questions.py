@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from struct import Struct
+from typing import TypeVar
 
 import numpy as np
 
@@ -26,11 +28,9 @@ from cep_pipeline.planning.numbers.clause_statistics import (
     JointCondition,
     PlanCondition,
 )
-from cep_pipeline.planning.numbers.connected_parts import connected_parts
 from cep_pipeline.planning.search.sums import Array
 from cep_pipeline.statistics.joint import SMALLEST, ClauseTerms, ln_planned
-from cep_pipeline.statistics.measured import LeafRate, Selectivity
-from cep_pipeline.statistics.snapshot import StatisticsSnapshot
+from cep_pipeline.statistics.snapshot import LeafRate, Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of, positive_conjuncts
 
 
@@ -121,16 +121,6 @@ class ClauseQuestions:
                 shape=self.shape if self._often else None,
             )
         return asked.statistics
-
-    def flat(self, snapshot: StatisticsSnapshot) -> ClauseNumbers:
-        """The numbers of `statistics`, which are all that plans are searched and invariants verified by.
-
-        Raises
-        ------
-        PlanError
-            The snapshot does not know one of the leaves.
-        """
-        return self.asked(snapshot).numbers
 
     def asked(self, snapshot: StatisticsSnapshot) -> ClauseAnswers:
         """The answers of the snapshot; PlanError where it does not know one of the leaves."""
@@ -252,9 +242,10 @@ class ClauseQuestions:
 
     def rate(self, name: str, snapshot: StatisticsSnapshot) -> LeafRate:
         """The arrival rate of a positive variable's leaf; PlanError where the snapshot does not know it."""
-        return snapshot.known_rate(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
+        return snapshot.by_leaf.get(self._leaves[name]) or snapshot.rate(self._pattern, self._clause, name)
 
 
+@dataclass(slots=True, eq=False)
 class ClauseAnswers:
     """The answers of a snapshot about a clause.
 
@@ -270,35 +261,16 @@ class ClauseAnswers:
         Those, where they have been asked for.
     """
 
-    __slots__ = (
-        "agreements",
-        "joints",
-        "last",
-        "ln_events",
-        "ln_instances",
-        "ln_selectivities",
-        "numbers",
-        "rates",
-        "snapshot",
-        "statistics",
-    )
-
-    def __init__(
-        self,
-        snapshot: StatisticsSnapshot,
-        numbers: ClauseNumbers,
-        rates: list[float],
-        ln_instances: list[float],
-        ln_events: list[float],
-        ln_selectivities: list[float],
-        agreements: tuple[Agreement, ...],
-        joints: tuple[JointCondition, ...],
-        last: int | None,
-    ) -> None:
-        self.snapshot, self.numbers, self.rates = snapshot, numbers, rates
-        self.ln_instances, self.ln_events, self.ln_selectivities = ln_instances, ln_events, ln_selectivities
-        self.agreements, self.joints, self.last = agreements, joints, last
-        self.statistics: ClauseStatistics | None = None
+    snapshot: StatisticsSnapshot
+    numbers: ClauseNumbers
+    rates: list[float]
+    ln_instances: list[float]
+    ln_events: list[float]
+    ln_selectivities: list[float]
+    agreements: tuple[Agreement, ...]
+    joints: tuple[JointCondition, ...]
+    last: int | None
+    statistics: ClauseStatistics | None = None
 
 
 _UNKNOWN = StatisticsSnapshot()
@@ -306,7 +278,7 @@ _UNKNOWN = StatisticsSnapshot()
 
 
 def _ln_known(prior: Selectivity, snapshot: StatisticsSnapshot) -> float:
-    return ln_planned_selectivity(snapshot.measured(prior.condition) or prior)
+    return ln_planned_selectivity(snapshot.by_condition.get(prior.condition) or prior)
 
 
 def is_equality(conjunct: Conjunct) -> bool:
@@ -447,3 +419,30 @@ class ClauseRow:
         self.room = np.zeros(len(numbers))
         self._row, self._struct = self.room.data, Struct(f"{len(numbers)}d")
         self._keys = leaves, conditions
+
+
+Member = TypeVar("Member", int, str)
+
+
+def connected_parts(members: Iterable[Member], edges: Iterable[tuple[Member, Member]]) -> list[tuple[Member, ...]]:
+    """The parts of a graph that are connected, each in ascending order, those with the smallest members first.
+
+    Examples
+    --------
+    >>> connected_parts("abcde", [("d", "a"), ("e", "d")])
+    [('a', 'd', 'e'), ('b',), ('c',)]
+    """
+    above = {member: member for member in members}
+
+    def top(member: Member) -> Member:
+        while above[member] != member:
+            above[member] = above[above[member]]
+            member = above[member]
+        return member
+
+    for one, other in edges:
+        above[top(one)] = top(other)
+    found: dict[Member, list[Member]] = {}
+    for member in above:
+        found.setdefault(top(member), []).append(member)
+    return sorted(tuple(sorted(part)) for part in found.values())

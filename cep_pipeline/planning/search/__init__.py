@@ -6,7 +6,7 @@
 | orders | up to 22 variables | up to 8 variables |
 | trees | up to 22 variables; over given leaves any number | over given leaves, up to 8 variables |
 | planners | all | greedy, dp_left_deep, zstream, zstream_ordered |
-| modules | `orders`, `trees` over `tables`; `ranges` | `clause_search` over `sums` |
+| modules | `set_search`; over given leaves `algorithms.zstream` | `clause_search` over `sums` |
 | speed | | 5 to 8 times as fast, with cold caches |
 
 The compiled tier leaves to the general one: latency, trees by a cost that tells linear trees apart, costs that are no
@@ -22,5 +22,6 @@ caches swept in between as detection sweeps them, one core of a shared machine, 
 | traffic, zstream, 8 | 63 ms | 0.5 % | 2.2 % |
 | stocks, zstream, 4 | 136 ms | 0.1 % | 0.2 % |
 
-and the patent's finding is less than 1 %. Above the budget of exact search `algorithms.fallback` takes over.
+and the patent's finding is less than 1 %. Above the budget of exact search `algorithms.dynamic_programming` takes
+a known plan.
 """

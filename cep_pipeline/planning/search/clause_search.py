@@ -20,7 +20,7 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseNumbers, Claus
 from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering
 from cep_pipeline.planning.search import clause_search_codes as codes
 from cep_pipeline.planning.search.sums import Array, SetSums, SumProgram, sums_of_all
-from cep_pipeline.planning.trees import PositionTree
+from cep_pipeline.planning.trees import OrderOrTree, PositionTree, named_join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 KERNEL = "cep_pipeline.planning.search.clause_search_kernel"
@@ -140,12 +140,12 @@ class ClauseSearch:
         row, questions = self._row, self._questions
         assert questions is not None
         if row is None or not questions.fills(snapshot):
-            self._take(questions.flat(snapshot))
+            self._take(questions.asked(snapshot).numbers)
             return
         try:
             moved = row.take(snapshot)
         except KeyError:
-            self._take(questions.flat(snapshot))  # says which leaf is not known
+            self._take(questions.asked(snapshot).numbers)  # says which leaf is not known
             return
         if moved:
             self._words[codes.ROW_AT], self._words[codes.PLACES_AT] = row.room.ctypes.data, row.places.ctypes.data
@@ -281,6 +281,11 @@ class ClauseSearchResult:
     def tree(self) -> PositionTree:
         """The tree."""
         return self._tree(0, len(self.order) - 1)
+
+    def named(self, names: Sequence[str]) -> OrderOrTree:
+        """The order or tree of variables, without what decided it."""
+        tree = self.tree if self.search.of_trees else 0
+        return tuple(names[place] for place in self.order) if isinstance(tree, int) else named_join(tree, names)
 
     @cached_property
     def comparisons(self) -> tuple[DecidingComparison, ...]:

@@ -19,12 +19,12 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.planning.costs.model import CostModel, SetSum
-from cep_pipeline.planning.numbers.cardinality import mask_of
 from cep_pipeline.planning.numbers.clause_statistics import (
     ClauseNumbers,
     ClauseShape,
     ClauseStatistics,
     JointCondition,
+    mask_of,
 )
 from cep_pipeline.planning.search import set_sums_codes as codes
 from cep_pipeline.planning.trees import PositionTree
@@ -281,7 +281,7 @@ Numbers: TypeAlias = "list[float] | dict[int, float]"
 class LogTables:
     """The charges of a cost model for the sets of a clause, by their logarithms, at the bits of each set.
 
-    The terms are those of `costs.model.SetCosts`. `delay` includes the weight of latency; `last` is the variable after
+    The terms are those of `CostModel`. `delay` includes the weight of latency; `last` is the variable after
     which latency counts.
     """
 

@@ -9,13 +9,12 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_left_deep_order
+from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import ikkbz_order
 from cep_pipeline.planning.costs import THROUGHPUT
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.orderings import ln_order_cost
 from tests.planning import clauses
 from tests.thoroughness import examples
 

@@ -10,26 +10,25 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.dynamic_programming import dp_bushy_tree, dp_left_deep_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.algorithms.zstream import zstream_ordered_tree, zstream_tree
 from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.numbers.logarithms import ln_sum
 from cep_pipeline.planning.orderings import (
     DecidingComparison,
     Ordering,
     TreeOrdering,
     holds_on,
     joins_of,
-    left_deep,
     ln_below,
-    ln_joins,
     ln_measure,
+    ln_order_cost,
+    ln_tree_cost,
 )
-from cep_pipeline.planning.search.tables import SetTables
-from cep_pipeline.planning.search.trees import TreeSearch
+from cep_pipeline.planning.search.set_search import SetTables, TreeSearch
+from cep_pipeline.planning.trees import left_deep
 from tests.planning.all_plans import ALL_TERMS, MODELS, all_trees, trees_over, with_any_last
 from tests.planning.clauses import random_statistics
 from tests.thoroughness import examples
@@ -119,7 +118,9 @@ def test_seven_variables(cost: CostModel, seed: int) -> None:
             total += joins[join]
         tree_costs.append(total)
     best = dp_bushy_tree(statistics, cost).tree
-    assert ln_joins(cost, statistics, best) == pytest.approx(math.log(min(tree_costs)), abs=CLOSE)
+    assert ln_sum(cost.ln_join(statistics, *join) for join in joins_of(best)) == pytest.approx(
+        math.log(min(tree_costs)), abs=CLOSE
+    )
 
 
 def test_blocks_and_threads_find_what_one_block_finds() -> None:

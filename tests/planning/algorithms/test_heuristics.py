@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cep_pipeline.planning.algorithms.event_frequency import event_frequency_order
-from cep_pipeline.planning.algorithms.greedy import greedy_order
-from cep_pipeline.planning.algorithms.trivial import trivial_order
+from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order, trivial_order
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 

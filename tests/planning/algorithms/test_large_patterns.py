@@ -11,17 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.algorithms.dp_bushy import dp_bushy_tree, search_trees
-from cep_pipeline.planning.algorithms.dp_left_deep import dp_left_deep_order
-from cep_pipeline.planning.algorithms.fallback import cheapest_known_tree, ln_least_order, ln_least_tree
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.dynamic_programming import (
+    cheapest_known_tree,
+    dp_bushy_tree,
+    dp_left_deep_order,
+    ln_least_order,
+    ln_least_tree,
+    search_trees,
+)
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
 from cep_pipeline.planning.algorithms.iterative_improvement import ii_greedy_order, ii_random_order
 from cep_pipeline.planning.costs import KERNEL, THROUGHPUT, CostModel
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
-from cep_pipeline.planning.orderings import left_deep
-from cep_pipeline.planning.search.orders import ln_order_costs
+from cep_pipeline.planning.orderings import ln_order_cost, ln_order_costs, ln_tree_cost
+from cep_pipeline.planning.trees import left_deep
 from tests.planning import clauses
 from tests.planning.all_plans import MODELS, all_trees, with_any_last
 from tests.thoroughness import examples

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +23,13 @@ from cep_pipeline.planning.costs import (
     LATENCY,
     THROUGHPUT,
     CostModel,
-    SetCosts,
     is_linear,
     with_latency,
 )
 from cep_pipeline.planning.costs.kernel import UNITS, KernelCosts, costs_from_json, kernel_costs, kernel_model
-from cep_pipeline.planning.costs.partial_matches import CANDIDATE_NS, PARTIAL_MATCH_NS
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
+from cep_pipeline.planning.costs.model import CANDIDATE_NS, PARTIAL_MATCH_NS
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
+from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import PositionTree, positions_below
 from tests.planning import clauses
 from tests.thoroughness import examples
@@ -60,8 +61,33 @@ def mask(positions: Sequence[int]) -> int:
     return sum(1 << position for position in positions)
 
 
-def scaled_order_cost(costs: SetCosts, order: Sequence[int]) -> float:
-    """The cost of an order by the numbers for exact search, as `SetCosts` says."""
+@dataclass(frozen=True)
+class SetNumbers:
+    """The terms of a cost model for all sets of variables, as `CostModel` names them, divided by e^ln_scale."""
+
+    node: Any
+    ln_scale: float
+    pair: Any = None
+    product: Any = None
+    held: Any = None
+    latency: Any = None
+    last: int | None = None
+
+    @classmethod
+    def of(cls, model: CostModel, statistics: ClauseStatistics) -> SetNumbers:
+        names = ("node", "pair", "product", "held", "latency")
+        logs = {n: t.all(statistics) for n, t in zip(names, model.terms, strict=True) if t is not None}
+        if model.waits:
+            logs["latency"] += math.log(model.alpha)
+        ln_scale = float(max(array[1:].max() for name, array in logs.items() if name != "product")) - 600.0
+        numbers = {name: np.exp(array - (0.0 if name == "product" else ln_scale)) for name, array in logs.items()}
+        for array in numbers.values():
+            array[0] = 0.0
+        return cls(ln_scale=ln_scale, last=statistics.last_variable if model.waits else None, **numbers)
+
+
+def scaled_order_cost(costs: SetNumbers, order: Sequence[int]) -> float:
+    """The cost of an order by the numbers for exact search, as `CostModel` says."""
     total = 0.0
     for length in range(1, len(order) + 1):
         earlier, last, whole = mask(order[: length - 1]), 1 << order[length - 1], mask(order[:length])
@@ -74,8 +100,8 @@ def scaled_order_cost(costs: SetCosts, order: Sequence[int]) -> float:
     return float(total)
 
 
-def scaled_tree_cost(costs: SetCosts, tree: PositionTree) -> float:
-    """The cost of a tree by the numbers for exact search, as `SetCosts` says."""
+def scaled_tree_cost(costs: SetNumbers, tree: PositionTree) -> float:
+    """The cost of a tree by the numbers for exact search, as `CostModel` says."""
     total = float(sum(costs.node[1 << leaf] for leaf in positions_below(tree)))
     for join in joins(tree):
         sides = [mask(positions_below(side)) for side in join]
@@ -98,7 +124,7 @@ def scaled_tree_cost(costs: SetCosts, tree: PositionTree) -> float:
 def test_the_numbers_of_all_sets_give_the_costs_of_orders_and_trees(
     model: CostModel, statistics: ClauseStatistics, draw: st.DataObject
 ) -> None:
-    costs = model.set_costs(statistics)
+    costs = SetNumbers.of(model, statistics)
     assert all(np.isfinite(array).all() for array in (costs.node, costs.pair, costs.held) if array is not None)
     order = draw.draw(st.permutations(range(statistics.size)))
     tree = draw.draw(trees(tuple(order)))

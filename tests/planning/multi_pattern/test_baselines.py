@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.planning.algorithms.greedy import greedy_order
+from cep_pipeline.planning.algorithms.heuristics import greedy_order
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.multi_pattern import MULTI_PATTERN_PLANNERS, Member, Sharing, members_of
 from cep_pipeline.planning.multi_pattern.baselines import Block, BlockCosts, common_blocks, cover_greedily, plan_around

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.planning.costs import COSTS, THROUGHPUT, CostModel, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 from cep_pipeline.planning.multi_pattern.local_plans import MAX_VARIABLES, LocalPlans
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.trees import PositionTree, positions_below, tree_of_positions
 from tests.planning.clauses import clause_statistics
 from tests.planning.multi_pattern.literal import all_trees, any_tree

@@ -17,7 +17,6 @@ from cep_pipeline.errors import InputError, PlanError
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.costs import CostModel
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.make_plan import plan_by_strategy
 from cep_pipeline.planning.multi_pattern import (
     MULTI_PATTERN_PLANNERS,
@@ -30,6 +29,7 @@ from cep_pipeline.planning.multi_pattern import (
 )
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS, cost_model_of, ln_cost, member_statistics
 from cep_pipeline.planning.multi_pattern.workload import Plans, Workload
+from cep_pipeline.planning.orderings import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES
 from cep_pipeline.planning.plans import validate
 from cep_pipeline.planning.trees import Join, OrderOrTree, as_tree, leaves_of, nodes_of, tree_of_positions

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.planning.numbers.cardinality import (
+from cep_pipeline.planning.numbers.clause_statistics import (
+    ClauseStatistics,
+    PlanCondition,
     ln_order_share,
     ln_partial_matches,
     ln_partial_matches_of_all,
     mask_of,
 )
-from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics, PlanCondition
 from tests.planning import clauses
 
 CLOSE = {"rel": 1e-12, "abs": 1e-9}

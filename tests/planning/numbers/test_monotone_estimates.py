@@ -15,8 +15,7 @@ from cep_pipeline.planning import plan
 from cep_pipeline.planning.costs import COSTS
 from cep_pipeline.planning.plans import Plan
 from cep_pipeline.statistics import LeafRate, Selectivity, Source, StatisticsSnapshot
-from cep_pipeline.statistics.estimate import terms_of
-from cep_pipeline.statistics.terms import format_conjunct
+from cep_pipeline.statistics.terms import format_conjunct, terms_of
 from tests.statistics.market import parse
 from tests.thoroughness import examples
 

@@ -13,8 +13,8 @@ from cep_pipeline.detection.fused.clause import KernelRun
 from cep_pipeline.detection.network.network import network_of
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import members_of
-from cep_pipeline.planning.numbers.expected import Expectations
 from cep_pipeline.planning.orderings import Ordering
+from cep_pipeline.planning.planned_clauses import Expectations
 from cep_pipeline.planning.trees import PositionTree, named_join
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics import estimate_statistics

@@ -11,15 +11,22 @@ from hypothesis import strategies as st
 from cep_pipeline.adaptation.verification import Measures, is_violated
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.costs import COSTS, CostModel, with_latency
-from cep_pipeline.planning.costs.plan_costs import ln_order_cost, ln_tree_cost
 from cep_pipeline.planning.numbers.clause_questions import ClauseQuestions
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.logarithms import ln_sum
-from cep_pipeline.planning.orderings import DecidingComparison, Ordering, TreeOrdering, ln_measure, tightest_of_blocks
+from cep_pipeline.planning.orderings import (
+    DecidingComparison,
+    Ordering,
+    TreeOrdering,
+    ln_measure,
+    ln_order_cost,
+    ln_tree_cost,
+    tightest_of_blocks,
+)
 from cep_pipeline.planning.search import clause_search_codes as codes
 from cep_pipeline.planning.search.clause_search import SEARCHED, ClauseSearchResult, searched
 from cep_pipeline.planning.search.sums import MOST_VARIABLES
-from cep_pipeline.statistics.estimate import terms_of
+from cep_pipeline.statistics.terms import terms_of
 from tests.adaptation import drifting
 from tests.planning.test_replanning import close, of_any_shape, with_shape
 from tests.statistics.market import parse
@@ -146,7 +153,7 @@ def test_snapshots_are_read_as_questions_read_them(planner: str, data: st.DataOb
                 one.key: data.draw(drifting.SHARES | st.just(0.0)) for one in conditions if data.draw(st.booleans())
             }
             snapshot = drifting.snapshot(rates, known)
-            found, expected = search(snapshot), search(questions.flat(snapshot))
+            found, expected = search(snapshot), search(questions.asked(snapshot).numbers)
             assert (found is None) == (expected is None)
             assert found is None or expected is None or found.plan == expected.plan
             assert found is None or expected is None or found.comparisons == expected.comparisons

@@ -15,8 +15,8 @@ from typing import cast
 from cep_pipeline.adaptation.verification import Measures
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.planning.algorithms.dp_bushy import search_trees
-from cep_pipeline.planning.algorithms.dp_left_deep import search_orders
+from cep_pipeline.planning.algorithms.dynamic_programming import search_orders, search_trees
+from cep_pipeline.planning.algorithms.zstream import RangeSearch
 from cep_pipeline.planning.costs import CostModel, cost_named, with_latency
 from cep_pipeline.planning.numbers.clause_questions import clause_statistics
 from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
@@ -30,7 +30,6 @@ from cep_pipeline.planning.orderings import (
     sides_of_linear_joins,
 )
 from cep_pipeline.planning.plans import Plan, validate
-from cep_pipeline.planning.search.ranges import RangeSearch
 from cep_pipeline.planning.trees import PositionTree, tree_of_positions
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

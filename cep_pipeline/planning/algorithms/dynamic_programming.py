@@ -1,0 +1,234 @@
+"""DP-LD and DP-B: the cheapest order and the cheapest tree, exactly (JQPG section 7.1; Selinger et al. 1979).
+
+Both go through the sets of variables. Patterns that are too large for that get the cheapest plan known: the cheapest of
+the orders that take polynomial time, or the cheapest tree over greedy's or IKKBZ's order. The latter is linearized
+dynamic programming (Neumann and Radke 2018): IKKBZ arranges the variables so that those that belong together are
+neighbours, and dynamic programming over the ranges of that arrangement finds the cheapest tree, in O(n^3). Lower bounds
+on the cost of any order or tree tell how far such a plan may be from the optimum.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from cep_pipeline.planning.algorithms.heuristics import event_frequency_order, greedy_order
+from cep_pipeline.planning.algorithms.ikkbz import has_asi, ikkbz_order
+from cep_pipeline.planning.algorithms.zstream import RangeSearch
+from cep_pipeline.planning.costs import CostModel
+from cep_pipeline.planning.costs.model import PARTIAL_MATCHES, Array
+from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
+from cep_pipeline.planning.numbers.logarithms import ln_sum
+from cep_pipeline.planning.orderings import (
+    Ordering,
+    TreeOrdering,
+    comparisons_of_block,
+    ln_before,
+    ln_below,
+    ln_order_cost,
+    ln_tree_cost,
+    tree_comparisons,
+)
+from cep_pipeline.planning.search.set_search import LN_UNPRUNED, OrderSearch, OutOfTime, SetTables, TreeSearch
+from cep_pipeline.planning.search.sums import log_tables
+from cep_pipeline.planning.trees import PositionTree, left_deep
+
+MAX_VARIABLES = 22
+"""Budget: with 22 variables there are 4 million sets. Orders take 0.2 GB and a fraction of a second; trees 0.3 GB and
+16 billion splits, which are seconds on 4 cores."""
+MAX_SECONDS = 60.0
+"""Budget of time for trees, for machines that have less to give."""
+UNPRUNED_VARIABLES = 12
+"""Up to this size no tree is given up for being dearer than a known one: it takes milliseconds, and all comparisons
+have both of their sides."""
+
+
+def dp_left_deep_order(
+    statistics: ClauseStatistics, cost: CostModel, *, max_variables: int = MAX_VARIABLES
+) -> Ordering:
+    """The order of least cost, exactly; of several, the one that binds the pattern's first variables first.
+
+    Parameters
+    ----------
+    max_variables
+        Above this size the cheapest order that takes polynomial time is returned instead; its note says so, and how
+        far from the optimum that may be.
+
+    Notes
+    -----
+    best(S) = step(S) + min over j in S of best(S without j): O(n 2^n) time. A step whose cost depends on the variable
+    that it binds, too (latency, tests of candidates), adds that to best(S without j).
+    """
+    size = statistics.size
+    if size == 1:
+        return Ordering((0,))
+    why = _beyond(size, max_variables)
+    if not why:
+        search = search_orders(statistics, cost, cheapest_known_order(statistics, cost)[1])
+        why = _beyond_numbers(size, search.best)
+    if why:
+        name, known = cheapest_known_order(statistics, cost)
+        return Ordering(known, (), f"{why}: {order_note(statistics, cost, name, known)}")
+    order = search.order((1 << size) - 1)
+    beginnings = [order[: step + 1] for step in range(1, size)]
+    comparisons = (
+        comparison
+        for step, beginning in enumerate(beginnings, 1)
+        for comparison in comparisons_of_block(step, "cost", beginning, search.ways(beginning), statistics, cost)
+    )
+    return Ordering(order, tuple(comparisons))
+
+
+def dp_bushy_tree(
+    statistics: ClauseStatistics,
+    cost: CostModel,
+    *,
+    max_variables: int = MAX_VARIABLES,
+    max_seconds: float = MAX_SECONDS,
+) -> TreeOrdering:
+    """The tree of least cost, cross products among them, exactly; of equal ones the closest to the pattern's order.
+
+    Parameters
+    ----------
+    max_variables, max_seconds
+        Beyond them the cheapest tree over a good order is returned instead; the note says so, and how far from the
+        optimum that may be.
+
+    Notes
+    -----
+    best(S) = node(S) + min over L + R = S of best(L) + best(R) + what joining them costs; O(3^n), each split tried
+    once. A set is given up when its node, or its cheapest tree, with the least that the joins above it
+    can cost (`least_above`), is dearer than the best tree over greedy's or IKKBZ's order.
+    """
+    size = statistics.size
+    if size < 3:
+        return TreeOrdering(left_deep(tuple(range(size))))
+    why = _beyond(size, max_variables)
+    if not why:
+        try:
+            search = search_trees(statistics, cost, known_tree(statistics, cost), max_seconds=max_seconds)
+            why = _beyond_numbers(size, search.best)
+        except OutOfTime:
+            why = f"the exact search of {size} variables did not end within its budget of {max_seconds:g} s"
+    if why:
+        name, known = cheapest_known_tree(statistics, cost)
+        return TreeOrdering(known, (), f"{why}: {tree_note(statistics, cost, name, known)}")
+    tree = search.tree((1 << size) - 1)
+    return TreeOrdering(tree, tree_comparisons(tree, search, statistics, cost))
+
+
+def _beyond(size: int, most: int) -> str:
+    """The reason why a clause is not searched; empty where it is."""
+    return f"{size} variables exceed the exact search's budget of {most}" if size > most else ""
+
+
+def _beyond_numbers(size: int, best: Array) -> str:
+    """The reason why a search found nothing; empty where it did."""
+    if best[-1] < math.inf:
+        return ""
+    return f"the costs of {size} variables differ by more than the exact search's numbers can"
+
+
+def search_orders(statistics: ClauseStatistics, cost: CostModel, known: tuple[int, ...]) -> OrderSearch:
+    """The cheapest order of every set, in numbers beside the cost of a known order."""
+    return OrderSearch.run(SetTables.of(statistics, cost, ln_before(cost, statistics, known) + LN_UNPRUNED))
+
+
+def search_trees(
+    statistics: ClauseStatistics, cost: CostModel, known: PositionTree, *, max_seconds: float = MAX_SECONDS
+) -> TreeSearch:
+    """The cheapest tree of every set, in numbers beside the cost of a known tree; OutOfTime where it takes too long."""
+    unpruned = LN_UNPRUNED if statistics.size <= UNPRUNED_VARIABLES else 0.0
+    tables = SetTables.of(statistics, cost, ln_below(cost, statistics, known) + unpruned)
+    return TreeSearch.run(tables, max_seconds=max_seconds)
+
+
+def known_tree(statistics: ClauseStatistics, cost: CostModel) -> PositionTree:
+    """A tree that exact search can measure others against: greedy's order, where all sets are known at once."""
+    if log_tables(cost, statistics) is not None:
+        return left_deep(greedy_order(statistics, cost).order)
+    return cheapest_known_tree(statistics, cost)[1]
+
+
+def cheapest_known_order(statistics: ClauseStatistics, cost: CostModel) -> tuple[str, tuple[int, ...]]:
+    """The cheapest of the orders that take polynomial time, and whose it is."""
+    orders = {
+        "greedy": greedy_order(statistics, cost).order,
+        "ikkbz": ikkbz_order(statistics),
+        "event_frequency": event_frequency_order(statistics, cost).order,
+        "trivial": tuple(range(statistics.size)),
+    }
+    name = min(orders, key=lambda name: ln_order_cost(cost, statistics, orders[name]))
+    return name, orders[name]
+
+
+def cheapest_known_tree(statistics: ClauseStatistics, cost: CostModel) -> tuple[str, PositionTree]:
+    """The cheapest of the trees over greedy's and IKKBZ's orders, and over whose order it is."""
+    orders = {"greedy": greedy_order(statistics, cost).order, "ikkbz": ikkbz_order(statistics)}
+    trees = {name: RangeSearch.run(statistics, cost, order).tree() for name, order in orders.items()}
+    name = min(trees, key=lambda name: ln_tree_cost(cost, statistics, trees[name]))
+    return name, trees[name]
+
+
+def order_note(statistics: ClauseStatistics, cost: CostModel, name: str, order: tuple[int, ...]) -> str:
+    """Whose order was taken instead of the exact planner's, and how far from the cheapest one it may be."""
+    known = ""
+    if name == "ikkbz" and has_asi(statistics, cost):
+        known = ", the cheapest one without cross products"
+    bound = _ratio(ln_order_cost(cost, statistics, order) - ln_least_order(statistics, cost))
+    return f"the order is {name}'s{known}{bound}; it has no deciding comparisons"
+
+
+def tree_note(statistics: ClauseStatistics, cost: CostModel, name: str, tree: PositionTree) -> str:
+    """Over whose order the tree is that was taken instead of the exact planner's, and how far off it may be."""
+    bound = _ratio(ln_tree_cost(cost, statistics, tree) - ln_least_tree(statistics, cost))
+    return f"the tree is the cheapest one over the order of {name}{bound}; it has no deciding comparisons"
+
+
+def _ratio(ln_ratio: float) -> str:
+    if ln_ratio > math.log(1e6):
+        return ", how far from the cheapest of all is not known"
+    return f", at most {math.exp(max(ln_ratio, 0.0)):.3g} times the cheapest of all"
+
+
+def ln_least_order(statistics: ClauseStatistics, cost: CostModel) -> float:
+    """ln of a bound that no order is cheaper than: for each step the least node of its size."""
+    return ln_sum(_ln_least_nodes(statistics, cost)[1:].tolist())
+
+
+def ln_least_tree(statistics: ClauseStatistics, cost: CostModel) -> float:
+    """ln of a bound that no tree is cheaper than: its leaves, its root, a join of two leaves, and the least others."""
+    size = statistics.size
+    least = _ln_least_nodes(statistics, cost)
+    parts = cost.node.of(statistics, np.eye(size, dtype=bool)).tolist()
+    if size > 1:
+        parts.append(float(least[size]))
+    if size > 2:
+        parts.append(float(least[2]))
+    if size > 3:
+        parts.append(float(least[2:size].min()) + math.log(size - 3))
+    return ln_sum(parts)
+
+
+def _ln_least_nodes(statistics: ClauseStatistics, cost: CostModel) -> Array:
+    """ln of what a node of k variables costs at least, by k: float64 of shape (n + 1,)."""
+    size = statistics.size
+    least = np.full(size + 1, -np.inf)
+    if cost.node is PARTIAL_MATCHES:
+        # Each variable with its share of all conditions that it is in, whether or not their other variables are there.
+        alone = np.array(statistics.ln_instances)
+        for positions, factor in statistics.factors:
+            alone[list(positions)] += min(factor, 0.0) / len(positions)
+        for agreement in statistics.agreements:
+            alone += np.array(agreement.ln_selectivities).min(axis=1)
+        least[1:] = np.cumsum(np.sort(alone))
+        if statistics.sequences:
+            least[1:] -= [math.lgamma(count + 1) for count in range(1, size + 1)]
+    for count in {1, 2, size - 1, size} & set(range(1, size + 1)):
+        rows = list(combinations(range(size), min(count, size - count)))
+        members = np.zeros((len(rows), size), dtype=bool)
+        members[np.arange(len(rows))[:, None], np.array(rows, dtype=np.int64).reshape(len(rows), -1)] = True
+        least[count] = cost.node.of(statistics, members if count <= size - count else ~members).min()
+    return least
