@@ -33,7 +33,7 @@ from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.warehouse import RunRecord, StreamTables, Warehouse
+from cep_pipeline.warehouse import RunRecord, StreamTables
 
 HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"
@@ -75,9 +75,7 @@ class Pipeline:
 
     def __init__(self) -> None:
         self.configuration = Configuration.load(os.environ.get("CEP_CONFIG") or HERE.parent / "pipeline.yaml")
-        self.warehouse = Warehouse.open(
-            self.configuration.warehouse_location, self.configuration.settings.warehouse.catalog
-        )
+        self.warehouse = self.configuration.open_warehouse()
 
     def streams(self) -> list[str]:
         """The configured streams of which something is published."""

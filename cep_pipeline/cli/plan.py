@@ -335,7 +335,6 @@ def _explain_recorded(
     full: bool,
 ) -> None:
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     name = stream or configuration.stream_names()[0]
@@ -343,7 +342,7 @@ def _explain_recorded(
     chosen = pattern_set or (sets[0] if sets else "")
     if chosen not in sets:
         raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {', '.join(sets) or 'none'}")
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     tables = warehouse.open_stream(name)
     recorded = tables.plans(chosen)
     current = tables.current_plan(chosen)

@@ -80,7 +80,6 @@ def run(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
     from cep_pipeline.pipeline.stream_days import days_between, days_with_files, days_without_files
-    from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     chosen = configuration.stream(stream or configuration.stream_names()[0], data=data)
@@ -92,7 +91,7 @@ def run(
         wanted = days_between(first, last)
     if not wanted and not stale:
         wanted = days_with_files(chosen)
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     tables = warehouse.stream(chosen.schema)
     console = Console(stderr=True)
     with ConsoleObserver(console) as observer:

@@ -35,14 +35,13 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
         There is no such stream or pattern set, or nothing of it is published.
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     opened = configuration.stream(stream or configuration.stream_names()[0])
     if not opened.pattern_sets:
         raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
     chosen = (opened.pattern_set(pattern_set),) if pattern_set else opened.pattern_sets
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     return OpenedStream(opened, warehouse.open_stream(opened.name), chosen)
 
 

@@ -51,11 +51,10 @@ def status(
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.plan_checks import pending_violation
     from cep_pipeline.pipeline.stream_days import find_stale_days
-    from cep_pipeline.warehouse import Warehouse
 
     configuration = Configuration.load(config)
     console = output_console()
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     names = [stream] if stream else [name for name in configuration.stream_names() if name in warehouse.streams()]
     if not names:
         console.print(f"nothing is published yet in {configuration.warehouse_location}; begin with `cep run`")

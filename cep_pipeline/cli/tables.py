@@ -55,7 +55,6 @@ def matches(
       cep matches --out matches.csv
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
 
     if out:
         check_output_file(out)
@@ -65,7 +64,7 @@ def matches(
     pattern_set = pattern_set or (sets[0] if sets else None)
     if pattern_set is None:
         raise InputError(f"{config}: stream {name!r} has no pattern sets")
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     tables = warehouse.open_stream(name)
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
@@ -246,12 +245,11 @@ def maintain(config: Path, stream: str | None, grace_hours: float, keep_days: fl
       cep maintain --grace-hours 1 --keep-days 0      free what can be freed now
     """
     from cep_pipeline.pipeline.configuration import Configuration
-    from cep_pipeline.warehouse import Warehouse
 
     if stream:
         raise InputError("maintain works on the whole warehouse; leave --stream out")
     configuration = Configuration.load(config)
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     report = warehouse.maintain(grace_s=grace_hours * 3600, keep_snapshots_s=keep_days * 86_400)
     console = output_console()
     for table, done in report.by_table.items():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
+    from cep_pipeline.warehouse import Warehouse
 
 
 def _planners() -> Iterable[str]:
@@ -385,6 +386,9 @@ class StreamSettings(Document):
         return {_check_name(name): settings for name, settings in sets.items()}
 
 
+_SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection-string")
+
+
 class WarehouseSettings(Document):
     """Location of the tables and of their catalog."""
 
@@ -401,6 +405,26 @@ class WarehouseSettings(Document):
         ),
         examples=["postgresql+psycopg2://user:password@host:5432/cep"],
     )
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        description=(
+            "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
+            "Without `s3.endpoint` and `s3.region`, `AWS_ENDPOINT_URL` and `AWS_REGION` count. Credentials come from "
+            "the environment or from a role, never from here."
+        ),
+        examples=[{"s3.endpoint": "http://minio:9000", "s3.region": "us-east-1"}],
+    )
+
+    @field_validator("properties")
+    @classmethod
+    def _no_secrets(cls, properties: dict[str, str]) -> dict[str, str]:
+        for name in properties:
+            if _SECRET.search(name):
+                raise ValueError(
+                    f"{name} is a credential, which does not belong in a file that is shared: set it in the "
+                    "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, …), or give the machine a role"
+                )
+        return properties
 
 
 class PlanningSettings(SearchSettings):
@@ -549,6 +573,13 @@ class Configuration:
     def warehouse_location(self) -> str:
         location = self.settings.warehouse.location
         return location if "://" in location else str((self.folder / location).resolve())
+
+    def open_warehouse(self) -> Warehouse:
+        """Open the warehouse; from here on this process reaches object stores as the configuration says."""
+        from cep_pipeline.warehouse import Warehouse
+
+        settings = self.settings.warehouse
+        return Warehouse.open(self.warehouse_location, settings.catalog, properties=settings.properties)
 
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)

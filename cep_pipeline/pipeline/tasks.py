@@ -31,7 +31,6 @@ from cep_pipeline.pipeline.plan_checks import Violation, check_invariants
 from cep_pipeline.pipeline.plans import check_runnable
 from cep_pipeline.pipeline.replanning import PlanRequest, replan
 from cep_pipeline.storage import folder_name, make_directory, open_filesystem, remove_scratch, storage_errors
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.records import RunStep
 
 if TYPE_CHECKING:
@@ -192,7 +191,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     stream = configuration.stream(task.stream)
     pattern_sets = (stream.pattern_set(task.pattern_set),) if task.pattern_set else stream.pattern_sets
     check_runnable(pattern_sets)
-    warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+    warehouse = configuration.open_warehouse()
     tables = warehouse.stream(stream.schema)
     handover = _Handover(f"{warehouse.scratch}/{task.stream}-{task.day}-{folder_name(task.run_id)}")
     with tables.day_lease(task.day, run_id=task.run_id, wait_s=LEASE_WAIT_S) as lease:
@@ -301,7 +300,7 @@ class AdaptationTask:
         """The stream, its tables and the pattern sets that are meant."""
         configuration = Configuration.load(self.config)
         stream = configuration.stream(self.stream)
-        warehouse = Warehouse.open(configuration.warehouse_location, configuration.settings.warehouse.catalog)
+        warehouse = configuration.open_warehouse()
         chosen = (stream.pattern_set(self.pattern_set),) if self.pattern_set else stream.pattern_sets
         return stream, warehouse.stream(stream.schema), chosen
 
