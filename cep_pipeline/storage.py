@@ -129,6 +129,13 @@ def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
         raise InputError(f"{location}: not a place that can be read and written: {error}") from error
 
 
+def folder_exists(location: str) -> bool:
+    """Return whether there is a folder at a path or URI; on an object store, whether any object lies below it."""
+    filesystem, path = open_filesystem(location)
+    with storage_errors(f"looking for {location}"):
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+
+
 def make_directory(location: str) -> None:
     """Make a folder with its parents; nothing to do on an object store."""
     filesystem, path = open_filesystem(location)

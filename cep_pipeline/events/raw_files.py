@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import open_filesystem, storage_errors
+from cep_pipeline.storage import folder_exists, open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
@@ -181,9 +181,9 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
     InputError
         The data folder does not exist, or one file fits two templates of different periods.
     """
-    filesystem, folder = open_filesystem(root)
-    if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
+    if not folder_exists(root):
         raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
+    filesystem, folder = open_filesystem(root)
     files: dict[str, SourceFile] = {}
     missing: list[str] = []
     for template in templates:
@@ -201,9 +201,9 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
 
 def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     """Return the periods that the files present cover, in order of time, each once."""
-    filesystem, folder = open_filesystem(root)
-    if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
+    if not folder_exists(root):
         raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
+    filesystem, folder = open_filesystem(root)
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
     if any(

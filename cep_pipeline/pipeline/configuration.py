@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -357,8 +358,9 @@ class StreamSettings(Document):
         description="The stream schema. Its `name` is the name of the stream here.",
         examples=["streams/cold_rooms.yaml"],
     )
-    data: Path = Field(
-        description="The folder of the raw files; `cep run --data` names another one.", examples=["data/cold_rooms"]
+    data: str = Field(
+        description="The folder of the raw files, or its address in an object store; `cep run --data` names another.",
+        examples=["data/cold_rooms"],
     )
     pattern_sets: dict[str, PatternSetSettings] = Field(
         default_factory=dict,
@@ -540,7 +542,7 @@ class Stream:
 
     name: str
     schema: StreamSchema
-    data: Path
+    data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
 
@@ -553,6 +555,11 @@ class Stream:
         raise InputError(f"stream {self.name!r} has no pattern set {name!r}; it has: {known}")
 
 
+def _resolved(folder: Path, location: str) -> str:
+    """A path made absolute; the address of a place in an object store as it is."""
+    return location if "://" in location else str((folder / location).resolve())
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A read `pipeline.yaml`; relative paths in it are relative to its folder."""
@@ -562,8 +569,17 @@ class Configuration:
 
     @classmethod
     def load(cls, path: str | Path) -> Configuration:
+        """Read a `pipeline.yaml`; from here on this process reaches object stores as it says.
+
+        Raises
+        ------
+        InputError
+            The file is missing, is no YAML, or breaks a rule; the message names file and line.
+        """
         path = Path(path)
-        return cls(path.resolve(), load_document(path, PipelineSettings, "pipeline configuration"))
+        settings = load_document(path, PipelineSettings, "pipeline configuration")
+        reach_object_stores(settings.warehouse.properties)
+        return cls(path.resolve(), settings)
 
     @property
     def folder(self) -> Path:
@@ -571,11 +587,10 @@ class Configuration:
 
     @property
     def warehouse_location(self) -> str:
-        location = self.settings.warehouse.location
-        return location if "://" in location else str((self.folder / location).resolve())
+        return _resolved(self.folder, self.settings.warehouse.location)
 
     def open_warehouse(self) -> Warehouse:
-        """Open the warehouse; from here on this process reaches object stores as the configuration says."""
+        """Open the warehouse that it names."""
         from cep_pipeline.warehouse import Warehouse
 
         settings = self.settings.warehouse
@@ -591,7 +606,7 @@ class Configuration:
             raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
         return settings
 
-    def stream(self, name: str, *, data: Path | None = None) -> Stream:
+    def stream(self, name: str, *, data: str | Path | None = None) -> Stream:
         """Load a stream: its schema, and its pattern sets parsed and checked.
 
         Parameters
@@ -599,7 +614,7 @@ class Configuration:
         name
             A stream of the configuration.
         data
-            Folder with the raw files, in place of the configured one.
+            Folder or address with the raw files, in place of the configured one.
 
         Raises
         ------
@@ -619,7 +634,7 @@ class Configuration:
             self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
         )
-        folder = data.resolve() if data else (self.folder / settings.data).resolve()
+        folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
 
