@@ -593,8 +593,7 @@ class Configuration:
         """Open the warehouse that it names."""
         from cep_pipeline.warehouse import Warehouse
 
-        settings = self.settings.warehouse
-        return Warehouse.open(self.warehouse_location, settings.catalog, properties=settings.properties)
+        return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
 
     def stream_names(self) -> tuple[str, ...]:
         return tuple(self.settings.streams)

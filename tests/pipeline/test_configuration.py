@@ -85,6 +85,8 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "adaptation: {threshold: 0}\n", 7, "greater than 0"),
         (PIPELINE + "adaptation: {sample: -1}\n", 7, "greater than or equal to 0"),
         (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
+        (PIPELINE + "warehouse:\n  properties:\n    s3.secret-access-key: x\n", 8, "set it in the environment"),
+        (PIPELINE + "warehouse: {properties: {adls.sas-token: x}}\n", 7, "adls.sas-token is a credential"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
