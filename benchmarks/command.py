@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from cep_pipeline.cli.options import check_page_file
+from cep_pipeline.cli.options import check_folder
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,7 +129,9 @@ def bench(
     if constants is not None and KERNEL_COSTS not in names:
         raise InputError("--constants is for kernel-costs: name it")
     if out is not None:
-        check_page_file(out)
+        if out.suffix != ".md":
+            raise InputError(f"{out}: the page is Markdown: name it .md")
+        check_folder(out)
     settings = Settings(
         names=names or BENCHMARKS,
         lengths=sorted(map(int, events)),

@@ -118,7 +118,7 @@ def run_one_by_one(configuration: Path, days: Sequence[date], master: str) -> tu
     from cep_pipeline.pipeline.day_work import SilentObserver
     from cep_pipeline.pipeline.run import PipelineRun
     from cep_pipeline.spark.session import spark_session
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     read = Configuration.load(configuration)
     stream = read.stream(read.stream_names()[0])

@@ -79,7 +79,7 @@ def measure_ingestion(master: str, repetitions: int, progress: Progress) -> Inge
         A run published another number of events than were generated.
     """
     from cep_pipeline.spark.session import spark_session
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -153,7 +153,7 @@ def do_job(configuration: Path, days: Sequence[date], sending: Connection) -> No
     from cep_pipeline.pipeline.configuration import Configuration
     from cep_pipeline.pipeline.plan_checks import check_invariants
     from cep_pipeline.pipeline.run import PipelineRun, new_run_id
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
     observer = _Telling(sending)
     try:

@@ -21,9 +21,9 @@ from cep_pipeline.planning import plan
 from cep_pipeline.slices.extent import look_back
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import canonical_json
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches
 from cep_pipeline.warehouse.stream_reader import StreamReader
+from cep_pipeline.warehouse.warehouse import Warehouse
 
 ALONE = 20
 """Patterns that are run once more by themselves, on one day: half of them with the most matches, the others any."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from cep_pipeline.charts import INK, PALETTE, drawn
-
+INK, GRID = "#79818c", "#79818c"
+"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
+PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
+WIDTH, HEIGHT = 420, 110
+"""Of one panel, in pixels."""
 COLUMNS = 2
 TITLE_CHARACTERS = 62
 
@@ -46,8 +50,6 @@ def band_chart(
     *,
     level_title: str = "",
     format: Literal["svg", "png"] = "svg",
-    width: int = 420,
-    height: int = 110,
 ) -> bytes:
     """Draw panels below and beside each other, each on a vertical scale of its own that begins at zero.
 
@@ -57,8 +59,6 @@ def band_chart(
         At least one; a panel without points stays empty.
     level_title
         What the dashed level is, said once above the panels.
-    width, height
-        Of one panel, in pixels.
     """
     import altair as alt
 
@@ -70,20 +70,20 @@ def band_chart(
     labels = "%H:%M" if span <= timedelta(days=1) else "%d %b %H:%M" if span < timedelta(days=4) else "%d %b"
     axis = alt.Axis(tickCount=6, format=labels, labelOverlap=True)
     x = alt.X("at:T", title=None, scale=alt.Scale(type="utc", domain=domain), axis=axis)
-    charts = [_panel(panel, x, width, height) for panel in panels]
+    charts = [_panel(panel, x) for panel in panels]
     rows = [alt.hconcat(*charts[place : place + COLUMNS]) for place in range(0, len(charts), COLUMNS)]
     note = f"dashed: {level_title}" if level_title and any(panel.level is not None for panel in panels) else ""
     title: Any = alt.TitleParams(note, color=INK, fontSize=12, fontWeight="normal", anchor="start")
     return drawn(alt.vconcat(*rows, title=title if note else alt.Undefined), format)
 
 
-def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
+def _panel(panel: BandPanel, x: Any) -> Any:
     import altair as alt
 
     values = [
         {"at": _instant(point.at), "value": point.value, "low": point.low, "high": point.high} for point in panel.points
     ]
-    base = alt.Chart(alt.Data(values=values), width=width, height=height)
+    base = alt.Chart(alt.Data(values=values), width=WIDTH, height=HEIGHT)
     y_axis = alt.Axis(tickCount=4, format=",.3~r")
     layers = [
         base.mark_area(color=PALETTE[2], opacity=0.3).encode(
@@ -95,7 +95,7 @@ def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
         ),
     ]
     if panel.level is not None:
-        level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=width, height=height)
+        level = alt.Chart(alt.Data(values=[{"level": panel.level}]), width=WIDTH, height=HEIGHT)
         layers.append(level.mark_rule(color=PALETTE[0], strokeDash=[5, 3]).encode(y=alt.Y("level:Q")))
     lines = textwrap.wrap(panel.title, TITLE_CHARACTERS) or [""]
     title = alt.TitleParams(lines, color=INK, fontSize=11, fontWeight="normal", anchor="start")
@@ -104,3 +104,22 @@ def _panel(panel: BandPanel, x: Any, width: int, height: int) -> Any:
 
 def _instant(at: datetime) -> str:
     return f"{at.isoformat()}Z"
+
+
+def drawn(chart: Any, format: Literal["svg", "png"] = "svg") -> bytes:
+    """A chart in the house's colours, rendered; a PNG has a white background, which not every viewer has."""
+    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
+    configured = (
+        chart.configure(background="transparent" if format == "svg" else "white", font="sans-serif", padding=8)
+        .configure_view(stroke=None)
+        .configure_axis(**text, **lines)
+        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
+    )
+    if format == "svg":
+        rendered = io.StringIO()
+        configured.save(rendered, format="svg")
+        return rendered.getvalue().encode()
+    pixels = io.BytesIO()
+    configured.save(pixels, format="png", scale_factor=2)
+    return pixels.getvalue()

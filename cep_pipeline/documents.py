@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
+from pkgutil import resolve_name
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -21,15 +23,19 @@ class Document(BaseModel):
 
 
 Model = TypeVar("Model", bound=BaseModel)
+Setting = TypeVar("Setting")
 
 
-def one_of(names: Callable[[], Iterable[str]], *, least: int | None = None) -> Callable[[dict[str, Any]], None]:
+def one_of(*registries: str, also: Sequence[str] = (), least: int | None = None) -> Callable[[dict[str, Any]], None]:
     """Make what adds to a setting's JSON Schema which texts the setting takes.
 
     Parameters
     ----------
-    names
-        Called when the JSON Schema is made, so that reading a document imports nothing for it.
+    registries
+        Collections of names, as `module:collection`. They are imported when the JSON Schema is made, so that reading a
+        document imports nothing for it.
+    also
+        Further texts.
     least
         The smallest number, for a setting that is a number or one of the texts.
     """
@@ -37,11 +43,24 @@ def one_of(names: Callable[[], Iterable[str]], *, least: int | None = None) -> C
     def add(schema: dict[str, Any]) -> None:
         for option in schema.get("anyOf", [schema]):
             if option.get("type") == "string":
-                option["enum"] = list(names())
+                option["enum"] = [*chain.from_iterable(map(resolve_name, registries)), *also]
             elif least is not None:
                 option["minimum"] = least
 
     return add
+
+
+def checked(check: Callable[[Any], object], value: Setting) -> Setting:
+    """Return the value of a setting that a check does not refuse; its InputError becomes a fault of the document.
+
+    None, a setting that is not given, is not checked.
+    """
+    try:
+        if value is not None:
+            check(value)
+    except InputError as error:
+        raise ValueError(str(error)) from error
+    return value
 
 
 def load_document(path: Path, model: type[Model], what: str) -> Model:

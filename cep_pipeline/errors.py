@@ -5,6 +5,7 @@ An error says what was seen, where it was seen, which rule it breaks and what to
 
 from __future__ import annotations
 
+from functools import partial
 from typing import ClassVar
 
 
@@ -39,11 +40,8 @@ class PatternError(CepError, ValueError):
         super().__init__(f"{text}\n{excerpt}" if excerpt else text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_restore_pattern_error, (self.message, self.source, self.line, self.column, self.excerpt))
-
-
-def _restore_pattern_error(message: str, source: str, line: int, column: int, excerpt: str) -> PatternError:
-    return PatternError(message, source=source, line=line, column=column, excerpt=excerpt)
+        named = {name: vars(self)[name] for name in ("source", "line", "column", "excerpt")}
+        return partial(PatternError, **named), (self.message,)
 
 
 class UnsupportedPattern(CepError, ValueError):
@@ -61,11 +59,7 @@ class UnsupportedPattern(CepError, ValueError):
         super().__init__(f"{text}; {hint}" if hint else text)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_restore_unsupported, (self.mechanism, self.feature, self.pattern, self.hint))
-
-
-def _restore_unsupported(mechanism: str, feature: str, pattern: str, hint: str) -> UnsupportedPattern:
-    return UnsupportedPattern(mechanism, feature, pattern=pattern, hint=hint)
+        return partial(UnsupportedPattern, pattern=self.pattern, hint=self.hint), (self.mechanism, self.feature)
 
 
 class PlanError(CepError, ValueError):

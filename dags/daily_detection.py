@@ -43,9 +43,9 @@ def daily_detection(stream: str, timezone: str, pattern_sets: list[str]) -> DAG:
     ) as dag:
 
         def task_of(step: Step) -> SparkJob | XComArg:
-            if step.needs_spark:
-                return SparkJob(task_id=step.name, job=step.name, stream=stream, timezone=timezone)
             outlets = [events_asset(stream)] if step is STEPS[-1] else []
+            if step.needs_spark:
+                return SparkJob(task_id=step.name, job=step.name, stream=stream, timezone=timezone, outlets=outlets)
             return task(task_id=step.name, outlets=outlets)(run_step)(step.name, stream, timezone)
 
         chain(*map(task_of, STEPS))

@@ -33,7 +33,8 @@ from cep_pipeline.planning import Plan
 from cep_pipeline.statistics.numbers import Number, numbers_of
 from cep_pipeline.statistics.snapshot import VERSION as SNAPSHOT_VERSION
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
-from cep_pipeline.warehouse import RunRecord, StreamTables
+from cep_pipeline.warehouse.records import RunRecord
+from cep_pipeline.warehouse.stream_tables import StreamTables
 
 HERE = Path(__file__).resolve().parent
 PREFIX = "/cep"

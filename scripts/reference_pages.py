@@ -1,19 +1,30 @@
-"""Write the pages that are made from the code: `docs/commands.md` and `docs/python.md`.
+"""Write what is made from the code in `docs/`: two pages as a whole, parts of other pages, and the JSON Schemas.
 
-    python scripts/reference_pages.py            # writes both
-    python scripts/reference_pages.py --check    # only says which of them is out of date; then it exits with 1
+    python scripts/reference_pages.py            # writes all of it
+    python scripts/reference_pages.py --check    # only says what is not up to date; then it exits with 1
 
-The pages are files of the repository, so that they can be read without building the site. `make docs` writes them
-before it builds the site.
+`docs/commands.md` and `docs/python.md` are made as a whole. Another page names a command between two comments, and the
+script puts the output of the command there:
+
+    <!-- made by: cep schema stream --markdown --part source -->
+    …
+    <!-- end -->
+
+All of it is in the repository, so that it can be read without building the site. `make docs` writes it before it builds
+the site.
 """
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import itertools
 import re
+import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import click
@@ -21,6 +32,7 @@ import griffe
 
 import cep_pipeline as cep
 from cep_pipeline.cli import COMMANDS, cli
+from cep_pipeline.errors import InputError
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MADE = "This page is made by `python scripts/reference_pages.py`; its words come from the code. -->"
@@ -123,7 +135,7 @@ def _help_text(text: str) -> Iterator[str]:
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     records = [param.get_help_record(context) for param in command.get_params(context)]
-    rows = [(names, text) for names, text in filter(None, records) if names != "--help"]
+    rows = [(names, text) for names, text in filter(None, records) if not names.endswith("--help")]
     if rows:
         yield from ("| option | what it does |", "| --- | --- |")
         yield from (f"| {_cell(f'`{names}`')} | {_cell(_escaped(text))} |" for names, text in rows)
@@ -264,25 +276,61 @@ def _page(lines: Sequence[str]) -> str:
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
 
 
-PAGES = {"docs/commands.md": commands_page, "docs/python.md": python_page}
-"""File -> what writes it."""
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Write the pages, or only compare them; the exit code."""
-    old = [name for name, page in PAGES.items() if _differs(CHECKOUT / name, page(), write="--check" not in arguments)]
-    for name in old:
-        sys.stderr.write(f"{name}: {'is out of date: run make docs' if '--check' in arguments else 'written'}\n")
-    return 1 if old and "--check" in arguments else 0
+def output_of(command: str) -> str:
+    """Return what a `cep` command prints."""
+    printed = StringIO()
+    with redirect_stdout(printed):
+        cli.main(shlex.split(command)[1:], prog_name="cep", standalone_mode=False)
+    return printed.getvalue()
 
 
-def _differs(file: Path, text: str, *, write: bool) -> bool:
-    if file.exists() and file.read_text() == text:
-        return False
-    if write:
-        file.write_text(text)
-    return True
+FILES: Mapping[str, Callable[[], str]] = {
+    "schemas/stream.json": lambda: output_of("cep schema stream"),
+    "schemas/pipeline.json": lambda: output_of("cep schema pipeline"),
+    "commands.md": commands_page,
+    "python.md": python_page,
+}
+"""Files below `docs/` that are made as a whole -> what makes the text."""
+
+_MADE = re.compile(r"(<!-- made by: (?P<command>cep [^\n]*?) -->\n)(?:(?!<!-- made by: ).)*?(<!-- end -->)", re.S)
+
+
+def written(docs: Path) -> Iterator[tuple[Path, str]]:
+    """Each file that is made, or has a part that is made, and what the file should hold."""
+    for page in sorted(docs.rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        if any(text.count(mark) != len(_MADE.findall(text)) for mark in ("<!-- made by: ", "<!-- end -->")):
+            raise InputError(f"{page}: each `<!-- made by: cep … -->` needs an `<!-- end -->` of its own")
+        if _MADE.search(text):
+            yield page, _MADE.sub(lambda part: f"{part[1]}\n{output_of(part['command'])}\n{part[3]}", text)
+    for name, made in FILES.items():
+        yield docs / name, made()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write the files, or check them; returns the exit code. Without arguments here it takes those of the process."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where something would change")
+    parser.add_argument("--docs", type=Path, default=CHECKOUT / "docs", help="the folder of the pages")
+    arguments = parser.parse_args(argv)
+    try:
+        made = list(written(arguments.docs))
+    except InputError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.exit_code
+    differing = [(file, text) for file, text in made if not file.exists() or file.read_text(encoding="utf-8") != text]
+    for file, text in differing:
+        if not arguments.check:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        sys.stdout.write(f"{file}: {'is not up to date' if arguments.check else 'written'}\n")
+    if differing and arguments.check:
+        sys.stdout.write("python scripts/reference_pages.py writes them anew\n")
+    return int(bool(differing) and arguments.check)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.parser import parse_patterns
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SHARED = CHECKOUT.parent / "shared" / "conformance"

@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from benchmarks.experiments import EXPERIMENTS
-from cep_pipeline.cli.options import check_page_file, counted
+from cep_pipeline.cli.options import check_folder, counted
+from cep_pipeline.errors import InputError
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -82,7 +83,9 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
     from benchmarks.experiments.experiment import Request, run_experiment, store_beside
 
     page = out if out is not None else Path(f"{name}.md")
-    check_page_file(page)
+    if page.suffix != ".md":
+        raise InputError(f"{page}: the page is Markdown: name it .md")
+    check_folder(page)
     chosen, request = experiment_named(name), Request(full, seed, data)
     store = store_beside(page, chosen, request)
     if fresh:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.console import Console
 
-from cep_pipeline.cli.options import Command, configuration_options, output_console
+from cep_pipeline.cli.options import configuration_options, output_console, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.search_options import CommandOfPlanners
 from cep_pipeline.cli.sources import open_stream
@@ -19,16 +19,14 @@ from cep_pipeline.errors import InputError
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.fresh_statistics import StatisticsRequest
     from cep_pipeline.pipeline.plan_checks import Violation
+    from cep_pipeline.warehouse.records import Decision
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
-def _statistics_options(command: Command) -> Command:
-    for option in (
-        click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
-        click.option("--as-of", metavar="TIME", help="By the window that ends then, as 14:30 of the latest day."),
-    ):
-        command = option(command)
-    return command
+_statistics_options = with_options(
+    click.option("--as-of", metavar="TIME", help="By the window that ends then, as 14:30 of the latest day."),
+    click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
+)
 
 
 def _asked(as_of: str | None, window: str | None) -> StatisticsRequest:
@@ -246,18 +244,9 @@ def _pending(tables: StreamTables, pattern_set: str) -> Violation | None:
     return None if plan is None else pending_violation(tables.decisions(pattern_set), plan.version)
 
 
-def _decision_json(decision: Any) -> dict[str, Any]:
-    return {
-        "pattern_set": decision.pattern_set,
-        "kind": decision.kind,
-        "outcome": decision.outcome,
-        "reason": decision.reason,
-        "decided_at": decision.decided_at.isoformat(),
-        "day": decision.day.isoformat() if decision.day is not None else None,
-        "plan_version": decision.plan_version,
-        "run_id": decision.run_id,
-        "details": dict(decision.details),
-    }
+def _decision_json(decision: Decision) -> dict[str, Any]:
+    day = decision.day.isoformat() if decision.day is not None else None
+    return {**vars(decision), "decided_at": decision.decided_at.isoformat(), "day": day}
 
 
 def _tell(notes: tuple[str, ...]) -> None:

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from cep_pipeline.adaptation import Trend
 from cep_pipeline.adaptation.describe import describe
+from cep_pipeline.cli.options import align_right
 from cep_pipeline.cli.statistics_view import figure
 from cep_pipeline.pipeline.invariant_report import InvariantReport
 from cep_pipeline.planning.clause_plans import PatternPlan
@@ -60,8 +61,7 @@ def invariants_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Tabl
         "verdict",
         title=title,
     )
-    for column in table.columns[1:6]:
-        column.justify = "right"
+    align_right(table.columns[1:6])
     table.add_column("forecast")
     for one in shown:
         comparison = one.invariant.comparison
@@ -93,8 +93,7 @@ def moved_table(of: InvariantReport, most: int | None = MOST_SHOWN) -> Table | N
         shown = sorted(shown, key=lambda one: -one.relative)[:most]
         title = f"the {most} of {len(of.moved):,} numbers that have moved most"
     table = Table("pattern", "number", "then", "now", "moved by", title=title)
-    for column in table.columns[2:]:
-        column.justify = "right"
+    align_right(table.columns[2:])
     for one in shown:
         table.add_row(one.pattern, escape(one.what), figure(one.before), figure(one.now), f"{one.relative:.1%}")
     return table

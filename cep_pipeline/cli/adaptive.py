@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cep_pipeline.cli.options import Command, counted
+from cep_pipeline.cli.options import align_right, counted, with_options
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
 
@@ -33,49 +33,46 @@ ORDERS_SHOWN = 6
 """Of a plan of more patterns only so many orders or trees are shown."""
 
 
-def adaptation_options(command: Command) -> Command:
-    """`--adapt`, and what decides about plans then: handed on by these names."""
-    for option in (
-        click.option(
-            "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
-        ),
-        click.option(
-            "--every",
-            metavar="LENGTH",
-            help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
-            "window of the patterns where that is more]",
-        ),
-        click.option(
-            "--budget",
-            type=float,
-            metavar="SHARE",
-            help="Share of the time of deciding and detecting that decisions may take, such as 0.01: those that come "
-            "too soon are put off, but for the first one of each plan, and the first plan.  [default: none is]",
-        ),
-        click.option(
-            "--threshold",
-            type=float,
-            metavar="T",
-            help="Of constant_threshold: the share by which a number moves.  [default: 0.5]",
-        ),
-        click.option("--k", metavar="N", help="Of invariant: so many a block, the tightest, or 'all'.  [default: 1]"),
-        click.option(
-            "--distance",
-            metavar="D",
-            help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
-            "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
-        ),
-        click.option(
-            "--decision",
-            metavar="NAME",
-            help="When to plan again: static, unconditional, constant_threshold, invariant.  [default: invariant]",
-        ),
-        click.option(
-            "--adapt", is_flag=True, help="Let the plan follow the statistics of the stream; the matches are the same."
-        ),
-    ):
-        command = option(command)
-    return command
+adaptation_options = with_options(
+    click.option(
+        "--adapt", is_flag=True, help="Let the plan follow the statistics of the stream; the matches are the same."
+    ),
+    click.option(
+        "--decision",
+        metavar="NAME",
+        help="When to plan again: static, unconditional, constant_threshold, invariant.  [default: invariant]",
+    ),
+    click.option(
+        "--distance",
+        metavar="D",
+        help="Of invariant: 0 or more, average_relative_difference, meta_adaptive, meta_adaptive_per_invariant; or "
+        "scan, which tries 0 to 0.5 on these events first, and takes the best.  [default: 0]",
+    ),
+    click.option("--k", metavar="N", help="Of invariant: so many a block, the tightest, or 'all'.  [default: 1]"),
+    click.option(
+        "--threshold",
+        type=float,
+        metavar="T",
+        help="Of constant_threshold: the share by which a number moves.  [default: 0.5]",
+    ),
+    click.option(
+        "--budget",
+        type=float,
+        metavar="SHARE",
+        help="Share of the time of deciding and detecting that decisions may take, such as 0.01: those that come "
+        "too soon are put off, but for the first one of each plan, and the first plan.  [default: none is]",
+    ),
+    click.option(
+        "--every",
+        metavar="LENGTH",
+        help="Time or events between decisions, such as '10 minutes'.  [default: 20000 events, or the longest "
+        "window of the patterns where that is more]",
+    ),
+    click.option(
+        "--window", metavar="LENGTH", help="How far back statistics reach.  [default: the last two decisions]"
+    ),
+)
+"""`--adapt`, and what decides about plans then: handed on by these names."""
 
 
 def decision_settings(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,8 +203,7 @@ def _with_scanned_distance(
     with ConsoleObserver(console) as observer, observer.step("trying distances") as progress:
         found = scan_distance(loop, patterns, events.batches, plan, output, progress=progress)
     shown = Table("d", "events tried on partial matches", "planned again", "switches", title="distances tried")
-    for column in shown.columns:
-        column.justify = "right"
+    align_right(shown.columns)
     for one in found.tried:
         style = "bold" if one.distance == found.best else None
         shown.add_row(f"{one.distance:g}", f"{one.tries:,}", f"{one.replannings:,}", f"{one.switches:,}", style=style)
@@ -241,8 +237,7 @@ def print_report(console: Console, report: AdaptationReport) -> None:
     """The decisions by pattern, the switches with their reasons, and what deciding took."""
     if report.decided:
         shown = Table("pattern", "decisions", "planned again", "switches", title="decisions about plans")
-        for column in shown.columns[1:]:
-            column.justify = "right"
+        align_right(shown.columns[1:])
         decided = set(report.decided)
         checks_of: dict[str, list[Check]] = {name: [] for name in report.seconds}
         for check in report.checks:

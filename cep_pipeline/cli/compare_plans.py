@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
-from cep_pipeline.cli.options import counted, output_console
+from cep_pipeline.cli.options import align_right, counted, output_console
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def _print(console: Console, comparison: PlanComparison) -> None:
         highlight=False,
     )
     table = Table("", "planner", "order or tree", "cost", "planning", "events/s", "matches", "most held")
-    for column in table.columns[3:]:
-        column.justify = "right"
+    align_right(table.columns[3:])
     table.columns[2].overflow = "fold"
     for plan in comparison.plans:
         table.add_row(*map(Text, _cells(plan)), style="bold" if plan.chosen else "")

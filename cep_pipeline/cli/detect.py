@@ -16,9 +16,10 @@ from cep_pipeline.cli.adaptive import (
     print_counts,
     print_notes,
 )
-from cep_pipeline.cli.options import note_unused_parameters, output_console, parse_parameters, pattern_file_options
+from cep_pipeline.cli.options import output_console, pattern_file_options
 from cep_pipeline.cli.plan import read_plan
 from cep_pipeline.cli.search_options import OPTIONS, given_options, search_options, shown_search
+from cep_pipeline.cli.sources import patterns_over_files
 from cep_pipeline.errors import InputError
 
 
@@ -100,8 +101,6 @@ def detect(
     from cep_pipeline.detection.detect import detect as find
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
-    from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import check_planner
     from cep_pipeline.planning.plans import validate
@@ -115,10 +114,7 @@ def detect(
         raise InputError(f"{', '.join(OPTIONS[name] for name in searching)}: nothing is searched, the plan is given")
     if output == "compressed" and out.suffix != ".parquet":
         raise InputError(f"{out}: compressed output holds binary buffers: write it to a .parquet file")
-    stream = StreamSchema.load(schema)
-    values = parse_parameters(parameters)
-    parsed = read_patterns(patterns, stream, values)
-    note_unused_parameters(values, parsed)
+    stream, parsed = patterns_over_files(patterns, schema, parameters)
     check_output(output, parsed)
     chosen = choose_mechanisms(parsed, mechanism)
     if cost is not None:

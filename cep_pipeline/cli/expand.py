@@ -114,9 +114,5 @@ def _show(reader: pa.RecordBatchReader, rows: int) -> None:
     for batch in _first(reader, rows):
         for row in batch.to_pylist():
             bindings = ", ".join(f"{bound['variable']} {bound['seq']}" for bound in row["bindings"])
-            shown.add_row(*(_text(row[name]) for name in names), bindings)
+            shown.add_row(*("" if row[name] is None else str(row[name]) for name in names), bindings)
     output_console().print(shown)
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)

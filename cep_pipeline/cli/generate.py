@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -53,19 +54,7 @@ FIRST_DAY = date(2025, 1, 6)
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Another seed, another market.")
 @click.option("--missing-only", is_flag=True, help="Leave days alone that are there already.")
 def generate(
-    out: Path,
-    first: date,
-    days: int,
-    stocks: int,
-    min_rate: float,
-    max_rate: float,
-    skew: float,
-    drift: float,
-    hours: float,
-    events_per_day: int,
-    full: bool,
-    seed: int,
-    missing_only: bool,
+    out: Path, first: date, days: int, events_per_day: int, full: bool, missing_only: bool, **market: Any
 ) -> None:
     """Make days of a trading stream, in the raw layout in which a vendor delivers them.
 
@@ -94,18 +83,6 @@ def generate(
             progress.advance(task)
             console.print(f"{made.day}: {made.events:,} trades in {made.path}")
 
-        generate_days(
-            out,
-            missing,
-            stocks=stocks,
-            seed=seed,
-            min_rate=min_rate,
-            max_rate=max_rate,
-            skew=skew,
-            drift=drift,
-            hours=hours,
-            events_per_day=None if full else events_per_day,
-            progress=done,
-        )
+        generate_days(out, missing, events_per_day=None if full else events_per_day, progress=done, **market)
     if len(missing) < len(wanted):
         console.print(f"there already: {counted(len(wanted) - len(missing), 'day')}")

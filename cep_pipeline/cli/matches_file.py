@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from cep_pipeline.cli.options import writing
 from cep_pipeline.cli.tables import check_output_file, write_batches
-from cep_pipeline.errors import InputError
 
 ROWS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 1 << 26
@@ -47,13 +47,13 @@ def write_matches(
     if len(schemas) == 1:
         write_batches(schema, _larger(schema, (batch for _, batch in by_pattern)), path)
         return counts
-    try:
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder:
-            waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
-            _put_apart(by_pattern, schemas, waiting)
-            write_batches(schema, _larger(schema, _one_after_the_other(output, schema, waiting)), path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    with (
+        writing(path),
+        tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.absolute().parent) as folder,
+    ):
+        waiting = {name: Path(folder) / f"{place}.arrows" for place, name in enumerate(schemas)}
+        _put_apart(by_pattern, schemas, waiting)
+        write_batches(schema, _larger(schema, _one_after_the_other(output, schema, waiting)), path)
     return counts
 
 

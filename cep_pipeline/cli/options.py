@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
+from rich.table import Column
 
 from cep_pipeline.errors import InputError
 
@@ -41,18 +43,25 @@ def output_console(*, stderr: bool = False) -> Console:
 PIPE_WIDTH = 160
 
 
-def check_page_file(path: Path) -> None:
-    """Refuse a page that could not be written, before the work whose result it is to hold.
-
-    Raises
-    ------
-    InputError
-        Another ending than .md, or a folder that is not there.
-    """
-    if path.suffix != ".md":
-        raise InputError(f"{path}: the page is Markdown: name it .md")
+def check_folder(path: Path) -> None:
+    """Refuse a file whose folder is not there, before the work whose result it is to hold."""
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn the failure to write a file into an InputError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def align_right(columns: Iterable[Column]) -> None:
+    """Let the numbers in some columns of a table stand below each other."""
+    for column in columns:
+        column.justify = "right"
 
 
 def counted(number: int, noun: str) -> str:
@@ -67,43 +76,36 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{ending}"
 
 
-def configuration_options(command: Command) -> Command:
-    """`--config` and `--stream`."""
-    for option in (
-        click.option("--stream", metavar="NAME", help="Stream of the configuration; the first one if not given."),
-        click.option(
-            "--config",
-            "config",
-            type=click.Path(path_type=Path),
-            default=Path("pipeline.yaml"),
-            show_default=True,
-            help="Pipeline configuration.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
-    """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Make one decorator of several; the help of a command shows the options in this order."""
 
     def add(command: Command) -> Command:
-        for option in _pattern_file_options(required):
+        for option in reversed(options):
             command = option(command)
         return command
 
     return add
 
 
-def _pattern_file_options(required: bool) -> list[Callable[[Command], Command]]:
-    return [
-        click.option(
-            "--param",
-            "parameters",
-            multiple=True,
-            metavar="NAME=VALUES",
-            help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
-        ),
+configuration_options = with_options(
+    click.option(
+        "--config",
+        "config",
+        type=click.Path(path_type=Path),
+        default=Path("pipeline.yaml"),
+        show_default=True,
+        help="Pipeline configuration.",
+    ),
+    click.option("--stream", metavar="NAME", help="Stream of the configuration; the first one if not given."),
+)
+"""`--config` and `--stream`."""
+
+
+def pattern_file_options(*, required: bool) -> Callable[[Command], Command]:
+    """`--patterns`, `--schema`, `--events` and `--param`: patterns over files, without a warehouse."""
+    return with_options(
+        click.option("--patterns", required=required, type=click.Path(path_type=Path), help="Pattern file."),
+        click.option("--schema", required=required, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
         click.option(
             "--events",
             required=required,
@@ -111,9 +113,14 @@ def _pattern_file_options(required: bool) -> list[Callable[[Command], Command]]:
             type=click.Path(path_type=Path),
             help="Raw file of the schema's format, or Parquet file of published events; may be given several times.",
         ),
-        click.option("--schema", required=required, type=click.Path(path_type=Path), help="Stream schema (YAML)."),
-        click.option("--patterns", required=required, type=click.Path(path_type=Path), help="Pattern file."),
-    ]
+        click.option(
+            "--param",
+            "parameters",
+            multiple=True,
+            metavar="NAME=VALUES",
+            help="Values of a $name: 'tech=AAPL,MSFT', or 'tech=@FILE' with one value a line.",
+        ),
+    )
 
 
 def parse_parameters(parameters: tuple[str, ...]) -> dict[str, list[Any]]:

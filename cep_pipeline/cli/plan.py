@@ -14,15 +14,14 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from cep_pipeline.cli.options import (
-    Command,
     Day,
     configuration_options,
-    note_unused_parameters,
-    parse_parameters,
     pattern_file_options,
+    with_options,
+    writing,
 )
 from cep_pipeline.cli.search_options import CommandOfPlanners, given_options, search_options, shown_search
-from cep_pipeline.cli.sources import Asked, open_stream
+from cep_pipeline.cli.sources import Asked, open_stream, patterns_over_files
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +51,7 @@ class _Asked(Asked):
         return parsed, estimate_statistics(parsed, events), lambda: events
 
     def _from_warehouse(self) -> tuple[tuple[Pattern, ...], StatisticsSnapshot, Callable[[], pa.Table]]:
+        from cep_pipeline.pipeline.statistics_history import no_statistics_of
         from cep_pipeline.statistics import StatisticsSnapshot
 
         opened = self.open()
@@ -62,20 +62,16 @@ class _Asked(Asked):
             if content is not None:
                 snapshot = StatisticsSnapshot.from_json(content, f"statistics of {day}")
                 return pattern_set.patterns, snapshot, partial(tables.read_events, day, day)
-        what = f"of {self.day}" if self.day else "of any day"
-        raise InputError(
-            f"stream {stream.name!r} has no statistics {what} for pattern set {pattern_set.name!r}; run "
-            f"`cep run --stream {stream.name} --steps statistics`, or give --patterns, --schema and --events"
-        )
+        raise no_statistics_of(stream, pattern_set, f"of {self.day}" if self.day else "of any day")
 
 
-def _what_options(command: Command) -> Command:
-    """Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
-    command = click.option("--day", type=Day(), help="Published day; the latest with statistics if not given.")(command)
-    command = click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given.")(
-        command
-    )
-    return configuration_options(pattern_file_options(required=False)(command))
+_what_options = with_options(
+    configuration_options,
+    pattern_file_options(required=False),
+    click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
+    click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
+)
+"""Options that choose what to plan for: files (without a warehouse), or a day of a configured stream."""
 
 
 @click.command(cls=CommandOfPlanners, short_help="Make a plan by the statistics of files or of a published day.")
@@ -194,10 +190,8 @@ def plan(
         if describe is not None:
             click.echo(f"pattern {pattern.name}:\n{describe(pattern)}")
     if out is not None:
-        try:
+        with writing(out):
             out.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{out}: cannot be written: {error.strerror or error}") from error
         click.echo(f"written to {out}", err=True)
 
 
@@ -301,16 +295,11 @@ def _analyzed(
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
-    from cep_pipeline.events.schema import StreamSchema
-    from cep_pipeline.pipeline.configuration import read_patterns
     from cep_pipeline.planning.explain.text import explain_analyzed
     from cep_pipeline.planning.plans import validate
     from cep_pipeline.statistics import estimate_statistics
 
-    stream = StreamSchema.load(schema)
-    values = parse_parameters(parameters)
-    parsed = read_patterns(patterns, stream, values)
-    note_unused_parameters(values, parsed)
+    stream, parsed = patterns_over_files(patterns, schema, parameters)
     chosen = choose_mechanisms(parsed, mechanism)
     given = read_plan(plan_file) if plan_file else None
     if given is not None:
@@ -342,8 +331,7 @@ def _explain_recorded(
     chosen = pattern_set or (sets[0] if sets else "")
     if chosen not in sets:
         raise InputError(f"stream {name!r} has no pattern set {chosen!r}; it has: {', '.join(sets) or 'none'}")
-    warehouse = configuration.open_warehouse()
-    tables = warehouse.open_stream(name)
+    tables = configuration.open_warehouse().open_stream(name)
     recorded = tables.plans(chosen)
     current = tables.current_plan(chosen)
     if version is None:

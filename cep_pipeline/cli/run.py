@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
+from cep_pipeline.cli.options import Day, align_right, configuration_options, counted, output_console
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.day import CLOCK_BACK, OPTIONS
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Stream
     from cep_pipeline.pipeline.run import RunOutcome
     from cep_pipeline.spark.session import SparkSession
+    from cep_pipeline.warehouse.records import PlanRecord
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MOST_LISTED = 40
@@ -91,8 +92,7 @@ def run(
         wanted = days_between(first, last)
     if not wanted and not stale:
         wanted = days_with_files(chosen)
-    warehouse = configuration.open_warehouse()
-    tables = warehouse.stream(chosen.schema)
+    tables = configuration.open_warehouse().stream(chosen.schema)
     console = Console(stderr=True)
     with ConsoleObserver(console) as observer:
 
@@ -139,8 +139,7 @@ def _print_summary(
     console.rule(f"stream {stream.name}, run {outcome.run_id}")
     if done:
         shown = Table("day", "events", "rejected", "matches", "pending", "steps (seconds)")
-        for column in (1, 2, 3, 4):
-            shown.columns[column].justify = "right"
+        align_right(shown.columns[1:5])
         for day in done:
             found = sum(number for by_pattern in day.matches.values() for number in by_pattern.values())
             waiting = sum(number for by_pattern in day.pending.values() for number in by_pattern.values())
@@ -171,8 +170,7 @@ def _print_summary(
             waits = outcome.pending.get(pattern_set.name, {})
             columns = ("pattern", "matches", "pending") if waits else ("pattern", "matches")
             shown = Table(*columns, title=f"matches of pattern set {pattern_set.name}")
-            for counts in shown.columns[1:]:
-                counts.justify = "right"
+            align_right(shown.columns[1:])
             listed = most_of(totals)
             for name in listed:
                 shown.add_row(name, f"{totals[name]:,}", *([f"{waits.get(name, 0):,}"] if waits else []))
@@ -209,14 +207,12 @@ def most_of(totals: Mapping[str, int]) -> list[str]:
     return [name for name in totals if name in most]
 
 
-def _print_plan(console: Console, name: str, record: object) -> None:
+def _print_plan(console: Console, name: str, record: PlanRecord) -> None:
     from cep_pipeline.planning import Plan
     from cep_pipeline.planning.explain.workload import summary_lines
     from cep_pipeline.planning.numbers.logarithms import from_ln
     from cep_pipeline.planning.trees import written
-    from cep_pipeline.warehouse.records import PlanRecord
 
-    assert isinstance(record, PlanRecord)
     plan = Plan.from_json(dict(record.plan))
     more = len(plan.patterns) - MOST_LISTED
     others = f", those of {counted(more, 'pattern')} more, too" if more > 0 else ""

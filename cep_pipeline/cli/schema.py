@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cep_pipeline.cli.options import writing
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,10 +43,8 @@ def schema(what: str, markdown: bool, part: str | None, out: Path | None) -> Non
     if out is None:
         click.echo(text, nl=False)
         return
-    try:
+    with writing(out):
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{out}: cannot be written: {error.strerror or error}") from error
 
 
 def _document(what: str, markdown: bool, part: str | None) -> str:

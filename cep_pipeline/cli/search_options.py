@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cep_pipeline.cli.options import Command
+from cep_pipeline.cli.options import with_options
 from cep_pipeline.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,38 +52,34 @@ OPTIONS = {
 }
 
 
-def search_options(command: Command) -> Command:
-    """`--neighbourhood`, `--sharing`, `--time-limit`, `--steps` and `--seed`; None where they are not given."""
-    for option in (
-        click.option("--seed", type=click.IntRange(min=0), help="Of the search's random choices.  [default: 0]"),
-        click.option(
-            "--steps",
-            type=click.IntRange(min=1),
-            help="End the search after so many steps; without a time limit it finds the same plan each time.",
-        ),
-        click.option(
-            "--time-limit",
-            "time_limit_s",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="End the search after this time, in which all patterns are compared first.  "
-            "[default: 5, without --steps]",
-        ),
-        click.option(
-            "--sharing",
-            type=click.Choice(["prefix", "subexpression"]),
-            help="What patterns planned together share: beginnings of orders, or subtrees.  [default: subexpression, "
-            "where the mechanisms run trees]",
-        ),
-        click.option(
-            "--neighbourhood",
-            metavar="NAME",
-            help="Of a search: edge, or vertex:K, which gives up to K patterns a subpattern in common at once."
-            "  [default: edge]",
-        ),
-    ):
-        command = option(command)
-    return command
+search_options = with_options(
+    click.option(
+        "--neighbourhood",
+        metavar="NAME",
+        help="Of a search: edge, or vertex:K, which gives up to K patterns a subpattern in common at once."
+        "  [default: edge]",
+    ),
+    click.option(
+        "--sharing",
+        type=click.Choice(["prefix", "subexpression"]),
+        help="What patterns planned together share: beginnings of orders, or subtrees.  [default: subexpression, "
+        "where the mechanisms run trees]",
+    ),
+    click.option(
+        "--time-limit",
+        "time_limit_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="End the search after this time, in which all patterns are compared first.  [default: 5, without --steps]",
+    ),
+    click.option(
+        "--steps",
+        type=click.IntRange(min=1),
+        help="End the search after so many steps; without a time limit it finds the same plan each time.",
+    ),
+    click.option("--seed", type=click.IntRange(min=0), help="Of the search's random choices.  [default: 0]"),
+)
+"""`--neighbourhood`, `--sharing`, `--time-limit`, `--steps` and `--seed`; None where they are not given."""
 
 
 def given_options(planner: str, options: dict[str, Any]) -> dict[str, Any]:

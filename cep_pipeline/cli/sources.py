@@ -40,9 +40,22 @@ def open_stream(config: Path, stream: str | None, pattern_set: str | None) -> Op
     opened = configuration.stream(stream or configuration.stream_names()[0])
     if not opened.pattern_sets:
         raise InputError(f"{config}: stream {opened.name!r} has no pattern sets")
-    chosen = (opened.pattern_set(pattern_set),) if pattern_set else opened.pattern_sets
-    warehouse = configuration.open_warehouse()
-    return OpenedStream(opened, warehouse.open_stream(opened.name), chosen)
+    chosen = opened.chosen_sets(pattern_set)
+    return OpenedStream(opened, configuration.open_warehouse().open_stream(opened.name), chosen)
+
+
+def patterns_over_files(
+    patterns: Path, schema: Path, parameters: tuple[str, ...]
+) -> tuple[StreamSchema, tuple[Pattern, ...]]:
+    """Read a stream schema and the patterns over it; a value of `--param` that no pattern asks for is told."""
+    from cep_pipeline.events.schema import StreamSchema
+    from cep_pipeline.pipeline.configuration import read_patterns
+
+    stream = StreamSchema.load(schema)
+    values = parse_parameters(parameters)
+    parsed = read_patterns(patterns, stream, values)
+    note_unused_parameters(values, parsed)
+    return stream, parsed
 
 
 @dataclass(frozen=True)
@@ -71,16 +84,9 @@ class Asked:
         InputError
             Some of the files are not given, or one cannot be read.
         """
-        from cep_pipeline.events.schema import StreamSchema
-        from cep_pipeline.pipeline.configuration import read_patterns
-
         if not (self.patterns and self.schema and self.events):
             raise InputError("over files --patterns, --schema and --events belong together")
-        stream = StreamSchema.load(self.schema)
-        parameters = parse_parameters(self.parameters)
-        parsed = read_patterns(self.patterns, stream, parameters)
-        note_unused_parameters(parameters, parsed)
-        return stream, parsed
+        return patterns_over_files(self.patterns, self.schema, self.parameters)
 
     def open(self) -> OpenedStream:
         """The stream of the configuration; of its pattern sets the one that is named, or the first of several."""

@@ -13,11 +13,13 @@ import click
 from rich.console import Console
 
 from cep_pipeline.cli.options import (
-    Command,
     Day,
+    check_folder,
     configuration_options,
     output_console,
     pattern_file_options,
+    with_options,
+    writing,
 )
 from cep_pipeline.cli.progress import ConsoleObserver
 from cep_pipeline.cli.sources import Asked
@@ -109,24 +111,23 @@ def days_of(text: str) -> tuple[date | None, date | None, int | None]:
         ) from error
 
 
-def _options(command: Command) -> Command:
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines."),
-        click.option(
-            "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
-        ),
-        click.option(
-            "--all", "all_numbers", is_flag=True, help="Draw all numbers, not only the 12 that move most (or --match)."
-        ),
-        click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
-        click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
-        click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
-        click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
-        click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
-        click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
-    ):
-        command = option(command)
-    return configuration_options(pattern_file_options(required=False)(command))
+_options = with_options(
+    configuration_options,
+    pattern_file_options(required=False),
+    click.option("--pattern-set", metavar="NAME", help="Pattern set; the stream's first if not given."),
+    click.option("--day", type=Day(), help="Published day; the latest with statistics if not given."),
+    click.option("--days", metavar="DAYS", help="Days one after another: 2013-10-07..2013-10-09, or the latest 7."),
+    click.option("--as-of", metavar="TIME", help="The window that ends then: 14:30, or '2013-10-07 14:30'."),
+    click.option("--window", metavar="LENGTH", help="Such as '20 minutes' or '5000 events'; else as configured."),
+    click.option("--match", default="", metavar="TEXT", help="Only leaves and conditions with this text in them."),
+    click.option(
+        "--all", "all_numbers", is_flag=True, help="Draw all numbers, not only the 12 that move most (or --match)."
+    ),
+    click.option(
+        "--chart", type=click.Path(path_type=Path), help="Draw the numbers over time to this .svg or .png file."
+    ),
+    click.option("--json", "as_json", is_flag=True, help="All of it as JSON, for machines."),
+)
 
 
 @click.command()
@@ -175,8 +176,7 @@ def statistics(match: str, chart: Path | None, as_json: bool, all_numbers: bool,
 def _check_chart_file(path: Path) -> None:
     if path.suffix not in CHART_FORMATS:
         raise InputError(f"{path}: a chart is SVG or PNG: name it .svg or .png")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+    check_folder(path)
 
 
 def _draw(view: StatisticsView, path: Path, all_numbers: bool) -> None:
@@ -187,10 +187,8 @@ def _draw(view: StatisticsView, path: Path, all_numbers: bool) -> None:
         raise InputError(f"{path}: there are no numbers to draw")
     level = f"as of {view.of.compared[-1].label}" if view.of.compared else ""
     drawn = band_chart(panels, level_title=level, format=CHART_FORMATS[path.suffix])
-    try:
+    with writing(path):
         path.write_bytes(drawn)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     some = (
         f": the {len(panels)} of {numbers} numbers that move most; --all draws all of them, --match TEXT those of TEXT"
     )

@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cep_pipeline.band_charts import BandPanel, BandPoint
+from cep_pipeline.cli.options import align_right
 from cep_pipeline.pipeline.statistics_history import StatisticsOverview, local_time
 from cep_pipeline.statistics.drift import Drift
 from cep_pipeline.statistics.mergeable import Estimate
@@ -98,9 +99,8 @@ class StatisticsView:
         drifts = [drift_between(other.snapshot, self.of.shown.snapshot) for other in self.of.compared]
         worst = any(number.worst is not None for number in numbers)
         timed = len(self.of.windows) > 1
-        table = Table(*TITLES[kind], f"{self._confidence():.0%} interval")
-        for column in table.columns[1:]:
-            column.justify = "right"
+        table = Table(*TITLES[kind], f"{self.of.shown.snapshot.confidence:.0%} interval")
+        align_right(table.columns[1:])
         if worst:
             table.add_column("worst window", justify="right")
         table.add_column("rests on")
@@ -137,9 +137,6 @@ class StatisticsView:
                 before = now or before
             table.add_row(*cells)
         return table
-
-    def _confidence(self) -> float:
-        return self.of.shown.snapshot.confidence
 
     def _interval(self, number: Number) -> str:
         low, high = number.estimate.low, number.estimate.high

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cep_pipeline.cli.options import configuration_options, counted, output_console
+from cep_pipeline.cli.options import align_right, configuration_options, counted, output_console
 
 if TYPE_CHECKING:
     from cep_pipeline.pipeline.configuration import PatternSet
@@ -98,8 +98,7 @@ def _print_days(console: Console, name: str, tables: Any, stale: list[StaleDay])
     for unit in tables.matches_days():
         matched.setdefault(unit.final_day, []).append(_matches_of(unit))
     shown = Table("day", "events", "rejected", "matches", "stale", title=f"stream {name}")
-    for column in (1, 2):
-        shown.columns[column].justify = "right"
+    align_right(shown.columns[1:3])
     for published in tables.days():
         shown.add_row(
             published.day.isoformat(),
@@ -188,8 +187,7 @@ def _print_rejected(console: Console, tables: Any) -> None:
 
 def _print_runs(console: Console, runs: list[RunRecord]) -> None:
     shown = Table("run", "day", "status", "started", "seconds", "events", "rejected", "matches", "error", title="runs")
-    for column in (4, 5, 6, 7):
-        shown.columns[column].justify = "right"
+    align_right(shown.columns[4:8])
     for run in runs:
         shown.add_row(
             run.run_id,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from cep_pipeline.cli.options import Day, configuration_options, counted, output_console
+from cep_pipeline.cli.options import Day, check_folder, configuration_options, counted, output_console, writing
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ_PER_DAY
 
@@ -64,8 +64,7 @@ def matches(
     pattern_set = pattern_set or (sets[0] if sets else None)
     if pattern_set is None:
         raise InputError(f"{config}: stream {name!r} has no pattern sets")
-    warehouse = configuration.open_warehouse()
-    tables = warehouse.open_stream(name)
+    tables = configuration.open_warehouse().open_stream(name)
     units = tables.matches_days()
     _check_name("pattern set", pattern_set, {*sets, *(unit.pattern_set for unit in units)})
     if pattern is not None:
@@ -151,12 +150,11 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
     check_output_file(path)
     unfinished = path.with_name(f".{path.name}.unfinished")
     try:
-        with _opened(schema, path.suffix, unfinished) as write:
-            for batch in batches:
-                write(batch)
-        unfinished.replace(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+        with writing(path):
+            with _opened(schema, path.suffix, unfinished) as write:
+                for batch in batches:
+                    write(batch)
+            unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -216,8 +214,7 @@ def check_output_file(path: Path) -> None:
     """
     if path.suffix not in (".parquet", ".csv", ".json"):
         raise InputError(f"{path}: the file's ending says its format: .parquet, .csv or .json")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: cannot be written: there is no folder {path.parent}; make it, or name another file")
+    check_folder(path)
 
 
 @click.command()

@@ -41,14 +41,14 @@ def cast_checked_to(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, np
     if fits is not None:
         return fits, np.zeros(len(column), dtype=bool)
     if pa.types.is_nested(column.type):
-        return pa.nulls(len(column), target), _valid(column)
+        return pa.nulls(len(column), target), as_mask(pc.is_valid(column))
     encoded = pc.dictionary_encode(column)
     distinct = encoded.dictionary
     if pa.types.is_string(distinct.type) or pa.types.is_large_string(distinct.type):
         distinct = pc.utf8_trim_whitespace(distinct)
     values = pa.concat_arrays(_halve(distinct, target))
     taken = pc.take(values, encoded.indices)
-    return taken, _valid(column) & ~_valid(taken)
+    return taken, as_mask(pc.is_valid(column)) & ~as_mask(pc.is_valid(taken))
 
 
 def _halve(values: pa.Array, target: pa.DataType) -> list[pa.Array]:
@@ -71,5 +71,6 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array | None:
         return None
 
 
-def _valid(column: pa.Array) -> np.ndarray:
-    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+def as_mask(truths: pa.Array) -> np.ndarray:
+    """The bools of an Arrow array without nulls."""
+    return np.asarray(truths.to_numpy(zero_copy_only=False), dtype=bool)

@@ -186,11 +186,3 @@ class ClockWatch:
 
 
 _LONG_AGO = -(2**63)
-
-
-def sum_of(found: Iterable[ClockBack]) -> ClockBack | None:
-    """Return the sum of several days or parts, in order; None where there are none."""
-    whole: ClockBack | None = None
-    for part in found:
-        whole = part if whole is None else whole + part
-    return whole

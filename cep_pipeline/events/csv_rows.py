@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw
+from cep_pipeline.events.raw_files import HashingReader, RawFile, SourceFile, open_raw, readable
 from cep_pipeline.events.raw_rows import FilePart, RawBlock, RejectedRow
 from cep_pipeline.events.source import SourceLayout
 
@@ -139,16 +139,11 @@ class CsvReader:
             raw = pa.PythonFile(self._reader, mode="r")
             self._stream = pa.CompressedInputStream(raw, suffix) if suffix else raw
         pieces, size = [], 0
-        try:
+        with readable(self._path):
             # A decompressor may return less than it was asked for.
             while size < self._block_bytes and (piece := self._stream.read(self._block_bytes - size)):
                 pieces.append(piece)
                 size += len(piece)
-        except (OSError, pa.ArrowException) as error:
-            raise InputError(
-                f"{self._path}: the file is truncated or corrupt ({error}); have it delivered again. "
-                "Nothing of its day is published"
-            ) from error
         return b"".join(pieces)
 
     def _read_header(self, text: bytes, lines: Lines) -> int:
@@ -340,14 +335,7 @@ class Lines:
 
     def __getitem__(self, selection: slice) -> Lines:
         """The same for some of the lines; offsets stay those of the whole text."""
-        return Lines(
-            self.starts[selection],
-            self.ends[selection],
-            self.following[selection],
-            self.fields[selection],
-            self.blank[selection],
-            self.odd[selection],
-        )
+        return Lines(*(each[selection] for each in vars(self).values()))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import pairwise
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.clock import ClockWatch, sum_of
+from cep_pipeline.events.clock import ClockWatch
 from cep_pipeline.events.columns import SEQ, SEQ_PER_DAY, TIMESTAMP
 from cep_pipeline.events.derived import Carry, derive
 from cep_pipeline.events.merge import FILE, first_of_each_key
@@ -129,8 +131,8 @@ def _read_raw(schema: StreamSchema, paths: Sequence[Path]) -> LoadedEvents:
             tables.append(checked.events.append_column(FILE, pa.array(np.full(checked.events.num_rows, number))))
             clock.take(checked.events)
             refused += checked.rejected
-        if (back := sum_of(clock.found)) is not None:
-            notes.append(back.said(str(path)))
+        if clock.found:
+            notes.append(reduce(add, clock.found).said(str(path)))
         if refused:
             examples = "; ".join(f"line {row.line}: {row.reason}" for row in refused[:_EXAMPLES])
             notes.append(f"{path}: {len(refused):,} rows rejected, such as {examples}")

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from cep_pipeline.events.columns import TIMESTAMP
 from cep_pipeline.events.derived import Carry, last_values
-from cep_pipeline.events.parse import RejectedRows, SortedRun, examples_of, in_order, read_run, write_run
-from cep_pipeline.events.raw_rows import RejectedRow, rejected_table
+from cep_pipeline.events.parse import RejectedRows, SortedRun, in_order, read_run, write_rejected, write_run
+from cep_pipeline.events.raw_rows import RejectedRow
 from cep_pipeline.events.row_checks import LINE
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.events.timestamps import INSTANT
@@ -143,13 +143,10 @@ def _write_repeated(
             {name: value for name, value in row.items() if name not in (FILE, LINE)}, default=str, ensure_ascii=False
         )
         by_file.setdefault(files[row[FILE]], []).append(RejectedRow(row[LINE], reason, raw))
-    written = []
-    for file, rejected in by_file.items():
-        table = rejected_table(rejected, file)
-        path = task.scratch.file(number, attempt)
-        write_run(path, table)
-        written.append(RejectedRows(task.day, path, file, len(rejected), examples_of(table)))
-    return written
+    return [
+        write_rejected(task.scratch.file(number, attempt), rejected, file, task.day)
+        for file, rejected in by_file.items()
+    ]
 
 
 def _between(begin_us: int | None, end_us: int | None) -> pc.Expression | None:

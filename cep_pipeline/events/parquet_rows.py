@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -13,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.raw_files import SourceFile, open_raw
+from cep_pipeline.events.raw_files import SourceFile, open_raw, readable
 from cep_pipeline.events.raw_rows import FilePart, RawBlock
 from cep_pipeline.events.source import SourceLayout
 
@@ -35,7 +34,7 @@ class ParquetReader:
         self._parts = parts
         self._source = source
         self._stream = open_raw(path)
-        with _readable(path):
+        with readable(path):
             self._file = pq.ParquetFile(self._stream)
         names = self._file.schema_arrow.names
         source.find_columns(path, names)
@@ -100,7 +99,7 @@ class ParquetReader:
     def read(self, parts: Sequence[FilePart]) -> Iterator[RawBlock]:
         """Read row groups, in blocks of at most `BLOCK_ROWS` rows."""
         for part in parts:
-            with _readable(self._path):
+            with readable(self._path):
                 first = part.first_row
                 for batch in self._file.iter_batches(
                     BLOCK_ROWS, row_groups=[part.index], columns=list(self._source.listed), use_threads=False
@@ -117,18 +116,6 @@ class _RowText:
     def __call__(self, index: int) -> str:
         row = {name: values[index].as_py() for name, values in self.columns.items()}
         return json.dumps(row, default=str, ensure_ascii=False)
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """Turn what pyarrow says of a broken file into an InputError that names it."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(
-            f"{path}: the file is truncated or corrupt ({error}); have it delivered again. "
-            "Nothing of its day is published"
-        ) from error
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -7,7 +7,7 @@ only distributes. Runs hold at most `RUN_ROWS` events, which bounds the memory o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -200,10 +200,8 @@ class _Sink:
         self._rejected = []
         for day, rows in by_day.items():
             path = self._task.scratch.file(self._number, self._attempt)
-            table = rejected_table(rows, self._task.file.name)
-            write_run(path, table)
             whose = None if day is None else day_of(day)
-            self._rejected_files.append(RejectedRows(whose, path, self._task.file.name, len(rows), examples_of(table)))
+            self._rejected_files.append(write_rejected(path, rows, self._task.file.name, whose))
 
 
 def _by_day(events: pa.Table) -> Iterator[tuple[date, pa.Table]]:
@@ -230,10 +228,13 @@ def marks_of(events: pa.Table) -> tuple[int, ...]:
     return tuple(pc.take(events.column(TIMESTAMP), positions).cast(pa.int64()).to_pylist())
 
 
-def examples_of(rejected: pa.Table) -> tuple[tuple[str, int, str], ...]:
-    """File, line and reason of the first few rejected rows."""
-    few = rejected.slice(0, _EXAMPLES)
-    return tuple(zip(*(few.column(name).to_pylist() for name in ("file", "line", "reason")), strict=True))
+def write_rejected(path: str, rows: Sequence[RejectedRow], file: str, day: date | None) -> RejectedRows:
+    """Write rejected rows of one file and one day (None: the first day of the file), with the first few as examples."""
+    table = rejected_table(rows, file)
+    write_run(path, table)
+    few = table.slice(0, _EXAMPLES)
+    examples = zip(*(few.column(name).to_pylist() for name in ("file", "line", "reason")), strict=True)
+    return RejectedRows(day, path, file, len(rows), tuple(examples))
 
 
 def write_run(path: str, table: pa.Table) -> None:

@@ -7,7 +7,8 @@ import fnmatch
 import hashlib
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -181,9 +182,7 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
     InputError
         The data folder does not exist, or one file fits two templates of different periods.
     """
-    if not folder_exists(root):
-        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
-    filesystem, folder = open_filesystem(root)
+    filesystem, folder = _open_folder(root)
     files: dict[str, SourceFile] = {}
     missing: list[str] = []
     for template in templates:
@@ -201,9 +200,7 @@ def files_of_day(templates: Sequence[PathTemplate], root: str, day: date) -> tup
 
 def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     """Return the periods that the files present cover, in order of time, each once."""
-    if not folder_exists(root):
-        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
-    filesystem, folder = open_filesystem(root)
+    filesystem, folder = _open_folder(root)
     paths = [name for name, _ in _walk(filesystem, folder, "")]
     periods = {period for template in templates for period in template.periods_in(paths)}
     if any(
@@ -212,6 +209,12 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
     ):
         periods.add(UNBOUNDED)
     return sorted(periods, key=lambda period: period.first or date.min)
+
+
+def _open_folder(root: str) -> tuple[pafs.FileSystem, str]:
+    if not folder_exists(root):
+        raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
+    return open_filesystem(root)
 
 
 def _matching(filesystem: pafs.FileSystem, folder: str, pattern: str) -> list[tuple[str, int]]:
@@ -229,6 +232,18 @@ def _walk(filesystem: pafs.FileSystem, folder: str, below: str) -> list[tuple[st
         infos = filesystem.get_file_info(pafs.FileSelector(base, recursive=True, allow_not_found=True))
     prefix = folder.rstrip("/") + "/"
     return sorted((info.path.removeprefix(prefix), info.size) for info in infos if info.type == pafs.FileType.File)
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Turn what is said of a broken file into an InputError that names the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path}: the file is truncated or corrupt ({error}); have it delivered again. "
+            "Nothing of its day is published"
+        ) from error
 
 
 def open_raw(path: str) -> pa.NativeFile:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import as_mask, cast_checked_to
 from cep_pipeline.events.columns import ARROW_TYPES, TIMESTAMP
 from cep_pipeline.events.raw_files import Period
 from cep_pipeline.events.raw_rows import RawBlock, RejectedRow
@@ -69,7 +69,7 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
     reasons: dict[int, list[str]] = defaultdict(list)
     stamps = block.columns[source.timestamp_column]
     instants = read_timestamps(stamps, source.timestamp_format, schema.timezone)
-    missing = _mask(pc.is_null(stamps))
+    missing = as_mask(pc.is_null(stamps))
     outside = _outside(instants.local_day, period) & ~missing & ~instants.unreadable & ~instants.nonexistent
     for index in np.flatnonzero(missing).tolist():
         reasons[index].append(f"missing timestamp (column {source.timestamp_column!r})")
@@ -91,7 +91,7 @@ def check_rows(block: RawBlock, schema: StreamSchema, period: Period, path: str)
         columns[attribute] = _typed(raw, attribute, kind, source.columns[attribute], path, reasons)
         if attribute == schema.type_attribute or attribute in schema.key:
             what = "event type" if attribute == schema.type_attribute else "key"
-            for index in np.flatnonzero(_mask(pc.is_null(raw))).tolist():
+            for index in np.flatnonzero(as_mask(pc.is_null(raw))).tolist():
                 reasons[index].append(f"missing {what} (column {source.columns[attribute]!r})")
     columns[LINE] = pa.array(block.lines)
     columns[LOCAL_DAY] = pa.array(instants.local_day)
@@ -149,7 +149,3 @@ def _outside(local_day: np.ndarray, period: Period) -> np.ndarray:
 def _quoted(value: pa.Scalar) -> str:
     text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value.as_py())
     return text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…"
-
-
-def _mask(array: pa.Array) -> np.ndarray:
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)

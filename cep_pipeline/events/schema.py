@@ -13,13 +13,13 @@ from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import ARROW_TYPES, ORDER_COLUMNS, SEQ, TIMESTAMP
+from cep_pipeline.events.timestamps import check_timezone
 from cep_pipeline.patterns.expressions import ValueType
 from cep_pipeline.storage import digest_of
 
@@ -123,9 +123,9 @@ class StreamSchema:
         if self.on_missing not in ON_MISSING:
             raise self._error(f"on_missing must be one of {', '.join(ON_MISSING)}, not {self.on_missing!r}")
         try:
-            ZoneInfo(self.timezone)
-        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
-            raise self._error(f"unknown timezone {self.timezone!r}; use a name such as America/New_York") from error
+            check_timezone(self.timezone)
+        except InputError as error:
+            raise self._error(str(error)) from error
 
     def __repr__(self) -> str:
         attributes = ", ".join(f"{name}: {kind.value}" for name, kind in self.attributes.items())

@@ -89,41 +89,29 @@ class StagedDay:
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`: what one task hands to the next."""
         return {
+            **vars(self),
             "day": self.day.isoformat(),
             "files": [[file.name, file.size, file.sha256] for file in self.files],
-            "schema": self.schema,
             "settled": [[part.path, part.rows, part.last_values.to_json()] for part in self.settled],
             "rejected": [
-                [rows.day.isoformat() if rows.day else None, rows.path, rows.file, rows.rows, list(rows.examples)]
+                [rows.day.isoformat() if rows.day else None, rows.path, rows.file, rows.rows, rows.examples]
                 for rows in self.rejected
             ],
-            "notes": list(self.notes),
-            "warnings": list(self.warnings),
-            "validation": dict(self.validation),
-            "failure": self.failure,
-            "skipped": self.skipped,
-            "clock_back": self.clock_back,
-            "seconds": dict(self.seconds),
         }
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> StagedDay:
-        """Read the JSON form."""
+        """Read the JSON form; a handover of an older version lacks `clock_back`."""
         day = date.fromisoformat(content["day"])
-        return cls(
-            day=day,
-            files=tuple(RawFile(*file) for file in content["files"]),
-            schema=content["schema"],
-            settled=tuple(EventRange(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
-            rejected=tuple(
+        read = {
+            "day": day,
+            "files": tuple(RawFile(*file) for file in content["files"]),
+            "settled": tuple(EventRange(day, path, rows, Carry.from_json(c)) for path, rows, c in content["settled"]),
+            "rejected": tuple(
                 RejectedRows(date.fromisoformat(of) if of else None, path, file, rows, tuple(map(tuple, examples)))
                 for of, path, file, rows, examples in content["rejected"]
             ),
-            notes=tuple(content["notes"]),
-            warnings=tuple(content["warnings"]),
-            validation=content["validation"],
-            failure=content["failure"],
-            skipped=content["skipped"],
-            clock_back=content.get("clock_back", 0),  # not there in a handover of an older version
-            seconds=content["seconds"],
-        )
+            "notes": tuple(content["notes"]),
+            "warnings": tuple(content["warnings"]),
+        }
+        return cls(**{**content, **read})

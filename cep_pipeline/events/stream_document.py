@@ -8,10 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from cep_pipeline.documents import Document, line_of, load_document
+from cep_pipeline.documents import Document, line_at, load_document
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import SEQ, TIMESTAMP
 from cep_pipeline.events.raw_files import PathTemplate
@@ -321,8 +320,7 @@ def load_stream(path: Path, make: Callable[..., Schema]) -> Schema:
     try:
         return _schema_of(document, make)
     except _Misstated as fault:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
-        raise InputError(f"{path}:{line_of(root, fault.location)}: {fault}") from fault
+        raise InputError(f"{path}:{line_at(path, fault.location)}: {fault}") from fault
 
 
 class _Misstated(InputError):

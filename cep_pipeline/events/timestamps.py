@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.events.casting import cast_checked_to
+from cep_pipeline.events.casting import as_mask, cast_checked_to
 
 EPOCH_UNITS = {"epoch_s": "s", "epoch_ms": "ms", "epoch_us": "us", "epoch_ns": "ns"}
 """Formats that are a number of units since 1970-01-01 UTC, and the unit."""
@@ -64,7 +64,7 @@ def check_timezone(name: str) -> None:
     """
     try:
         ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError) as error:
         raise InputError(f"unknown timezone {name!r}; use a name such as America/New_York") from error
 
 
@@ -103,7 +103,7 @@ def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Timest
     An ambiguous local time is the earlier of its two instants, a nonexistent one is no time. Fractions below a
     microsecond are dropped. The null type of a column that is empty throughout is accepted.
     """
-    missing = _mask(pc.is_null(column))
+    missing = as_mask(pc.is_null(column))
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
         local, instants = _of_arrow(column)
     elif text_format in EPOCH_UNITS:
@@ -111,7 +111,7 @@ def read_timestamps(column: pa.Array, text_format: str, timezone: str) -> Timest
     else:
         local, instants = _of_text(pc.cast(column, pa.string()), text_format)
     clock, utc, nonexistent = _both_clocks(local, instants, timezone)
-    unreadable = _mask(pc.is_null(utc)) & ~missing & ~nonexistent
+    unreadable = as_mask(pc.is_null(utc)) & ~missing & ~nonexistent
     return TimestampColumn(utc, _day_numbers(clock), unreadable, nonexistent)
 
 
@@ -260,7 +260,7 @@ def _both_clocks(
         raise InputError(
             f"time zone {timezone!r}: {error}; the system's time zone database is missing or lacks it (package tzdata)"
         ) from error
-    nonexistent = _mask(pc.fill_null(pc.not_equal(pc.local_timestamp(zoned), clock), False))
+    nonexistent = as_mask(pc.fill_null(pc.not_equal(pc.local_timestamp(zoned), clock), False))
     utc = pc.cast(zoned, INSTANT)
     if nonexistent.any():
         utc = pc.if_else(pa.array(~nonexistent), utc, pa.scalar(None, INSTANT))
@@ -289,7 +289,3 @@ def _day_numbers(local: pa.Array) -> np.ndarray:
     numbers = pc.fill_null(pc.cast(local, pa.int64()), 0).to_numpy(zero_copy_only=False)
     days: np.ndarray = np.floor_divide(numbers, US_PER_DAY).astype(np.int32)
     return days
-
-
-def _mask(array: pa.Array) -> np.ndarray:
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)

@@ -1,28 +1,20 @@
 """Expressions and conditions: one Pratt parser for both, so that `(` needs no look-ahead.
 
-A sub-text is parsed to an expression or to a condition; each operator then says which of the two it needs.
+A sub-text is parsed to an expression or to a condition; each operator then says which of the two it needs. References
+to the events of variables, `v.attr`, `v[i-1].attr`, `v.LEN`, and aggregates over `v[]` are read by functions of their
+own, which stand at the end. The rules of types (docs/language.md, section 3.4) stand first: every rule returns a type,
+or raises the reason why there is none. The parser knows the place, the rules know the types.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language.references import parse_aggregate, parse_reference
 from cep_pipeline.language.scope import Scope
 from cep_pipeline.language.source import did_you_mean
 from cep_pipeline.language.tokens import Cursor, Kind, Token
-from cep_pipeline.language.typing_rules import (
-    AGGREGATES,
-    FUNCTIONS,
-    TypeMismatch,
-    check_comparable,
-    type_name,
-    type_of_arithmetic,
-    type_of_call,
-    type_of_negative,
-    type_of_value,
-)
 from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
@@ -36,15 +28,103 @@ from cep_pipeline.patterns.conditions import (
     Value,
 )
 from cep_pipeline.patterns.expressions import (
+    Aggregate,
     Arithmetic,
     Call,
+    Element,
     Expression,
+    Length,
     Literal,
     Negative,
+    Reference,
     Span,
     ValueType,
     operands,
 )
+from cep_pipeline.patterns.structure import EventOperand
+
+AGGREGATES = ("avg", "sum", "min", "max", "count", "first", "last")
+"""Aggregates over all elements of a Kleene variable."""
+PREFIX_AGGREGATES = ("avg", "sum", "min", "max", "count")
+"""Aggregates over the elements before `v[i]`."""
+FUNCTIONS = {"abs": 1, "sqrt": 1, "ln": 1, "corr": 2}
+"""Functions of values, with their number of arguments."""
+
+_NAMES = {
+    ValueType.INT64: "int",
+    ValueType.FLOAT64: "float",
+    ValueType.BOOL: "bool",
+    ValueType.STRING: "string",
+    ValueType.FLOAT64_LIST: "list",
+}
+
+
+class TypeMismatch(Exception):
+    """Why an operation has no type for its operands; the parser adds the place and makes it a PatternError."""
+
+
+def type_name(kind: ValueType) -> str:
+    """The type's name in messages."""
+    return _NAMES[kind]
+
+
+def type_of_value(value: Value) -> ValueType:
+    """The type of a constant."""
+    if isinstance(value, bool):
+        return ValueType.BOOL
+    if isinstance(value, int):
+        return ValueType.INT64
+    return ValueType.FLOAT64 if isinstance(value, float) else ValueType.STRING
+
+
+def type_of_negative(operand: ValueType) -> ValueType:
+    """The type of `-operand`; TypeMismatch unless the operand is a number."""
+    if not operand.is_number:
+        raise TypeMismatch(f"cannot apply '-' to {type_name(operand)}")
+    return operand
+
+
+def type_of_arithmetic(operator: str, left: ValueType, right: ValueType) -> ValueType:
+    """int64 of two int64 but for `/`, else float64."""
+    if not (left.is_number and right.is_number):
+        raise TypeMismatch(f"cannot apply '{operator}' to {type_name(left)} and {type_name(right)}")
+    if operator != "/" and left is right is ValueType.INT64:
+        return ValueType.INT64
+    return ValueType.FLOAT64
+
+
+def type_of_call(function: str, arguments: Sequence[ValueType]) -> ValueType:
+    """Type of `abs`, `sqrt`, `ln` or `corr` of arguments of these types."""
+    expected = FUNCTIONS[function]
+    if len(arguments) != expected:
+        plural = "" if expected == 1 else "s"
+        raise TypeMismatch(f"{function} takes {expected} argument{plural}, {len(arguments)} given")
+    for kind in arguments:
+        if function == "corr" and kind is not ValueType.FLOAT64_LIST:
+            raise TypeMismatch(f"corr takes two list attributes, not {type_name(kind)}")
+        if function != "corr" and not kind.is_number:
+            raise TypeMismatch(f"cannot apply {function} to {type_name(kind)}")
+    return arguments[0] if function == "abs" else ValueType.FLOAT64
+
+
+def type_of_aggregate(function: str, attribute: ValueType) -> ValueType:
+    """Type of an aggregate over an attribute of this type."""
+    if function == "count":
+        return ValueType.INT64
+    if function in ("sum", "avg") and not attribute.is_number:
+        raise TypeMismatch(f"cannot apply {function} to {type_name(attribute)}: it needs numbers")
+    if function in ("min", "max") and attribute in (ValueType.BOOL, ValueType.FLOAT64_LIST):
+        raise TypeMismatch(f"cannot apply {function} to {type_name(attribute)}: its values have no order")
+    return ValueType.FLOAT64 if function == "avg" else attribute
+
+
+def check_comparable(comparator: Comparator, left: ValueType, right: ValueType) -> None:
+    """Numbers compare with numbers, strings with strings, bools by = and != only, lists never."""
+    if ValueType.FLOAT64_LIST in (left, right) or not (left is right or (left.is_number and right.is_number)):
+        raise TypeMismatch(f"cannot compare {type_name(left)} with {type_name(right)}")
+    if left is ValueType.BOOL and comparator not in (Comparator.EQ, Comparator.NE):
+        raise TypeMismatch(f"bools compare only by = and !=, not by {comparator.value}")
+
 
 MAX_DEPTH = 100
 """Deepest nesting of parentheses, NOT, minus, calls and operators in a condition or an expression."""
@@ -57,6 +137,7 @@ _OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _UNARY = range(1, 8)
 _COMPARATORS = {comparator.value: comparator for comparator in Comparator} | {"==": Comparator.EQ, "<>": Comparator.NE}
 
 _Combination = TypeVar("_Combination", AllOf, AnyOf)
+_Result = TypeVar("_Result")
 
 
 class ConditionParser:
@@ -211,20 +292,14 @@ class ConditionParser:
         operator = self.cursor.advance()
         first = self._as_value(left, f"'{operator.text}'", operator)
         second = self._operand(power, operator)
-        try:
-            kind = type_of_arithmetic(operator.text, first.type, second.type)
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, operator) from None
+        kind = self._by_rule(operator, type_of_arithmetic, operator.text, first.type, second.type)
         return Arithmetic(operator.text, first, second, kind, Span(first.span.start, second.span.end))
 
     def _negative(self, minus: Token) -> Expression:
         if self.cursor.current.kind is Kind.NUMBER:
             return self._number(Span(minus.span.start, self.cursor.current.span.end), negative=True)
         operand = self._operand(_UNARY, minus)
-        try:
-            kind = type_of_negative(operand.type)
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, minus) from None
+        kind = self._by_rule(minus, type_of_negative, operand.type)
         return Negative(operand, kind, Span(minus.span.start, operand.span.end))
 
     # Primaries.
@@ -276,10 +351,7 @@ class ConditionParser:
             while self.cursor.accept_symbol(","):
                 arguments.append(self._operand(_OR, name))
         end = self.cursor.expect_symbol(")")
-        try:
-            kind = type_of_call(function, [argument.type for argument in arguments])
-        except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, name) from None
+        kind = self._by_rule(name, type_of_call, function, [argument.type for argument in arguments])
         return Call(function, tuple(arguments), kind, Span(name.span.start, end.span.end))
 
     def _equivalence(self) -> Equivalence:
@@ -315,10 +387,14 @@ class ConditionParser:
     def _check_comparable(self, comparator: Comparator, left: Expression, right: Expression, operator: Token) -> None:
         self._check_depth(left)
         self._check_depth(right)
+        self._by_rule(operator, check_comparable, comparator, left.type, right.type)
+
+    def _by_rule(self, place: Token, rule: Callable[..., _Result], *operands: object) -> _Result:
+        """Apply a rule of types; the error for a mismatch names the place."""
         try:
-            check_comparable(comparator, left.type, right.type)
+            return rule(*operands)
         except TypeMismatch as mismatch:
-            raise self._error(mismatch.reason, operator) from None
+            raise self._error(str(mismatch), place) from None
 
     def _check_member(self, tested: Expression, value: Value, span: Span) -> None:
         try:
@@ -353,3 +429,117 @@ def _equivalence_inside(condition: Condition, *, allowed: bool = True) -> Span |
             return next((span for span in found if span is not None), None)
         case _:
             return None
+
+
+LENGTH = "LEN"
+"""After a dot: the length of a Kleene variable, even where the stream has an attribute of this name
+(which is then written `v[].LEN`)."""
+
+
+def parse_reference(cursor: Cursor, scope: Scope) -> Expression:
+    """Read `v.attr`, `v[…].attr` or `v.LEN`.
+
+    Raises
+    ------
+    PatternError
+        An unknown variable or attribute, or an index on a variable that is no Kleene variable.
+    """
+    name = cursor.advance()
+    operand = scope.variable(name)
+    element = Element.EACH if operand.kleene else Element.ONLY
+    if cursor.at_symbol("["):
+        if not operand.kleene:
+            message = f"{name.value!r} is no Kleene variable: it has no elements {name.value}[..]"
+            raise cursor.error(message, name.span)
+        cursor.advance()
+        element = _parse_element(cursor, name)
+        cursor.expect_symbol("]")
+        cursor.expect_symbol(".", "; an element is read by its attribute, as in v[i].attr")
+    else:
+        cursor.expect_symbol(".", f"; a variable is read by its attribute, as in {name.value}.attr")
+        if _is_length(cursor, scope, operand):
+            end = cursor.advance()
+            return Length(name.value, Span(name.span.start, end.span.end))
+    attribute = cursor.expect_attribute()
+    if attribute.value not in scope.attributes and attribute.word == LENGTH and not operand.kleene:
+        raise cursor.error(f"{name.value!r} is no Kleene variable: it has no length", name.span)
+    kind = scope.attribute(attribute, operand)
+    return Reference(name.value, attribute.value, element, kind, Span(name.span.start, attribute.span.end))
+
+
+def parse_aggregate(cursor: Cursor, scope: Scope, function: Token) -> Aggregate:
+    """Read `(v[].attr)` or `(v[..i-1].attr)` after the name of an aggregate."""
+    name = function.word.lower()
+    form = f"; {name!r} is an aggregate: its argument is written v[].attr or v[..i-1].attr"
+    cursor.expect_symbol("(")
+    if cursor.current.kind is not Kind.WORD:
+        raise cursor.unexpected("a variable", form)
+    variable = cursor.expect_name("a variable")
+    operand = scope.variable(variable)
+    if not operand.kleene:
+        raise cursor.error(f"aggregate over {variable.value!r}, which is no Kleene variable", variable.span)
+    cursor.expect_symbol("[", form)
+    prefix = cursor.at_symbol("..")
+    if prefix:
+        if name not in PREFIX_AGGREGATES:
+            message = f"{name} is not defined over v[..i-1]; those are {', '.join(PREFIX_AGGREGATES)}"
+            raise cursor.error(message, function.span)
+        cursor.advance()
+        if cursor.current.text != "i":
+            raise cursor.unexpected("i-1")
+        cursor.advance()
+        _expect_minus_one(cursor)
+    cursor.expect_symbol("]", form)
+    cursor.expect_symbol(".", form)
+    attribute = cursor.expect_attribute()
+    kind = scope.attribute(attribute, operand)
+    end = cursor.expect_symbol(")")
+    try:
+        result = type_of_aggregate(name, kind)
+    except TypeMismatch as mismatch:
+        raise cursor.error(str(mismatch), function.span) from None
+    span = Span(function.span.start, end.span.end)
+    return Aggregate(name, variable.value, attribute.value, prefix, result, span)
+
+
+def _is_length(cursor: Cursor, scope: Scope, operand: EventOperand) -> bool:
+    """True where `v.` is followed by LEN, and not by an attribute that is spelled `len`."""
+    token = cursor.current
+    if not operand.kleene or token.word != LENGTH:
+        return False
+    return token.text == LENGTH or token.text not in scope.attributes
+
+
+def _parse_element(cursor: Cursor, variable: Token) -> Element:
+    """Parse the text between `[` and `]`."""
+    token = cursor.current
+    if token.text == "]":
+        return Element.EACH
+    if token.text == "1":
+        cursor.advance()
+        return Element.FIRST
+    if token.kind is Kind.WORD and cursor.ahead(1).text == ".":
+        cursor.advance()
+        if token.value != variable.value:
+            message = f"the last element of {variable.value} is {variable.value}[{variable.value}.LEN]"
+            raise cursor.error(message, token.span)
+        cursor.advance()
+        cursor.expect_word(LENGTH)
+        return Element.LAST
+    if token.text == "i":
+        cursor.advance()
+        if not cursor.at_symbol("-"):
+            return Element.CURRENT
+        _expect_minus_one(cursor)
+        return Element.PREVIOUS
+    if token.text == "..":
+        raise cursor.error("v[..i-1] stands only inside an aggregate, as in avg(v[..i-1].attr)", token.span)
+    v = variable.value
+    raise cursor.unexpected("an index", f"; the elements are {v}[1], {v}[i], {v}[i-1], {v}[{v}.LEN] and {v}[]")
+
+
+def _expect_minus_one(cursor: Cursor) -> None:
+    cursor.expect_symbol("-")
+    if cursor.current.text != "1":
+        raise cursor.unexpected("1", "; only the element before, v[i-1], can be named")
+    cursor.advance()

@@ -32,7 +32,7 @@ from cep_pipeline.patterns.expressions import (
     Reference,
 )
 from cep_pipeline.patterns.pattern import TIME_UNITS_US, Consume, Output, Pattern, ReturnItem, Strategy, Ties, Window
-from cep_pipeline.patterns.structure import EventOperand, Structure
+from cep_pipeline.patterns.structure import Structure, structure_text
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _INDEX = {
@@ -86,12 +86,7 @@ def match_text(pattern: Pattern) -> str:
 
 def format_structure(structure: Structure) -> str:
     """SEQ, AND and OR over operands, in one line."""
-    if not isinstance(structure, EventOperand):
-        return f"{structure.operator.value}({', '.join(map(format_structure, structure.operands))})"
-    event_type = format_type(structure.event_type)
-    if structure.kleene:
-        return f"{event_type}+ {structure.variable}[]"
-    return f"{'~' if structure.negated else ''}{event_type} {structure.variable}"
+    return structure_text(structure, format_type)
 
 
 def format_type(name: str) -> str:

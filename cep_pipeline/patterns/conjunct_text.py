@@ -34,7 +34,8 @@ def conjunct_text(conjunct: Conjunct, slots: Mapping[str, int]) -> str:
 
     Examples
     --------
-    >>> from cep_pipeline.patterns import Comparator, Comparison, Conjunct, Element, Reference, ValueType
+    >>> from cep_pipeline.patterns.conditions import Comparator
+    >>> from cep_pipeline.patterns.expressions import Element, ValueType
     >>> x, y = (Reference(name, "price", Element.ONLY, ValueType.INT64) for name in "xy")
     >>> one = conjunct_text(Conjunct((Comparison(Comparator.LT, x, y),)), {"x": 0, "y": 1})
     >>> one, one == conjunct_text(Conjunct((Comparison(Comparator.GT, y, x),)), {"x": 0, "y": 1})

@@ -18,7 +18,7 @@ def rewritten(node: Node, leaf: Callable[[Expression], Expression]) -> Node:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from cep_pipeline.patterns import Element, Negative, Reference, ValueType
+    >>> from cep_pipeline.patterns.expressions import Element, Reference, ValueType
     >>> node = Negative(Reference("a", "x", Element.ONLY, ValueType.INT64), ValueType.INT64)
     >>> rewritten(node, lambda e: replace(e, variable="b")).operand.variable
     'b'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -57,9 +57,12 @@ def event_operands(structure: Structure) -> Iterator[EventOperand]:
             yield from event_operands(operand)
 
 
-def structure_text(structure: Structure) -> str:
-    """The structure in one line, as the language writes it."""
+def structure_text(structure: Structure, type_text: Callable[[str], str] = str) -> str:
+    """SEQ, AND and OR over operands in one line, as the language writes them; `type_text` spells an event type."""
     if isinstance(structure, Composite):
-        return f"{structure.operator.value}({', '.join(map(structure_text, structure.operands))})"
-    negation, closure, brackets = "~" if structure.negated else "", *(("+", "[]") if structure.kleene else ("", ""))
-    return f"{negation}{structure.event_type}{closure} {structure.variable}{brackets}"
+        operands = ", ".join(structure_text(operand, type_text) for operand in structure.operands)
+        return f"{structure.operator.value}({operands})"
+    event_type = type_text(structure.event_type)
+    if structure.kleene:
+        return f"{event_type}+ {structure.variable}[]"
+    return f"{'~' if structure.negated else ''}{event_type} {structure.variable}"

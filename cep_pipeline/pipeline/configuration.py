@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import yaml
 from pydantic import ConfigDict, Field, field_validator
 
-from cep_pipeline.documents import Document, line_at, load_document, one_of
+from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import reach_object_stores
 
@@ -21,20 +21,10 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
     from cep_pipeline.events.schema import StreamSchema
     from cep_pipeline.patterns.pattern import Pattern, Window
-    from cep_pipeline.warehouse import Warehouse
+    from cep_pipeline.warehouse.warehouse import Warehouse
 
 
-def _planners() -> Iterable[str]:
-    from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, PLANNERS
-
-    return (*PLANNERS, *MULTI_PATTERN_PLANNER_NAMES)
-
-
-def cost_names() -> Iterable[str]:
-    """Names of the cost models."""
-    from cep_pipeline.planning.costs import COSTS
-
-    return COSTS
+_PLANNERS = "cep_pipeline.planning.planners"
 
 
 class SearchSettings(Document):
@@ -42,7 +32,7 @@ class SearchSettings(Document):
 
     planner: str | None = Field(
         default=None,
-        json_schema_extra=one_of(_planners),
+        json_schema_extra=one_of(f"{_PLANNERS}:PLANNERS", f"{_PLANNERS}:MULTI_PATTERN_PLANNER_NAMES"),
         description=(
             "The planner: of each pattern by itself, or of all patterns of a set together. A pattern set without one "
             "takes that of `planning:`; without that it is `dp_left_deep`."
@@ -82,24 +72,14 @@ class SearchSettings(Document):
     def _planner(cls, name: str | None) -> str | None:
         from cep_pipeline.planning.planners import check_planner
 
-        if name is not None:
-            try:
-                check_planner(name)
-            except InputError as error:
-                raise ValueError(str(error)) from error
-        return name
+        return checked(check_planner, name)
 
     @field_validator("neighbourhood")
     @classmethod
     def _neighbourhood(cls, name: str | None) -> str | None:
         from cep_pipeline.planning.multi_pattern.workload import Neighbourhood
 
-        if name is not None:
-            try:
-                Neighbourhood.of(name)
-            except InputError as error:
-                raise ValueError(str(error)) from error
-        return name
+        return checked(Neighbourhood.of, name)
 
     @property
     def search(self) -> dict[str, Any]:
@@ -111,24 +91,12 @@ class SearchSettings(Document):
 ALL = "all"
 
 
-def _decisions() -> Iterable[str]:
-    from cep_pipeline.adaptation import DECISION_FUNCTIONS
-
-    return DECISION_FUNCTIONS
-
-
-def _distances() -> Iterable[str]:
-    from cep_pipeline.adaptation import DISTANCES
-
-    return DISTANCES
-
-
 class AdaptationSettings(Document):
     """Settings of adaptation: what makes a plan be made again, and how the old plan and the new one are compared."""
 
     decision: str = Field(
         default="invariant",
-        json_schema_extra=one_of(_decisions),
+        json_schema_extra=one_of("cep_pipeline.adaptation:DECISION_FUNCTIONS"),
         description=(
             "What decides whether a plan is made again: a violated `invariant` of the plan, a number that has moved by "
             "a `constant_threshold`, every check (`unconditional`), or nothing (`static`)."
@@ -137,7 +105,7 @@ class AdaptationSettings(Document):
     )
     distance: float | str = Field(
         default=0.0,
-        json_schema_extra=one_of(_distances, least=0),
+        json_schema_extra=one_of("cep_pipeline.adaptation:DISTANCES", least=0),
         description=(
             "For `invariant`: the share by which one side of an invariant must exceed the other before the invariant "
             "counts as violated. It is a number, or the name of a rule that sets it."
@@ -146,7 +114,7 @@ class AdaptationSettings(Document):
     )
     k: int | str = Field(
         default=1,
-        json_schema_extra=one_of(lambda: [ALL], least=1),
+        json_schema_extra=one_of(also=[ALL], least=1),
         description="For `invariant`: how many invariants of each step or join are checked, the tightest first.",
         examples=[2],
     )
@@ -185,11 +153,7 @@ class AdaptationSettings(Document):
     def _distance(cls, setting: float | str) -> float | str:
         from cep_pipeline.adaptation import distance_rule
 
-        try:
-            distance_rule(setting)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        return setting
+        return checked(distance_rule, setting)
 
     @field_validator("k")
     @classmethod
@@ -229,12 +193,6 @@ def _check_name(name: str) -> str:
     return name
 
 
-def _mechanisms() -> Iterable[str]:
-    from cep_pipeline.detection import MECHANISMS
-
-    return MECHANISMS
-
-
 class PatternSetSettings(SearchSettings):
     """A pattern file, and how its patterns are planned and run."""
 
@@ -252,7 +210,7 @@ class PatternSetSettings(SearchSettings):
     )
     cost: str | None = Field(
         default=None,
-        json_schema_extra=one_of(cost_names),
+        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
         description="The cost model of the planner. Without it: that of `planning:`.",
         examples=["throughput"],
     )
@@ -265,7 +223,7 @@ class PatternSetSettings(SearchSettings):
     )
     mechanism: str | None = Field(
         default=None,
-        json_schema_extra=one_of(_mechanisms),
+        json_schema_extra=one_of("cep_pipeline.detection:MECHANISMS"),
         description="The evaluation mechanism. Without it each pattern runs by the fastest one that can run it.",
         examples=["lazy_chain_nfa"],
     )
@@ -308,11 +266,7 @@ class StatisticsSettings(Document):
     @field_validator("window")
     @classmethod
     def _window(cls, text: str) -> str:
-        try:
-            parse_window(text)
-        except InputError as error:
-            raise ValueError(str(error)) from error
-        return text
+        return checked(parse_window, text)
 
     @property
     def length(self) -> Window:
@@ -437,7 +391,7 @@ class PlanningSettings(SearchSettings):
 
     cost: str | None = Field(
         default=None,
-        json_schema_extra=one_of(cost_names),
+        json_schema_extra=one_of("cep_pipeline.planning.costs:COSTS"),
         description="The cost model. Without it each pattern is planned by the cost model of its mechanism.",
         examples=["throughput"],
     )
@@ -554,6 +508,10 @@ class Stream:
         known = ", ".join(p.name for p in self.pattern_sets) or "none"
         raise InputError(f"stream {self.name!r} has no pattern set {name!r}; it has: {known}")
 
+    def chosen_sets(self, name: str | None) -> tuple[PatternSet, ...]:
+        """The pattern set of this name alone; all of them where no name is given."""
+        return (self.pattern_set(name),) if name else self.pattern_sets
+
 
 def _resolved(folder: Path, location: str) -> str:
     """A path made absolute; the address of a place in an object store as it is."""
@@ -590,8 +548,8 @@ class Configuration:
         return _resolved(self.folder, self.settings.warehouse.location)
 
     def open_warehouse(self) -> Warehouse:
-        """Open the warehouse that it names."""
-        from cep_pipeline.warehouse import Warehouse
+        """Open the warehouse, which is made on first use."""
+        from cep_pipeline.warehouse.warehouse import Warehouse
 
         return Warehouse.open(self.warehouse_location, self.settings.warehouse.catalog)
 

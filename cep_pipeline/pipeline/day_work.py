@@ -143,9 +143,9 @@ class DayWork:
         return self.staged.validation if self.staged is not None else None
 
     @contextmanager
-    def timed(self, name: str, counts: dict[str, int] | None = None) -> Iterator[dict[str, int]]:
+    def timed(self, name: str) -> Iterator[dict[str, int]]:
         """Time a block as a step; the block puts its counts into the dict."""
-        counted = counts if counts is not None else {}
+        counted: dict[str, int] = {}
         begin = time.perf_counter()
         yield counted
         self.done(RunStep(name, time.perf_counter() - begin, counted))
@@ -192,27 +192,11 @@ class DetectedDay:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, read back by `from_json`."""
-        return {
-            "pattern_set": self.pattern_set,
-            "files": list(self.files),
-            "matches": self.matches,
-            "fingerprint": self.fingerprint.to_json(),
-            "plan_version": self.plan_version,
-            "carry_out": dict(self.carry_out),
-            "pending": dict(self.pending),
-            "observed": self.observed.to_json(),
-        }
+        return {**vars(self), "fingerprint": self.fingerprint.to_json(), "observed": self.observed.to_json()}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> DetectedDay:
         """Read the JSON form."""
-        return cls(
-            content["pattern_set"],
-            tuple(content["files"]),
-            content["matches"],
-            MatchesFingerprint.from_json(content["fingerprint"]),
-            content["plan_version"],
-            content["carry_out"],
-            content["pending"],
-            Observed.from_json(content["observed"]),
-        )
+        fingerprint = MatchesFingerprint.from_json(content["fingerprint"])
+        read = {"files": tuple(content["files"]), "observed": Observed.from_json(content["observed"])}
+        return cls(**{**content, **read, "fingerprint": fingerprint})

@@ -97,10 +97,10 @@ def detect_day(
             behind=behind[0] if behind else Slice(work.end, None, (), events.look_back),
         )
         counts.update(matches=sum(detected.matches.values()), slices=detected.slices)
-        first_days = [events.first_day, *(earlier.first_day for _, earlier in gathered)]
+        first_days = {events.first_day, *(earlier.first_day for _, earlier in gathered)}
         fingerprint = events.snapshot.matches_fingerprint(
             pattern_set.version,
-            _earliest(first_days),
+            None if None in first_days else min(filter(None, first_days)),  # None: the beginning of the stream
             work.day,
             carry_in=digest_of(carried),
             end_of_stream=end_of_stream,
@@ -212,12 +212,6 @@ def _unplanned(pattern_set: PatternSet) -> Plan:
     return plan_for(pattern_set.patterns, no_statistics(pattern_set.patterns), chosen, planner="trivial")
 
 
-def _earliest(days: Sequence[date | None]) -> date | None:
-    """The first of these days, None where one of them is the beginning of the stream."""
-    known = [day for day in days if day is not None]
-    return min(known) if len(known) == len(days) else None
-
-
 @dataclass(frozen=True)
 class DayEvents:
     """The published events that a day's detection looks at, pinned to one snapshot.
@@ -261,21 +255,10 @@ def pin_events(work: DayWork, pattern_sets: Sequence[PatternSet]) -> DayEvents:
     by_time = begun
     while day_bounds(by_time, work.stream.schema.timezone)[0] > start[0] - reach.time_us:
         by_time -= timedelta(days=1)
-    by_positions = _day_of_positions(snapshot, begun, reach.positions)
+    by_positions = snapshot.day_of_positions(begun, reach.positions)
     first_day = None if by_positions is None else min(by_time, by_positions)
     files = work.tables.events_files(first_day, work.day, snapshot=snapshot)
     return DayEvents(snapshot, first_day, start, tuple(read_row_groups(file.path for file in files)), reach)
-
-
-def _day_of_positions(snapshot: EventsSnapshot, begun: date, positions: int) -> date | None:
-    """The day that has the event so many positions before a day; None where there are fewer."""
-    if not positions:
-        return begun
-    for day in sorted((day for day in snapshot.days if day < begun), reverse=True):
-        positions -= snapshot.days[day].events
-        if positions <= 0:
-            return day
-    return None
 
 
 def cut_day(

@@ -315,15 +315,8 @@ def check_invariants(
 
 def log_decision(stream: Stream, decision: Decision) -> None:
     """Log a decision about a plan with its reason."""
-    logger.info(
-        "run %s: %s %s, %s: %s: %s",
-        decision.run_id,
-        stream.name,
-        decision.day,
-        decision.pattern_set,
-        decision.outcome,
-        decision.reason,
-    )
+    told = decision.run_id, stream.name, decision.day, decision.pattern_set, decision.outcome, decision.reason
+    logger.info("run %s: %s %s, %s: %s: %s", *told)
 
 
 def _check(

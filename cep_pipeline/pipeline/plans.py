@@ -367,17 +367,29 @@ def record_plan(
     made, anew = plan_of_changed(pattern_set, snapshot, in_place_of, **search)
     logger.info("run %s: %s, %s: %r: %s", run_id, tables.name, pattern_set.name, made, reason)
     with tables.plan_lease(pattern_set.name, run_id=run_id, wait_s=PLAN_WAIT_S) as lease:
-        return tables.record_plan(
-            pattern_set.name,
-            made.to_json(),
-            lease=lease,
-            explain=made.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
-            reason="; ".join(filter(None, (reason, anew))),
-            pattern_set_version=pattern_set.version,
-            statistics=snapshot.to_json(),
-            statements=statements_of(pattern_set.patterns),
-            in_place_of=None if in_place_of is None else in_place_of.version,
-        )
+        why, before = "; ".join(filter(None, (reason, anew))), None if in_place_of is None else in_place_of.version
+        return append_plan(tables, pattern_set, made, snapshot, lease=lease, reason=why, in_place_of=before)
+
+
+def append_plan(
+    tables: StreamTables, pattern_set: PatternSet, plan: Plan, snapshot: StatisticsSnapshot, **record: Any
+) -> PlanRecord:
+    """Record a plan with what it was made from and for.
+
+    Parameters
+    ----------
+    record
+        The other arguments of `StreamTables.record_plan`.
+    """
+    return tables.record_plan(
+        pattern_set.name,
+        plan.to_json(),
+        explain=plan.explain(explained_choice(pattern_set.patterns, pattern_set.mechanism)),
+        pattern_set_version=pattern_set.version,
+        statistics=snapshot.to_json(),
+        statements=statements_of(pattern_set.patterns),
+        **record,
+    )
 
 
 PLAN_WAIT_S = 30.0

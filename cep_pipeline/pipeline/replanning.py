@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.choice import explained_choice
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_checks import (
@@ -30,6 +29,7 @@ from cep_pipeline.pipeline.plan_comparison import PlanComparison, compare, made_
 from cep_pipeline.pipeline.plans import (
     ALL,
     PLAN_WAIT_S,
+    append_plan,
     described_part,
     outdated,
     part_of_set,
@@ -37,7 +37,6 @@ from cep_pipeline.pipeline.plans import (
     plan_of_changed,
     plan_pattern_set,
     replan_components,
-    statements_of,
 )
 from cep_pipeline.planning import Plan
 from cep_pipeline.planning.explain.nodes import listed
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from cep_pipeline.adaptation import Verdict
     from cep_pipeline.pipeline.configuration import PatternSet, Stream
     from cep_pipeline.pipeline.day_work import Progress
-    from cep_pipeline.warehouse.leases import Lease
     from cep_pipeline.warehouse.stream_tables import StreamTables
 
 
@@ -299,23 +297,18 @@ class _Outcome:
     def _make_current(self, outcome: str, reason: str) -> tuple[PlanRecord, Decision]:
         name, before = self.pattern_set.name, None if self.in_place_of is None else self.in_place_of.version
         with self.tables.plan_lease(name, run_id=self.run_id, wait_s=PLAN_WAIT_S) as lease:
-            record = self._recorded_alike() or self._record(lease, reason)
+            record = self._recorded_alike() or append_plan(
+                self.tables,
+                self.pattern_set,
+                self.made,
+                self.fresh.snapshot,
+                lease=lease,
+                reason=reason,
+                make_current=False,
+            )
             decision = self._decision(outcome, reason, record)
             self.tables.record_decision(decision, makes_current=record.version, in_place_of=before)
         return record, decision
-
-    def _record(self, lease: Lease, reason: str) -> PlanRecord:
-        return self.tables.record_plan(
-            self.pattern_set.name,
-            self.made.to_json(),
-            lease=lease,
-            explain=self.made.explain(explained_choice(self.pattern_set.patterns, self.pattern_set.mechanism)),
-            reason=reason,
-            pattern_set_version=self.pattern_set.version,
-            make_current=False,
-            statistics=self.fresh.snapshot.to_json(),
-            statements=statements_of(self.pattern_set.patterns),
-        )
 
     def _recorded_alike(self) -> PlanRecord | None:
         """Return an earlier version that is the same plan: it becomes current again, and no plan is recorded twice."""

@@ -59,17 +59,15 @@ class DayOutcome:
     @classmethod
     def of(cls, work: DayWork) -> DayOutcome:
         """Return the outcome of a day whose steps are done."""
-        if work.skipped:
-            return cls(work.day, "skipped", rejected=work.rejected, steps=tuple(work.steps))
         return cls(
             work.day,
-            "done",
+            "skipped" if work.skipped else "done",
             work.events,
             work.rejected,
             {name: detected.matches for name, detected in work.detected.items()},
             tuple(work.steps),
             {name: detected.pending for name, detected in work.detected.items()},
-            work.end_of_stream,
+            work.end_of_stream and not work.skipped,
         )
 
 

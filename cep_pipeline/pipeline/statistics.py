@@ -375,7 +375,7 @@ class PublishedEvents:
         if window.time_us is not None:
             return end[0] - 1 - window.time_us, 0
         assert window.events is not None
-        groups = self._row_groups(self._day_of_positions(end, window.events), end)
+        groups = self._row_groups(self.snapshot.day_of_positions(self._day_at(end[0]), window.events), end)
         behind = sum(_rows_from(group, end) for group in groups)
         instant = instant_before(groups, window.events + behind)
         if instant is None:
@@ -387,7 +387,7 @@ class PublishedEvents:
     ) -> list[Slice]:
         """The events of `[start, end)` in at most `count` slices of about equal work."""
         by_time = self._day_at(start[0] - look_back.time_us)
-        by_positions = self._day_of_positions(start, look_back.positions)
+        by_positions = self.snapshot.day_of_positions(self._day_at(start[0]), look_back.positions)
         first = None if by_positions is None else min(by_time, by_positions)
         groups = self._row_groups(first, end)
         return cut(groups, start=start, end=end, look_back=look_back, count=count, work=weigh)
@@ -412,17 +412,6 @@ class PublishedEvents:
         # A window may reach back further than there are dates.
         instant = _EPOCH + timedelta(microseconds=max(instant_us, _EARLIEST_US))
         return instant.astimezone(ZoneInfo(self.timezone)).date()
-
-    def _day_of_positions(self, point: Boundary, positions: int) -> date | None:
-        """A day that has events so many positions before a point, not counting the point's own day; None: too few."""
-        day = self._day_at(point[0])
-        if not positions:
-            return day
-        for other in sorted((other for other in self.snapshot.days if other < day), reverse=True):
-            positions -= self.snapshot.days[other].events
-            if positions <= 0:
-                return other
-        return None
 
 
 def _rows_from(group: RowGroup, point: Boundary) -> int:

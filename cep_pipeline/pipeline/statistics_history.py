@@ -121,7 +121,7 @@ class StatisticsHistory:
         known = [record for record in found if record.snapshot is not None][-(latest or len(found)) :]
         if not known:
             between = f"from {first} to {last}" if first or last else "of any day"
-            raise InputError(f"{self._none(between)}")
+            raise no_statistics_of(self.stream, self.pattern_set, between)
         days = tuple(Labelled(str(record.day), self._snapshot(record)) for record in known)
         windows, unread = self._windows(known)
         compared, said = self._compared(known[-1].day, self._records())
@@ -156,7 +156,7 @@ class StatisticsHistory:
         found = self.tables.statistics(self.pattern_set.name, last=day, without=LONG)
         known = [record for record in found if record.snapshot is not None]
         if required and (not known or (day is not None and known[-1].day != day)):
-            raise InputError(self._none(f"of {day}" if day else "of any day"))
+            raise no_statistics_of(self.stream, self.pattern_set, f"of {day}" if day else "of any day")
         return known
 
     def _windows(self, records: Sequence[StatisticsRecord]) -> tuple[tuple[StatisticsSnapshot, ...], tuple[str, ...]]:
@@ -172,13 +172,6 @@ class StatisticsHistory:
 
     def _again(self, day: date) -> str:
         return f"make them again: cep run --stream {self.stream.name} --steps statistics --redo --day {day}"
-
-    def _none(self, when: str) -> str:
-        name = self.stream.name
-        return (
-            f"stream {name!r} has no statistics {when} for pattern set {self.pattern_set.name!r}; run "
-            f"`cep run --stream {name} --steps statistics`, or give --patterns, --schema and --events"
-        )
 
     def _snapshot(self, record: StatisticsRecord) -> StatisticsSnapshot:
         assert record.snapshot is not None
@@ -232,6 +225,14 @@ class StatisticsHistory:
             elif record.basis.get("note"):
                 notes.append(f"statistics of {record.day} began anew: {record.basis['note']}")
         return tuple(notes)
+
+
+def no_statistics_of(stream: Stream, pattern_set: PatternSet, when: str) -> InputError:
+    """Return the error to raise where a pattern set has no statistics of the days that are asked for."""
+    return InputError(
+        f"stream {stream.name!r} has no statistics {when} for pattern set {pattern_set.name!r}; run "
+        f"`cep run --stream {stream.name} --steps statistics`, or give --patterns, --schema and --events"
+    )
 
 
 def statistics_of_events(

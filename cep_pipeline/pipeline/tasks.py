@@ -137,7 +137,8 @@ class _Handover:
     def hand_on(self, work: DayWork, step: Step) -> None:
         """Write what a step has made, and that it is done."""
         for name in step.gives:
-            self.write(name, _DOCUMENTS[name].write(work))
+            to_json, _ = _DOCUMENTS[name]
+            self.write(name, to_json(work))
         done = [[one.name, one.seconds, dict(one.counts)] for one in work.steps]
         self.write(DONE, {"started": work.started.isoformat(), "steps": done})
 
@@ -147,41 +148,26 @@ class _Handover:
         work.started = datetime.fromisoformat(before["started"])
         work.steps += [RunStep(*one) for one in before["steps"]]
         for name in step.takes:
-            _DOCUMENTS[name].read(work, self.read(name))
+            _, take = _DOCUMENTS[name]
+            take(work, self.read(name))
         if any(one.name == PUBLISH_EVENTS for one in work.steps):
             work.published = next((record for record in work.tables.days() if record.day == work.day), None)
 
 
-@dataclass(frozen=True)
-class _Document:
-    """The JSON form of an attribute of `DayWork`."""
-
-    write: Callable[[DayWork], Any]
-    read: Callable[[DayWork, Any], None]
-
-
-def _write_staged(work: DayWork) -> Any:
-    assert work.staged is not None
-    return work.staged.to_json()
-
-
-def _read_staged(work: DayWork, content: Mapping[str, Any]) -> None:
+def _take_staged(work: DayWork, content: Mapping[str, Any]) -> None:
     work.staged = StagedDay.from_json(content)
 
 
-def _write_detected(work: DayWork) -> Any:
-    return [detected.to_json() for detected in work.detected.values()]
-
-
-def _read_detected(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
+def _take_detected(work: DayWork, content: Sequence[dict[str, Any]]) -> None:
     for detected in map(DetectedDay.from_json, content):
         work.detected[detected.pattern_set] = detected
 
 
-_DOCUMENTS: Mapping[str, _Document] = {
-    "staged": _Document(_write_staged, _read_staged),
-    "detected": _Document(_write_detected, _read_detected),
+_DOCUMENTS: Mapping[str, tuple[Callable[[DayWork], Any], Callable[[DayWork, Any], None]]] = {
+    "staged": (lambda work: work.staged and work.staged.to_json(), _take_staged),
+    "detected": (lambda work: [one.to_json() for one in work.detected.values()], _take_detected),
 }
+"""Attribute of `DayWork` -> what makes its JSON form, and what takes the attribute from that form."""
 
 
 @contextmanager
@@ -189,7 +175,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
     """Hold the lease of the day for a step; a failure is recorded with the run."""
     configuration = Configuration.load(task.config)
     stream = configuration.stream(task.stream)
-    pattern_sets = (stream.pattern_set(task.pattern_set),) if task.pattern_set else stream.pattern_sets
+    pattern_sets = stream.chosen_sets(task.pattern_set)
     check_runnable(pattern_sets)
     warehouse = configuration.open_warehouse()
     tables = warehouse.stream(stream.schema)
@@ -202,7 +188,7 @@ def _work(task: DayTask, step: Step, spark: SparkSession | None) -> Iterator[tup
             task.day,
             task.run_id,
             lease,
-            tuple(pattern_sets),
+            pattern_sets,
             task.end_of_stream,
             observer=_TaskObserver(),
             scratch=handover.events,
@@ -300,9 +286,7 @@ class AdaptationTask:
         """The stream, its tables and the pattern sets that are meant."""
         configuration = Configuration.load(self.config)
         stream = configuration.stream(self.stream)
-        warehouse = configuration.open_warehouse()
-        chosen = (stream.pattern_set(self.pattern_set),) if self.pattern_set else stream.pattern_sets
-        return stream, warehouse.stream(stream.schema), chosen
+        return stream, configuration.open_warehouse().stream(stream.schema), stream.chosen_sets(self.pattern_set)
 
 
 def check_plans(task: AdaptationTask) -> list[dict[str, Any]]:

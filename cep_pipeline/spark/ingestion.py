@@ -14,7 +14,8 @@ although each depends on the one before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
@@ -31,7 +32,7 @@ from cep_pipeline.events.raw_files import RawFile, SourceFile, files_of_day, fin
 from cep_pipeline.events.raw_rows import FilePart
 from cep_pipeline.events.readers import READERS
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.events.staged_day import StagedDay, Status
+from cep_pipeline.events.staged_day import StagedDay
 from cep_pipeline.events.validate import (
     FailedValidation,
     check_rejected_share,
@@ -95,7 +96,9 @@ def stage_days(
     if not days:
         return []
     directory = DataDirectory(scratch, "scratch")
-    work = _Ingestion(spark, schema, tuple(days), str(data_root), directory, run_rows, range_rows, progress)
+    work = _Ingestion(
+        spark, schema, [_Day(day) for day in days], str(data_root), directory, run_rows, range_rows, progress
+    )
     work.find_files()
     importing = start_import()
     work.parse()
@@ -131,33 +134,27 @@ class _Day:
         return sum(rows.rows for rows in self.rejected)
 
 
+@dataclass
 class _Ingestion:
     """The steps of one ingestion and what is known between them."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        schema: StreamSchema,
-        days: tuple[date, ...],
-        data_root: str,
-        scratch: DataDirectory,
-        run_rows: int,
-        range_rows: int,
-        progress: Progress | None,
-    ) -> None:
-        self.spark = spark
-        self.schema = schema
-        self.data_root = data_root
-        self.scratch = scratch
-        self.run_rows = run_rows
-        self.range_rows = range_rows
-        self.progress = progress
-        self.days = [_Day(day) for day in days]
-        self.raw_files: dict[str, RawFile] = {}
-        self.seconds: dict[str, float] = {}
+    spark: SparkSession
+    schema: StreamSchema
+    days: Sequence[_Day]
+    data_root: str
+    scratch: DataDirectory
+    run_rows: int
+    range_rows: int
+    progress: Progress | None
+    raw_files: dict[str, RawFile] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
 
-    def timed(self, step: str) -> _Timer:
-        return _Timer(self.seconds, step)
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Add the wall-clock seconds of a block to a step."""
+        begin = time.perf_counter()
+        yield
+        self.seconds[step] = self.seconds.get(step, 0.0) + time.perf_counter() - begin
 
     def _run(
         self, tasks: Sequence[Task], function: Callable[[Task, int, int], Outcome], step: str, doing: str
@@ -337,21 +334,6 @@ class _Ingestion:
         )
 
 
-class _Timer:
-    """Adds the wall-clock seconds of a block to a step."""
-
-    def __init__(self, seconds: dict[str, float], step: str) -> None:
-        self._seconds = seconds
-        self._step = step
-        self._begin = 0.0
-
-    def __enter__(self) -> None:
-        self._begin = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._seconds[self._step] = self._seconds.get(self._step, 0.0) + time.perf_counter() - self._begin
-
-
 def _numbered(function: Callable[[Task, int, int], Outcome], numbered: tuple[int, Task], attempt: int) -> Outcome:
     number, task = numbered
     return function(task, number, attempt)
@@ -373,41 +355,24 @@ class IngestResult:
 
     Parameters
     ----------
-    day
-        The day.
-    status
-        `events`; `empty`: a day to publish without events; `skipped`: a day without files that is not published.
+    staged
+        The day as it was staged; one that is `empty` is published without events, one that is `skipped` not at all.
     events_files, quarantine_files
         Paths that successful attempts returned, to be handed to the warehouse.
-    events, rejected
-        Numbers of rows.
-    notes, warnings
-        Sentences for a person: what was left out, and what validation warns of.
-    validation
-        Its result document, JSON; empty for a skipped day.
     carry_out
         What the next day carries in, JSON.
     fingerprint
         What the events were made from.
-    clock_back
-        Rows that were earlier than the row of their event type before them in their raw file.
     seconds
         Step -> wall-clock seconds, of all days that were ingested together.
     """
 
-    day: date
-    status: Status
+    staged: StagedDay
     events_files: tuple[str, ...]
     quarantine_files: tuple[str, ...]
-    events: int
-    rejected: int
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-    validation: Mapping[str, Any]
     carry_out: Mapping[str, Any]
     fingerprint: EventsFingerprint
-    clock_back: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float]
 
 
 def preprocess_days(
@@ -476,18 +441,11 @@ def _result(
 ) -> IngestResult:
     day = staged.day
     return IngestResult(
-        day=day,
-        status=staged.status,
+        staged,
         events_files=tuple(p for t, p in written if isinstance(t, FinishTask) and t.settled.day == day),
         quarantine_files=tuple(p for t, p in written if isinstance(t, QuarantineTask) and t.day == day),
-        events=staged.events,
-        rejected=staged.rejected_rows,
-        notes=staged.notes,
-        warnings=staged.warnings,
-        validation=staged.validation,
         carry_out=carry_out.to_json(),
         fingerprint=EventsFingerprint(staged.files, schema.digest, carry_in.digest),
-        clock_back=staged.clock_back,
         seconds={**staged.seconds, "write": seconds},
     )
 

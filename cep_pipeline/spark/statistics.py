@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cep_pipeline.patterns.pattern import Pattern, Window
 from cep_pipeline.slices.extent import columns_needed
 from cep_pipeline.spark.slicing import Slice
-from cep_pipeline.statistics import PartialStatistics, StatisticsSnapshot, combine, partial_statistics
+from cep_pipeline.statistics import StatisticsSnapshot, combine, partial_statistics
 from cep_pipeline.statistics.slice_statistics import windowed_statistics
 from cep_pipeline.statistics.windowed import WindowedStatistics
 
@@ -58,7 +58,6 @@ class _Counting:
     patterns: tuple[Pattern, ...]
     window: Window
     epsilon: float
-    seed: int = 0
     threads: int = 1
 
 
@@ -71,7 +70,6 @@ def count_slices(
     run: Runner[WindowedStatistics],
     carried: WindowedStatistics | None = None,
     since_us: int | None = None,
-    seed: int = 0,
     threads: int = 1,
 ) -> WindowedStatistics:
     """Count the events of slices for all patterns, in one pass over them.
@@ -90,12 +88,10 @@ def count_slices(
         The state before the first slice; it is not changed.
     since_us
         Where the slices begin, if the stream began before: that no event came since then is known too.
-    seed
-        Decides which pairs are drawn.
     threads
         That each slice is counted by.
     """
-    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, seed, threads))
+    counting = partial(_count, _Counting(tuple(patterns), window, epsilon, threads))
     state = WindowedStatistics.of(patterns, window, epsilon)
     for part in ([carried] if carried is not None else []) + run(counting, slices):
         state.merge(part)
@@ -123,22 +119,16 @@ def _counted(counting: _Counting, events: pa.Table, start: Boundary | None, end:
         counting.epsilon,
         start=start,
         end=end,
-        seed=counting.seed,
         threads=counting.threads,
     )
 
 
 def no_statistics(patterns: Sequence[Pattern]) -> StatisticsSnapshot:
     """The statistics of no events."""
-    return combine([_no_events(patterns)])
-
-
-def _no_events(patterns: Sequence[Pattern]) -> PartialStatistics:
     import pyarrow as pa
 
     from cep_pipeline.events.columns import ARROW_TYPES
 
-    types = dict(patterns[0].attributes)
     fields = [("timestamp", pa.timestamp("us", tz="UTC")), ("seq", pa.int64())]
-    fields += [(name, ARROW_TYPES[kind]) for name, kind in types.items()]
-    return partial_statistics(patterns, pa.schema(fields).empty_table())
+    fields += [(name, ARROW_TYPES[kind]) for name, kind in patterns[0].attributes]
+    return combine([partial_statistics(patterns, pa.schema(fields).empty_table())])

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, timedelta
+from functools import reduce
 from typing import cast
 
 import pyarrow as pa
@@ -123,7 +124,7 @@ def replace_units(
         raise CepError(f"{stream}.{table_name}: the same file was given twice: {_first_double(paths)}")
     make_durable(file.file_path for file in data_files)
     rows = sum(file.record_count for file in data_files)
-    condition = _any_of([_condition(unit) for unit, _ in units])
+    condition = reduce(Or, (_condition(unit) for unit, _ in units), cast(BooleanExpression, AlwaysFalse()))
 
     def change(table: Table, transaction: Transaction) -> int:
         old = [task.file for task in table.scan(row_filter=condition).plan_files()]
@@ -300,25 +301,11 @@ def catalog_errors(catalog: WarehouseCatalog, what: str) -> Iterator[None]:
 
 
 def _all_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
-    result: BooleanExpression = AlwaysTrue()
-    for condition in conditions:
-        result = And(result, condition)
-    return result
+    return reduce(And, conditions, cast(BooleanExpression, AlwaysTrue()))
 
 
 def _condition(unit: Unit) -> BooleanExpression:
-    return _all_of([_equal(column, _literal(value)) for column, value in unit.items()])
-
-
-def _any_of(conditions: Sequence[BooleanExpression]) -> BooleanExpression:
-    result: BooleanExpression = AlwaysFalse()
-    for condition in conditions:
-        result = Or(result, condition)
-    return result
-
-
-def _literal(value: str | date) -> str:
-    return value.isoformat() if isinstance(value, date) else value
+    return _all_of([_equal(column, str(value)) for column, value in unit.items()])
 
 
 def _unit_text(unit: Unit) -> str:

@@ -95,7 +95,7 @@ class MatchesFingerprint:
         object.__setattr__(self, "events", MappingProxyType(dict(sorted(self.events.items()))))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_matches_fingerprint, (self.to_json(),))
+        return MatchesFingerprint.from_json, (self.to_json(),)
 
     @property
     def digest(self) -> str:
@@ -140,10 +140,6 @@ _END_OF_STREAM = {
     False: ("the stream was taken to end with it, and has gone on",),
     True: ("the stream is to end with it",),
 }
-
-
-def _matches_fingerprint(document: Mapping[str, Any]) -> MatchesFingerprint:
-    return MatchesFingerprint.from_json(document)
 
 
 def _raw_file_differences(before: Sequence[RawFile], after: Sequence[RawFile]) -> list[str]:

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -29,87 +28,103 @@ UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 BINDINGS = pa.list_(pa.struct([("variable", pa.string()), ("seq", pa.int64())]))
 
 
-MATCHES_SCHEMA = pa.schema(
-    [
-        ("pattern_set", pa.string()),
-        ("final_day", pa.date32()),
-        ("pattern", pa.string()),
-        ("pattern_version", pa.string()),
-        ("match_id", pa.string()),
-        ("start_ts", UTC_MICROSECONDS),
-        ("end_ts", UTC_MICROSECONDS),
-        ("bindings", BINDINGS),
-        ("returns", pa.string()),
-    ]
-)
-"""Matches: the row of docs/language.md, section 5.2, with `returns` as JSON text, and what it was published under."""
+_COLUMNS: Mapping[str, Mapping[str, tuple[pa.DataType, str]]] = {
+    "matches": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        "final_day": (pa.date32(), "Day on which the match became final: usually the day of its last event."),
+        "pattern": (pa.string(), "Name of the pattern."),
+        "pattern_version": (
+            pa.string(),
+            "Version of the pattern set: it changes with any statement or parameter of the set.",
+        ),
+        "match_id": (
+            pa.string(),
+            "Id of the match: 32 hexadecimal digits. The same events and the same statement give the same id "
+            "in every run.",
+        ),
+        "start_ts": (UTC_MICROSECONDS, "Time of the first event of the match."),
+        "end_ts": (UTC_MICROSECONDS, "Time of the last event of the match."),
+        "bindings": (
+            BINDINGS,
+            "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
+            "variables in the pattern. A Kleene variable has an element for each of its events.",
+        ),
+        "returns": (pa.string(), "Values of the RETURN clause as a JSON object; null where the pattern has none."),
+    },
+    "statistics": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        DAY: (pa.date32(), "Day that the statistics are of."),
+        "run_id": (pa.string(), "Id of the run that wrote the row last."),
+        "recorded_at": (UTC_MICROSECONDS, "Time at which the row was written."),
+        "snapshot": (pa.string(), "Arrival rates and selectivities from which plans are made, as JSON."),
+        "state": (pa.string(), "What the statistics of the next day go on from, as JSON."),
+        "basis": (
+            pa.string(),
+            "What the statistics were made from, as JSON: window, error bound, digests of events and patterns.",
+        ),
+        "windows": (pa.string(), "Statistics of single windows in rows of older versions, as a JSON list."),
+        "observed": (pa.string(), "What detection counted on the day, as JSON; null before detection."),
+    },
+    "plans": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        "version": (pa.int64(), "Version of the plan, from 1 within the pattern set."),
+        "plan": (pa.string(), "The plan, as JSON."),
+        "explain": (pa.string(), "The plan as `cep explain` prints it."),
+        "reason": (pa.string(), "Why the plan was made."),
+        "pattern_set_version": (pa.string(), "Version of the pattern set for which the plan was made."),
+        "run_id": (pa.string(), "Id of the run that made the plan."),
+        "created_at": (UTC_MICROSECONDS, "Time at which the plan was made."),
+        "statistics": (pa.string(), "The statistics from which the plan was made, as JSON."),
+        "statements": (pa.string(), "Statement and parameters of each pattern for which the plan was made, as JSON."),
+    },
+    "decisions": {
+        "pattern_set": (pa.string(), "Name of the pattern set."),
+        "kind": (
+            pa.string(),
+            "Name of the decision function that decided, or `replanning` for the outcome of a replanning.",
+        ),
+        "outcome": (pa.string(), "What was decided, such as `replan` or `keep`."),
+        "reason": (pa.string(), "Why, as a sentence."),
+        "decided_at": (UTC_MICROSECONDS, "Time of the decision."),
+        DAY: (pa.date32(), "Day whose statistics were looked at; null for a replanning."),
+        "plan_version": (pa.int64(), "Version of the plan that was current."),
+        "run_id": (pa.string(), "Id of the run that decided."),
+        "details": (pa.string(), "The violated invariant, measured values and the like, as JSON."),
+    },
+    "runs": {
+        "run_id": (
+            pa.string(),
+            "Id of the run. A run has one row when it starts and one when it ends, for each of its days.",
+        ),
+        DAY: (pa.date32(), "Day of the stream."),
+        "status": (pa.string(), "`running`, `succeeded` or `failed`."),
+        "started_at": (UTC_MICROSECONDS, "Time at which the run began."),
+        "finished_at": (UTC_MICROSECONDS, "Time at which the run was done with the day; null while it runs."),
+        "recorded_at": (UTC_MICROSECONDS, "Time at which the row was written: the latest row of a run and day counts."),
+        "events": (pa.int64(), "Events published; null where the run did not come that far."),
+        "rejected": (pa.int64(), "Rows rejected; null where the run did not come that far."),
+        "steps": (pa.string(), "Steps done, as a JSON list of `name`, `seconds` and `counts`."),
+        "matches": (pa.string(), "Numbers of matches by `pattern set.pattern`, as JSON."),
+        "plans": (pa.string(), "Versions of the plans that were used, by pattern set, as JSON."),
+        "validation": (pa.string(), "Result of the data checks, as JSON."),
+        "error": (pa.string(), "What went wrong in a failed run; else empty."),
+        "details": (pa.string(), "Matches that wait for later events, and the end of the stream, as JSON."),
+    },
+}
+"""Table -> column -> its type, and its meaning for a person.
 
+A row of `matches` is that of docs/language.md, section 5.2, with `returns` as JSON text, and what it was published
+under. A row of another table is a record of `records`.
+"""
+
+
+def _schema(table: str) -> pa.Schema:
+    return pa.schema([(name, kind) for name, (kind, _) in _COLUMNS[table].items()])
+
+
+MATCHES_SCHEMA = _schema("matches")
 REPEATING_IN_MATCHES = ("pattern_set", "final_day", "pattern", "pattern_version", "bindings.list.element.variable")
 """Columns of matches that gain from a dictionary; ids and seqs do not."""
-
-STATISTICS_SCHEMA = pa.schema(
-    [
-        ("pattern_set", pa.string()),
-        (DAY, pa.date32()),
-        ("run_id", pa.string()),
-        ("recorded_at", UTC_MICROSECONDS),
-        ("snapshot", pa.string()),
-        ("state", pa.string()),
-        ("basis", pa.string()),
-        ("windows", pa.string()),
-        ("observed", pa.string()),
-    ]
-)
-"""Statistics of a day, one row a pattern set: `StatisticsRecord` says what the texts, all JSON, hold."""
-
-PLANS_SCHEMA = pa.schema(
-    [
-        ("pattern_set", pa.string()),
-        ("version", pa.int64()),
-        ("plan", pa.string()),
-        ("explain", pa.string()),
-        ("reason", pa.string()),
-        ("pattern_set_version", pa.string()),
-        ("run_id", pa.string()),
-        ("created_at", UTC_MICROSECONDS),
-        ("statistics", pa.string()),
-        ("statements", pa.string()),
-    ]
-)
-
-DECISIONS_SCHEMA = pa.schema(
-    [
-        ("pattern_set", pa.string()),
-        ("kind", pa.string()),
-        ("outcome", pa.string()),
-        ("reason", pa.string()),
-        ("decided_at", UTC_MICROSECONDS),
-        (DAY, pa.date32()),
-        ("plan_version", pa.int64()),
-        ("run_id", pa.string()),
-        ("details", pa.string()),
-    ]
-)
-
-RUNS_SCHEMA = pa.schema(
-    [
-        ("run_id", pa.string()),
-        (DAY, pa.date32()),
-        ("status", pa.string()),
-        ("started_at", UTC_MICROSECONDS),
-        ("finished_at", UTC_MICROSECONDS),
-        ("recorded_at", UTC_MICROSECONDS),
-        ("events", pa.int64()),
-        ("rejected", pa.int64()),
-        ("steps", pa.string()),
-        ("matches", pa.string()),
-        ("plans", pa.string()),
-        ("validation", pa.string()),
-        ("error", pa.string()),
-        ("details", pa.string()),
-    ]
-)
-
 
 MEANINGS: Mapping[str, Mapping[str, str]] = {
     "events": {
@@ -125,69 +140,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = {
         "reason": "Why the row is rejected; several reasons are separated by semicolons.",
         "raw": "Text of the row; for a Parquet file and for a repeated key its values as JSON.",
     },
-    "matches": {
-        "pattern_set": "Name of the pattern set.",
-        "final_day": "Day on which the match became final: usually the day of its last event.",
-        "pattern": "Name of the pattern.",
-        "pattern_version": "Version of the pattern set: it changes with any statement or parameter of the set.",
-        "match_id": "Id of the match: 32 hexadecimal digits. The same events and the same statement give the same id "
-        "in every run.",
-        "start_ts": "Time of the first event of the match.",
-        "end_ts": "Time of the last event of the match.",
-        "bindings": "Events of the match: the variable of the pattern and the `seq` of the event, in the order of the "
-        "variables in the pattern. A Kleene variable has an element for each of its events.",
-        "returns": "Values of the RETURN clause as a JSON object; null where the pattern has none.",
-    },
-    "statistics": {
-        "pattern_set": "Name of the pattern set.",
-        DAY: "Day that the statistics are of.",
-        "run_id": "Id of the run that wrote the row last.",
-        "recorded_at": "Time at which the row was written.",
-        "snapshot": "Arrival rates and selectivities from which plans are made, as JSON.",
-        "state": "What the statistics of the next day go on from, as JSON.",
-        "basis": "What the statistics were made from, as JSON: window, error bound, digests of events and patterns.",
-        "windows": "Statistics of single windows in rows of older versions, as a JSON list.",
-        "observed": "What detection counted on the day, as JSON; null before detection.",
-    },
-    "plans": {
-        "pattern_set": "Name of the pattern set.",
-        "version": "Version of the plan, from 1 within the pattern set.",
-        "plan": "The plan, as JSON.",
-        "explain": "The plan as `cep explain` prints it.",
-        "reason": "Why the plan was made.",
-        "pattern_set_version": "Version of the pattern set for which the plan was made.",
-        "run_id": "Id of the run that made the plan.",
-        "created_at": "Time at which the plan was made.",
-        "statistics": "The statistics from which the plan was made, as JSON.",
-        "statements": "Statement and parameters of each pattern for which the plan was made, as JSON.",
-    },
-    "decisions": {
-        "pattern_set": "Name of the pattern set.",
-        "kind": "Name of the decision function that decided, or `replanning` for the outcome of a replanning.",
-        "outcome": "What was decided, such as `replan` or `keep`.",
-        "reason": "Why, as a sentence.",
-        "decided_at": "Time of the decision.",
-        DAY: "Day whose statistics were looked at; null for a replanning.",
-        "plan_version": "Version of the plan that was current.",
-        "run_id": "Id of the run that decided.",
-        "details": "The violated invariant, measured values and the like, as JSON.",
-    },
-    "runs": {
-        "run_id": "Id of the run. A run has one row when it starts and one when it ends, for each of its days.",
-        DAY: "Day of the stream.",
-        "status": "`running`, `succeeded` or `failed`.",
-        "started_at": "Time at which the run began.",
-        "finished_at": "Time at which the run was done with the day; null while it runs.",
-        "recorded_at": "Time at which the row was written: the latest row of a run and day counts.",
-        "events": "Events published; null where the run did not come that far.",
-        "rejected": "Rows rejected; null where the run did not come that far.",
-        "steps": "Steps done, as a JSON list of `name`, `seconds` and `counts`.",
-        "matches": "Numbers of matches by `pattern set.pattern`, as JSON.",
-        "plans": "Versions of the plans that were used, by pattern set, as JSON.",
-        "validation": "Result of the data checks, as JSON.",
-        "error": "What went wrong in a failed run; else empty.",
-        "details": "Matches that wait for later events, and the end of the stream, as JSON.",
-    },
+    **{table: {name: meaning for name, (_, meaning) in columns.items()} for table, columns in _COLUMNS.items()},
 }
 """Table -> column -> its meaning, for a person; attributes of events are described by the stream schema."""
 
@@ -211,11 +164,11 @@ def table_layouts(events_schema: pa.Schema) -> dict[str, TableLayout]:
     layouts = (
         TableLayout("events", events_schema, (DAY,), ("timestamp", "seq")),
         TableLayout("quarantine", QUARANTINE_SCHEMA, (DAY,)),
-        TableLayout("statistics", STATISTICS_SCHEMA, ("pattern_set", DAY)),
-        TableLayout("plans", PLANS_SCHEMA),
-        TableLayout("decisions", DECISIONS_SCHEMA),
+        TableLayout("statistics", _schema("statistics"), ("pattern_set", DAY)),
+        TableLayout("plans", _schema("plans")),
+        TableLayout("decisions", _schema("decisions")),
         TableLayout("matches", MATCHES_SCHEMA, ("pattern_set", "final_day"), ("pattern",)),
-        TableLayout("runs", RUNS_SCHEMA),
+        TableLayout("runs", _schema("runs")),
     )
     return {layout.name: layout for layout in layouts}
 
@@ -241,108 +194,36 @@ def check_stream_name(name: str) -> str:
 Row = dict[str, Any]
 
 
-def run_row(record: RunRecord, recorded_at: datetime) -> Row:
-    """Return the row of a run record."""
-    steps = [{"name": step.name, "seconds": step.seconds, "counts": dict(step.counts)} for step in record.steps]
-    return {
-        "run_id": record.run_id,
-        "day": record.day,
-        "status": record.status,
-        "started_at": record.started_at,
-        "finished_at": record.finished_at,
-        "recorded_at": recorded_at,
-        "events": record.events,
-        "rejected": record.rejected,
-        "steps": canonical_json(steps),
-        "matches": canonical_json(dict(record.matches)),
-        "plans": canonical_json(dict(record.plans)),
-        "validation": None if record.validation is None else canonical_json(dict(record.validation)),
-        "error": record.error,
-        "details": canonical_json(dict(record.details)),
-    }
+def row_of(record: RunRecord | PlanRecord | Decision | StatisticsRecord) -> Row:
+    """Return the row of a record; its mappings and lists are JSON texts there."""
+    return {name: _text(value) for name, value in vars(record).items()}
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return canonical_json(dict(value))
+    if isinstance(value, tuple | list):
+        return canonical_json([vars(one) if isinstance(one, RunStep) else one for one in value])
+    return value
 
 
 def run_record(row: Mapping[str, Any]) -> RunRecord:
     """Return the run record of a row."""
-    return RunRecord(
-        run_id=row["run_id"],
-        day=row["day"],
-        status=row["status"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        steps=tuple(RunStep(step["name"], step["seconds"], step["counts"]) for step in json.loads(row["steps"])),
-        events=row["events"],
-        rejected=row["rejected"],
-        matches=json.loads(row["matches"]),
-        plans=json.loads(row["plans"]),
-        validation=None if row["validation"] is None else json.loads(row["validation"]),
-        error=row["error"] or "",
-        details=json.loads(row["details"]),
-    )
-
-
-def plan_row(record: PlanRecord) -> Row:
-    """Return the row of a plan record."""
-    return {
-        "pattern_set": record.pattern_set,
-        "version": record.version,
-        "plan": canonical_json(dict(record.plan)),
-        "explain": record.explain,
-        "reason": record.reason,
-        "pattern_set_version": record.pattern_set_version,
-        "run_id": record.run_id,
-        "created_at": record.created_at,
-        "statistics": None if record.statistics is None else canonical_json(dict(record.statistics)),
-        "statements": canonical_json(dict(record.statements)),
-    }
+    content = _parsed(row, "steps", "matches", "plans", "validation", "details")
+    steps = tuple(RunStep(**step) for step in content["steps"])
+    del content["recorded_at"]
+    return RunRecord(**{**content, "steps": steps, "error": row["error"] or ""})
 
 
 def plan_record(row: Mapping[str, Any]) -> PlanRecord:
     """Return the plan record of a row."""
-    made_from = row.get("statistics")
-    return PlanRecord(
-        **{
-            **row,
-            "plan": json.loads(row["plan"]),
-            "statistics": None if made_from is None else json.loads(made_from),
-            "statements": json.loads(row.get("statements") or "{}"),
-        }
-    )
-
-
-def decision_row(record: Decision) -> Row:
-    """Return the row of a decision."""
-    return {
-        "pattern_set": record.pattern_set,
-        "kind": record.kind,
-        "outcome": record.outcome,
-        "reason": record.reason,
-        "decided_at": record.decided_at,
-        "day": record.day,
-        "plan_version": record.plan_version,
-        "run_id": record.run_id,
-        "details": canonical_json(dict(record.details)),
-    }
+    content = _parsed(row, "plan", "statistics", "statements")
+    return PlanRecord(**{**content, "statements": content["statements"] or {}})
 
 
 def decision_record(row: Mapping[str, Any]) -> Decision:
     """Return the decision of a row."""
-    return Decision(**{**row, "details": json.loads(row["details"])})
-
-
-def statistics_row(record: StatisticsRecord) -> dict[str, Any]:
-    """Return the row of a record."""
-    return {
-        "pattern_set": record.pattern_set,
-        "day": record.day,
-        "run_id": record.run_id,
-        "recorded_at": record.recorded_at,
-        "snapshot": _text(record.snapshot),
-        "state": record.state,
-        "basis": _text(record.basis),
-        "windows": _text(list(record.windows)),
-        "observed": _text(record.observed),
-    }
+    return Decision(**_parsed(row, "details"))
 
 
 def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
@@ -353,30 +234,17 @@ def statistics_record(row: Mapping[str, Any]) -> StatisticsRecord:
     InputError
         A text of the row is no JSON.
     """
-    return StatisticsRecord(
-        pattern_set=row["pattern_set"],
-        day=row["day"],
-        run_id=row["run_id"],
-        recorded_at=row["recorded_at"],
-        snapshot=_value(row, "snapshot"),
-        state=row["state"],
-        basis=_value(row, "basis") or {},
-        windows=tuple(_value(row, "windows") or ()),
-        observed=_value(row, "observed"),
-    )
+    what = f"statistics of {row['day']} of pattern set {row['pattern_set']!r}"
+    again = f"make them again: cep run --steps statistics --redo --day {row['day']}"
+    content = dict(row)
+    for column in ("snapshot", "basis", "windows", "observed"):
+        try:
+            content = _parsed(content, column)
+        except ValueError as error:
+            raise InputError(f"{what}: the column {column} is no JSON ({error}); {again}") from error
+    return StatisticsRecord(**{**content, "basis": content["basis"] or {}, "windows": tuple(content["windows"] or ())})
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else canonical_json(value)
-
-
-def _value(row: Mapping[str, Any], column: str) -> Any:
-    if row[column] is None:
-        return None
-    try:
-        return json.loads(row[column])
-    except ValueError as error:
-        raise InputError(
-            f"statistics of {row['day']} of pattern set {row['pattern_set']!r}: the column {column} is no JSON "
-            f"({error}); make them again: cep run --steps statistics --redo --day {row['day']}"
-        ) from error
+def _parsed(row: Mapping[str, Any], *columns: str) -> Row:
+    """Return a row in which the JSON texts of these columns are read; a null stays one."""
+    return {**row, **{name: json.loads(row[name]) for name in columns if row[name] is not None}}

@@ -23,12 +23,10 @@ from sqlalchemy.engine import Connection, Row
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.warehouse.database import LEASES, Database
-from cep_pipeline.warehouse.records import LeaseHolder
 
 logger = logging.getLogger(__name__)
 
 _BEATS_PER_TIMEOUT = 6
-_POLL_S = 0.2
 
 
 def day_unit(day: date) -> str:
@@ -213,46 +211,6 @@ class Lease:
                 logger.warning("heartbeat of %s %s missed: %s", self.stream, self.unit, error)
             except CepError as error:
                 logger.warning("heartbeat of %s %s missed: %s", self.stream, self.unit, error)
-
-
-def acquire_lease(
-    database: Database,
-    stream: str,
-    unit: str,
-    *,
-    run_id: str,
-    clock: Callable[[], float],
-    timeout_s: float,
-    wait_s: float = 0.0,
-) -> Lease:
-    """Take a lease, waiting up to `wait_s` seconds for another holder to give it up."""
-    deadline = time.monotonic() + wait_s
-    while True:
-        try:
-            return Lease(database, stream, unit, run_id=run_id, clock=clock, timeout_s=timeout_s)
-        except BusyError:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(_POLL_S)
-
-
-def lease_holders(database: Database, *, now: float, timeout_s: float) -> list[LeaseHolder]:
-    """Return all leases, expired ones too, by stream and unit."""
-    with database.begin() as connection:
-        rows = connection.execute(sql.select(LEASES).order_by(LEASES.c.stream, LEASES.c.unit)).all()
-    return [
-        LeaseHolder(
-            row.stream,
-            row.unit,
-            row.host,
-            row.pid,
-            row.run_id,
-            datetime.fromtimestamp(row.acquired_at, UTC),
-            datetime.fromtimestamp(row.heartbeat_at, UTC),
-            row.heartbeat_at < now - timeout_s,
-        )
-        for row in rows
-    ]
 
 
 def _select(stream: str, unit: str) -> sql.Select[tuple[object, ...]]:

@@ -111,6 +111,16 @@ class EventsSnapshot:
             if (first is None or first <= day) and day <= last
         }
 
+    def day_of_positions(self, before: date, positions: int) -> date | None:
+        """Return the day that has the event so many positions before a day; None where there are fewer events."""
+        if not positions:
+            return before
+        for day in sorted((day for day in self.days if day < before), reverse=True):
+            positions -= self.days[day].events
+            if positions <= 0:
+                return day
+        return None
+
     def matches_fingerprint(
         self, pattern_set_version: str, first: date | None, day: date, *, carry_in: str, end_of_stream: bool = False
     ) -> MatchesFingerprint:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from cep_pipeline.warehouse.database import Database
+import sqlalchemy as sql
+
+from cep_pipeline.errors import BusyError
+from cep_pipeline.warehouse.database import LEASES, Database
 from cep_pipeline.warehouse.layout import SCRATCH
-from cep_pipeline.warehouse.leases import Lease, acquire_lease, lease_holders
+from cep_pipeline.warehouse.leases import Lease
 from cep_pipeline.warehouse.records import LeaseHolder
 
 if TYPE_CHECKING:
     from cep_pipeline.warehouse.catalog import WarehouseCatalog
+_POLL_S = 0.2
 
 
 class Store:
@@ -77,16 +83,31 @@ class Store:
         BusyError
             Another run holds it; the message says which, since when, and what to do.
         """
-        return acquire_lease(
-            self.database,
-            stream,
-            unit,
-            run_id=run_id,
-            clock=self.clock,
-            timeout_s=self.lease_timeout_s,
-            wait_s=wait_s,
-        )
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                return Lease(
+                    self.database, stream, unit, run_id=run_id, clock=self.clock, timeout_s=self.lease_timeout_s
+                )
+            except BusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_POLL_S)
 
     def leases(self) -> list[LeaseHolder]:
-        """Return who holds a lease now."""
-        return lease_holders(self.database, now=self.clock(), timeout_s=self.lease_timeout_s)
+        """Return all leases, expired ones too, by stream and unit."""
+        with self.database.begin() as connection:
+            rows = connection.execute(sql.select(LEASES).order_by(LEASES.c.stream, LEASES.c.unit)).all()
+        return [
+            LeaseHolder(
+                row.stream,
+                row.unit,
+                row.host,
+                row.pid,
+                row.run_id,
+                datetime.fromtimestamp(row.acquired_at, UTC),
+                datetime.fromtimestamp(row.heartbeat_at, UTC),
+                row.heartbeat_at < self.clock() - self.lease_timeout_s,
+            )
+            for row in rows
+        ]

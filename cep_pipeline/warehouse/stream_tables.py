@@ -17,7 +17,7 @@ from cep_pipeline.events.columns import DAY
 from cep_pipeline.storage import DataDirectory, folder_name, write_data_file
 from cep_pipeline.warehouse.database import CURRENT_PLANS
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
-from cep_pipeline.warehouse.layout import decision_row, plan_row, run_row, statistics_row
+from cep_pipeline.warehouse.layout import row_of
 from cep_pipeline.warehouse.leases import Lease, day_unit, plan_unit
 from cep_pipeline.warehouse.records import (
     DayStatistics,
@@ -139,22 +139,6 @@ class StreamTables(StreamReader):
         self._replace("matches", [(unit, files)], lease, record)
         return next(entry for entry in self.matches_days(pattern_set) if entry.final_day == final_day)
 
-    def publish_statistics(
-        self,
-        pattern_set: str,
-        day: date,
-        snapshot: Mapping[str, Any],
-        *,
-        lease: Lease,
-        state: str | None = None,
-        basis: Mapping[str, Any] | None = None,
-        windows: Sequence[Mapping[str, Any]] = (),
-        known: PinnedStatistics | None = None,
-    ) -> None:
-        """Replace the statistics of (pattern set, day), as `StatisticsRecord` names them; what was observed stays."""
-        made = DayStatistics(snapshot, state, basis or {}, tuple(windows))
-        self.publish_day_statistics(day, {pattern_set: made}, lease=lease, known=known)
-
     def publish_day_statistics(
         self, day: date, made: Mapping[str, DayStatistics], *, lease: Lease, known: PinnedStatistics | None = None
     ) -> None:
@@ -195,12 +179,12 @@ class StreamTables(StreamReader):
         units: list[tuple[Mapping[str, str | date], list[str]]] = []
         for record in records:
             unit: dict[str, str | date] = {"pattern_set": record.pattern_set, DAY: record.day}
-            units.append((unit, [self._write_rows("statistics", [statistics_row(record)], unit)]))
+            units.append((unit, [self._write_rows("statistics", [row_of(record)], unit)]))
         self._replace("statistics", units, lease, None)
 
     def record_run(self, record: RunRecord) -> None:
         """Append a record of a run."""
-        self._append("runs", run_row(record, self._now()))
+        self._append("runs", {**row_of(record), "recorded_at": self._now()})
 
     def record_plan(
         self,
@@ -253,7 +237,7 @@ class StreamTables(StreamReader):
         if make_current:
             beside.append(lambda connection: self._replace_current(connection, pattern_set, version, in_place_of))
         self._add_columns("plans")
-        self._append("plans", plan_row(record), beside)
+        self._append("plans", row_of(record), beside)
         return record
 
     def record_decision(
@@ -282,7 +266,7 @@ class StreamTables(StreamReader):
                     f"it has {[record.version for record in self.plans(name)] or 'none'}"
                 )
             beside.append(lambda connection: self._replace_current(connection, name, makes_current, in_place_of))
-        self._append("decisions", decision_row(decision), beside)
+        self._append("decisions", row_of(decision), beside)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)

@@ -20,7 +20,7 @@ from cep_pipeline.detection.detect import OUTPUTS
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches, UnsupportedPattern
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from tests.contracts.mechanisms import drawn, parsed
 from tests.streams import Row, events_table, rows, stream_schema
 from tests.thoroughness import examples

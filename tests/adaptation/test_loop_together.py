@@ -13,7 +13,7 @@ from cep_pipeline import detect_adaptively
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.decisions import ConstantThreshold, InvariantBased, Static, Unconditional
 from cep_pipeline.errors import InputError, PlanError, TooManyMatches
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
 
 SECOND = 1_000_000

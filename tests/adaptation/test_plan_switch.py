@@ -18,7 +18,7 @@ from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream, Stretch
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import drawn, parsed, takes_pattern_order
 from tests.oracle import evaluate

@@ -22,7 +22,7 @@ from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.matches import matches_schema
 from cep_pipeline.detection.mechanisms import Counters, Orders
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
 from tests.detection.network.workloads import patterns_of, workloads
 from tests.oracle import evaluate

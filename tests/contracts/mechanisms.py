@@ -19,8 +19,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
-from cep_pipeline.patterns import Pattern
-from cep_pipeline.patterns.pattern import Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
 from cep_pipeline.planning import Plan
 from tests.answers import from_tables
 from tests.oracle import OracleMatch

@@ -15,7 +15,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.choice import choose_mechanisms
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.trees import OrderOrTree
 from tests.answers import comparable, from_tables

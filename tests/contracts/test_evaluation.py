@@ -12,7 +12,7 @@ from hypothesis import given, settings
 import cep_pipeline as cep
 from cep_pipeline.expressions.columns import TableColumns
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable_value
 from tests.oracle.clauses import Conjunct
 from tests.oracle.events import read_events

@@ -38,6 +38,24 @@ def test_the_last_step_updates_the_asset_of_the_events(dags: dict[str, Any], str
     assert outlets == {**{step: [] for step in STEPS}, "publish": [f"cep://{stream}/events"]}
 
 
+def test_a_last_step_that_runs_on_spark_updates_the_asset_too(
+    dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    from cep_pipeline.pipeline import day
+
+    shorter = day.STEPS[:-1]
+    assert shorter[-1].needs_spark
+    monkeypatch.setattr(day, "STEPS", shorter)
+    bag = DagBag(str(CHECKOUT / "dags" / "daily_detection.py"), bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    for stream in STREAMS:
+        tasks = bag.dags[f"daily_detection_{stream}"].tasks
+        outlets = {task.task_id: [asset.uri for asset in task.outlets] for task in tasks}
+        assert outlets == {**{step.name: [] for step in shorter}, shorter[-1].name: [f"cep://{stream}/events"]}
+
+
 @pytest.mark.parametrize("name", ["daily_detection", "invariant_check", "invariant_check_days", "replanning"])
 @pytest.mark.parametrize("stream", STREAMS)
 def test_one_run_at_a_time_and_retries_that_wait_longer_each_time(dags: dict[str, Any], stream: str, name: str) -> None:

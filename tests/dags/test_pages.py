@@ -11,19 +11,14 @@ import pyarrow as pa
 import pytest
 
 import cep_pipeline as cep
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.pipeline.plan_checks import Violation
 from cep_pipeline.statistics import LeafRate, Source, StatisticsSnapshot
-from cep_pipeline.warehouse import (
-    QUARANTINE_SCHEMA,
-    EventsFingerprint,
-    RunRecord,
-    RunStep,
-    Warehouse,
-    digest_of,
-    write_data_file,
-)
-from cep_pipeline.warehouse.records import Decision
+from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint
+from cep_pipeline.warehouse.records import DayStatistics, Decision, RunRecord, RunStep
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.dags.conftest import CHECKOUT
 from tests.statistics.market import market, parse
 
@@ -89,8 +84,8 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
         directory = tables.quarantine_directory(MONDAY, run_id="backfill__1")
         file = write_data_file(directory.file(0), rejected, QUARANTINE_SCHEMA)
         tables.publish_quarantine(MONDAY, [file], lease=lease, fingerprint=EventsFingerprint((), digest_of("")))
-        tables.publish_statistics("market", MONDAY, STATISTICS.to_json(), lease=lease)
-        tables.publish_statistics("older", MONDAY, {"version": 1}, lease=lease)
+        made = {"market": DayStatistics(STATISTICS.to_json()), "older": DayStatistics({"version": 1})}
+        tables.publish_day_statistics(MONDAY, made, lease=lease)
     tables.record_run(
         RunRecord(
             run_id="backfill__1",

@@ -22,7 +22,7 @@ from cep_pipeline.detection.output_policy import (
     partition_keys,
     policy_text,
 )
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 from tests.thoroughness import examples

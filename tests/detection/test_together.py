@@ -14,7 +14,7 @@ from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned
 from cep_pipeline.errors import TooManyMatches
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema

@@ -30,7 +30,7 @@ MADE = {
 }
 
 
-def write_reference(*arguments: str | Path) -> Done:
+def reference_pages(*arguments: str | Path) -> Done:
     """Call the script as the command line does, but in this process: each start takes seconds."""
     output, errors = StringIO(), StringIO()
     with redirect_stdout(output), redirect_stderr(errors):
@@ -40,8 +40,8 @@ def write_reference(*arguments: str | Path) -> Done:
 
 @cache
 def _script() -> ModuleType:
-    path = CHECKOUT / "scripts" / "write_reference.py"
-    spec = importlib.util.spec_from_file_location("write_reference", path)
+    path = CHECKOUT / "scripts" / "reference_pages.py"
+    spec = importlib.util.spec_from_file_location("reference_pages", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -49,7 +49,7 @@ def _script() -> ModuleType:
 
 
 def test_the_pages_and_the_json_schemas_are_up_to_date() -> None:
-    done = write_reference("--check")
+    done = reference_pages("--check")
     assert (done.code, done.output) == (0, ""), done.output + done.errors
 
 
@@ -61,13 +61,13 @@ def test_a_page_that_is_not_up_to_date_is_found_and_written_anew(tmp_path: Path)
     fine = (docs / "streams.md").read_text()
     (docs / "streams.md").write_text(fine.replace("| `timezone` |", "| `time_zone` |"))
     (docs / "schemas" / "pipeline.json").unlink()
-    found = write_reference("--check", "--docs", docs)
+    found = reference_pages("--check", "--docs", docs)
     assert found.code == 1
     assert "streams.md: is not up to date" in found.output and "pipeline.json: is not up to date" in found.output
     assert "tables.md" not in found.output and not (docs / "schemas" / "pipeline.json").exists()
-    assert write_reference("--docs", docs).code == 0
+    assert reference_pages("--docs", docs).code == 0
     assert (docs / "streams.md").read_text() == fine
-    assert write_reference("--check", "--docs", docs).output == ""
+    assert reference_pages("--check", "--docs", docs).output == ""
 
 
 @pytest.mark.parametrize("mark", ["<!-- end -->", "<!-- made by: cep schema stream --markdown --part source -->"])
@@ -75,7 +75,7 @@ def test_a_page_with_half_a_mark_is_refused_as_it_is(mark: str, tmp_path: Path) 
     page = tmp_path / "streams.md"
     page.write_text((DOCS / "streams.md").read_text().replace(mark, "", 1))
     before = page.read_text()
-    done = write_reference("--docs", tmp_path)
+    done = reference_pages("--docs", tmp_path)
     assert done.code == 2 and "streams.md: each" in done.errors
     assert page.read_text() == before
 

@@ -36,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pages_that_are_made_from_the_code_are_up_to_date() -> None:
     command = [sys.executable, "scripts/reference_pages.py", "--check"]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_examples_of_the_hooks_hold() -> None:

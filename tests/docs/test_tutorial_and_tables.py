@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.pipeline.configuration import Configuration
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.layout import table_layouts
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.cli.command_line import Done, cep
 from tests.docs.pages import blocks, table_after
 

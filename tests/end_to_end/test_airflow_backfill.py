@@ -31,7 +31,9 @@ import pyarrow.compute as pc
 import pytest
 
 from cep_pipeline.planning import Plan
-from cep_pipeline.warehouse import PlanRecord, StreamTables, Warehouse
+from cep_pipeline.warehouse.records import PlanRecord
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.end_to_end.drifting_trades import (
     ADDED,
     CHECK,

@@ -14,7 +14,7 @@ import pytest
 import cep_pipeline.spark.detection
 import cep_pipeline.spark.ingestion
 from cep_pipeline.errors import CepError
-from cep_pipeline.warehouse import Warehouse
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import DAYS, TUESDAY, Project, make_project, published
 
 if TYPE_CHECKING:

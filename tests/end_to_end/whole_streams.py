@@ -14,7 +14,7 @@ from cep_pipeline.pipeline.configuration import Configuration
 from cep_pipeline.pipeline.day import OPTIONS
 from cep_pipeline.pipeline.day_work import SilentObserver
 from cep_pipeline.pipeline.run import PipelineRun, RunOutcome
-from cep_pipeline.warehouse import Warehouse
+from cep_pipeline.warehouse.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.patterns import ValueType
+from cep_pipeline.patterns.expressions import ValueType
 
 PLAIN: dict[str, Any] = {
     "base_type": "Ev",

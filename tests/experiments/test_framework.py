@@ -13,13 +13,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.charts import Axis, Style, bar_chart, line_chart
 from benchmarks.experiments import EXPERIMENTS, experiment_named
 from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
 from benchmarks.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
 from benchmarks.experiments.findings import Finding, findings_text, log_slope
 from benchmarks.experiments.page import Page
 from benchmarks.measure import Progress
-from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.errors import CepError, InputError
 
 ROWS: list[Row] = [
@@ -113,7 +113,7 @@ def lightness(color: str) -> float:
 
 def test_colours_stand_out_on_white_and_on_black() -> None:
     from benchmarks.experiments.lazy_nfa.page import STYLES
-    from cep_pipeline.charts import INK, PALETTE
+    from cep_pipeline.band_charts import INK, PALETTE
 
     for color in (INK, *PALETTE, *(style.color for style in STYLES.values())):
         for page in ("#ffffff", "#0d1117"):

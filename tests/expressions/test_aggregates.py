@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.expressions.columns import Column, column_from_arrow
 from cep_pipeline.expressions.lists import running
-from cep_pipeline.language.typing_rules import type_of_aggregate
+from cep_pipeline.language.conditions import type_of_aggregate
 from cep_pipeline.patterns.expressions import Aggregate, ValueType
 from tests.answers import comparable_value
 from tests.oracle.values import aggregate

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.language import parse_patterns
-from cep_pipeline.patterns import Pattern, Value
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.conditions import Value
+from cep_pipeline.patterns.pattern import Pattern
 from tests import streams
 
 SCHEMA = StreamSchema.from_dict(

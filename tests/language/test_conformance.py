@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language import format_pattern, parse_patterns
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.language.parser import parse_patterns
 from tests.conformance import CASES, Case
 from tests.thoroughness import check_each
 
 ANSWERED = [case for case in CASES if case.matches is not None]
 
-pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.PatternWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::cep_pipeline.language.source.PatternWarning")
 
 
 def test_formatted_text_is_the_same_pattern() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from cep_pipeline.errors import InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
-from cep_pipeline.language import PatternWarning, parse_patterns
-from cep_pipeline.language.source import SourceText
-from cep_pipeline.patterns import Span
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.language.source import PatternWarning, SourceText
+from cep_pipeline.patterns.expressions import Span
 from tests.language import schemas
 from tests.language.schemas import SCHEMA, parse_one
 

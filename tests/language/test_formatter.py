@@ -6,31 +6,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.language import format_condition, format_expression, format_pattern, format_window, match_text
-from cep_pipeline.language.formatter import format_type, format_value
-from cep_pipeline.language.typing_rules import type_of_arithmetic
-from cep_pipeline.patterns import (
-    Aggregate,
+from cep_pipeline.language.conditions import type_of_arithmetic
+from cep_pipeline.language.formatter import (
+    format_condition,
+    format_expression,
+    format_pattern,
+    format_type,
+    format_value,
+    format_window,
+    match_text,
+)
+from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
-    Arithmetic,
     Between,
-    Call,
     Comparator,
     Comparison,
     Condition,
-    Element,
     Equivalence,
+    Membership,
+    Not,
+)
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
     Expression,
     Length,
     Literal,
-    Membership,
     Negative,
-    Not,
     Reference,
     ValueType,
-    Window,
 )
+from cep_pipeline.patterns.pattern import Window
 from tests.language.schemas import parse_one
 
 INT, FLOAT = ValueType.INT64, ValueType.FLOAT64

@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cep_pipeline.errors import PatternError
-from cep_pipeline.language import format_pattern, parse_patterns
+from cep_pipeline.language.formatter import format_pattern
+from cep_pipeline.language.parser import parse_patterns
 from tests.conformance import TWIN_CASES
 from tests.language.schemas import SCHEMA
 from tests.pattern_strategies import PARAMETERS, WHOLE_LANGUAGE, Statement, statements

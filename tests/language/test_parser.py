@@ -5,36 +5,32 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cep_pipeline.language import parse_patterns
-from cep_pipeline.patterns import (
-    Aggregate,
+from cep_pipeline.language.parser import parse_patterns
+from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
-    Arithmetic,
     Between,
-    Call,
     Comparator,
     Comparison,
-    Composite,
     Condition,
-    Consume,
-    Element,
     Equivalence,
-    EventOperand,
+    Membership,
+    Not,
+)
+from cep_pipeline.patterns.expressions import (
+    Aggregate,
+    Arithmetic,
+    Call,
+    Element,
     Expression,
     Length,
     Literal,
-    Membership,
     Negative,
-    Not,
-    Operator,
-    Output,
     Reference,
-    Strategy,
-    Ties,
     ValueType,
-    Window,
 )
+from cep_pipeline.patterns.pattern import Consume, Output, Strategy, Ties, Window
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
 from tests.language.schemas import SCHEMA, parse_one
 
 INT, FLOAT, TEXT = ValueType.INT64, ValueType.FLOAT64, ValueType.STRING

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 
 import cep_pipeline as cep
-from cep_pipeline.patterns import Pattern
 from cep_pipeline.patterns.conditions import Comparator
+from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import check_language_case, comparable
 from tests.conformance import CASES as CONFORMANCE
 from tests.conformance import Case

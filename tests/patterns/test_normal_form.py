@@ -9,32 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cep_pipeline.patterns import (
-    MAX_CLAUSES,
-    MAX_CONJUNCTS,
+from cep_pipeline.patterns.conditions import (
     AllOf,
     AnyOf,
     Atom,
     Between,
     Comparator,
     Comparison,
-    Composite,
     Condition,
-    Element,
     Equivalence,
-    EventOperand,
-    Literal,
     Membership,
-    NormalFormTooLarge,
     Not,
-    Operator,
-    Reference,
-    Structure,
-    ValueType,
+)
+from cep_pipeline.patterns.expressions import Element, Literal, Reference, ValueType
+from cep_pipeline.patterns.normal_form import (
+    MAX_CLAUSES,
+    MAX_CONJUNCTS,
+    NormalFormTooLarge,
     count_clauses,
     normalize,
     split_condition,
 )
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator, Structure
 from tests.language.schemas import parse_one
 
 INT = ValueType.INT64

@@ -7,26 +7,10 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from cep_pipeline.patterns import (
-    Comparator,
-    Comparison,
-    Composite,
-    Element,
-    EventOperand,
-    Literal,
-    Membership,
-    Operator,
-    Pattern,
-    Reference,
-    ReturnItem,
-    Span,
-    ValueType,
-    Window,
-    expressions_of,
-    negate,
-    variables_of,
-    walk,
-)
+from cep_pipeline.patterns.conditions import Comparator, Comparison, Membership, expressions_of, negate
+from cep_pipeline.patterns.expressions import Element, Literal, Reference, Span, ValueType, variables_of, walk
+from cep_pipeline.patterns.pattern import Pattern, ReturnItem, Window
+from cep_pipeline.patterns.structure import Composite, EventOperand, Operator
 from tests.language.schemas import parse_one
 
 ONE = Literal(1, ValueType.INT64)

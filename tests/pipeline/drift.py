@@ -19,9 +19,10 @@ from cep_pipeline.pipeline.configuration import Configuration, PatternSet, Strea
 from cep_pipeline.pipeline.plans import record_plan
 from cep_pipeline.pipeline.statistics import state_of_day
 from cep_pipeline.storage import digest_of, write_data_file
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.fingerprints import EventsFingerprint
+from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.pipeline.project import PIPELINE, SCHEMA
 
 FIRST = date(2024, 3, 4)
@@ -116,5 +117,6 @@ class DriftingStream:
         published = next(record for record in tables.days() if record.day == day)
         basis = {"events": published.fingerprint.digest, "window": settings.window, "epsilon": settings.epsilon}
         with tables.day_lease(day, run_id="publish") as lease:
-            tables.publish_statistics("all", day, snapshot.to_json(), lease=lease, basis=basis)
+            made = DayStatistics(snapshot.to_json(), basis=basis)
+            tables.publish_day_statistics(day, {"all": made}, lease=lease)
         return snapshot

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -16,7 +17,7 @@ from cep_pipeline.pipeline.statistics_history import StatisticsHistory
 from cep_pipeline.spark.statistics import count_table
 from cep_pipeline.statistics import StatisticsSnapshot
 from cep_pipeline.storage import canonical_json
-from cep_pipeline.warehouse.records import StatisticsRecord
+from cep_pipeline.warehouse.records import DayStatistics, StatisticsRecord
 from tests.pipeline.project import DAYS, MONDAY, PIPELINE, ROWS, TUESDAY, WEDNESDAY, Project, make_project
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def write_row(project: Project, record: StatisticsRecord, changed: dict[str, Any
     """Write a day's row as another version, or a broken disk, would have left it."""
     tables = project.tables()
     assert record.snapshot is not None
-    kept = {"state": record.state, "basis": record.basis, "windows": record.windows}
+    made = replace(DayStatistics(record.snapshot, record.state, record.basis, record.windows), **changed)
     with tables.day_lease(record.day, run_id="other") as lease:
-        tables.publish_statistics("all", record.day, record.snapshot, lease=lease, **{**kept, **changed})
+        tables.publish_day_statistics(record.day, {"all": made}, lease=lease)
 
 
 def test_days_one_after_another_are_one_run_over_all_of_them_on_the_driver_and_in_spark(

@@ -38,7 +38,7 @@ def test_a_day_of_trades(ingest: Ingester) -> None:
     rows = rows_of(MONDAY, 500, 1)
     write_day(ingest, MONDAY, rows)
     result = ingest.day(schema)
-    assert (result.status, result.events, result.rejected) == ("events", 500, 0)
+    assert (result.staged.status, result.staged.events, result.staged.rejected_rows) == ("events", 500, 0)
     (path,) = result.events_files
     assert Path(path).name.startswith("run-1-00000-0-")
     assert pq.read_schema(path).names == events_columns(schema).names
@@ -53,7 +53,7 @@ def test_a_day_of_trades(ingest: Ingester) -> None:
     ) + timedelta(hours=4)
     assert table.column("diff")[0].as_py() is None
     assert len(table.column("past")[499].as_py()) == 3
-    assert result.validation["success"] is True
+    assert result.staged.validation["success"] is True
     (raw_file,) = result.fingerprint.raw_files
     assert (raw_file.name, raw_file.size) == (
         "2013-10-07/trades.csv.gz",
@@ -111,9 +111,9 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester
     schema = replace(schema, quality=replace(schema.quality, max_rejected_share=0.5))
     days = [date(2014, 8, day) for day in range(1, 7)]
     results = ingest.days(schema, days, run_rows=20)
-    assert [result.events for result in results] == [12] * 5 + [0]
-    assert [result.rejected for result in results] == [3, 1, 0, 0, 0, 0]
-    assert [result.status for result in results] == ["events"] * 5 + ["empty"]
+    assert [result.staged.events for result in results] == [12] * 5 + [0]
+    assert [result.staged.rejected_rows for result in results] == [3, 1, 0, 0, 0, 0]
+    assert [result.staged.status for result in results] == ["events"] * 5 + ["empty"]
     rejected = quarantine_of(*results)
     assert [(row["day"].day, row["line"]) for row in rejected] == [(1, 61), (1, 62), (1, 64), (2, 63)]
     assert rejected[0]["reason"].startswith(
@@ -125,11 +125,11 @@ def test_a_month_of_parquet_by_day_loses_exactly_its_duplicates(ingest: Ingester
     # One day at a time gives the same files' contents.
     carry: Any = {}
     for result in results:
-        alone = ingest.day(schema, result.day, carry_in=carry)
+        alone = ingest.day(schema, result.staged.day, carry_in=carry)
         carry = alone.carry_out
         assert alone.carry_out == result.carry_out
         assert alone.fingerprint == result.fingerprint
-        if result.events:
+        if result.staged.events:
             assert events_of(alone).equals(events_of(result))
         assert quarantine_of(alone) == quarantine_of(result)
 
@@ -142,9 +142,14 @@ def test_a_clock_that_goes_back_between_two_pieces_of_a_parquet_file_is_told(ing
     pq.write_table(turned, ingest.data / "2014-08.parquet", row_group_size=6)
     first, second = ingest.days(schema, [date(2014, 8, 1), date(2014, 8, 2)], run_rows=run_rows)
     said = "2014-08.parquet: the clock goes back 3 times within an event type, by up to 18:00:00 (first: 0 on line 7)"
-    assert [note for note in first.notes if note.startswith(said)] == list(first.notes)
-    assert (first.clock_back, second.clock_back, len(first.notes), second.notes) == (3, 0, 1, ())
-    assert first.events == second.events == 12
+    assert [note for note in first.staged.notes if note.startswith(said)] == list(first.staged.notes)
+    assert (first.staged.clock_back, second.staged.clock_back, len(first.staged.notes), second.staged.notes) == (
+        3,
+        0,
+        1,
+        (),
+    )
+    assert first.staged.events == second.staged.events == 12
 
 
 def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
@@ -170,7 +175,7 @@ def test_the_warehouse_takes_what_was_ingested(ingest: Ingester) -> None:
             lease=lease,
             fingerprint=result.fingerprint,
             carry_out=result.carry_out,
-            counts={"rejected": result.rejected},
+            counts={"rejected": result.staged.rejected_rows},
         )
     assert tables.read_events(MONDAY, MONDAY).equals(events_of(result).drop_columns(["day"]))
     assert tables.read_quarantine().to_pylist() == quarantine_of(result)
@@ -214,13 +219,13 @@ def test_days_together_equal_days_one_by_one_over_a_gap(ingest: Ingester) -> Non
     for day, count in ((MONDAY, 50), (WEDNESDAY, 60)):
         write_day(ingest, day, rows_of(day, count, day.day))
     together = ingest.days(schema, [MONDAY, TUESDAY, WEDNESDAY])
-    assert [result.status for result in together] == ["events", "skipped", "events"]
+    assert [result.staged.status for result in together] == ["events", "skipped", "events"]
     monday = ingest.day(schema, MONDAY)
-    wednesday = ingest.day(schema, WEDNESDAY, carry_in=monday.carry_out, earlier_row_counts=[monday.events])
+    wednesday = ingest.day(schema, WEDNESDAY, carry_in=monday.carry_out, earlier_row_counts=[monday.staged.events])
     assert events_of(*together).equals(events_of(monday, wednesday))
     assert together[2].carry_out == wednesday.carry_out
     assert together[2].fingerprint == wednesday.fingerprint
-    assert together[2].validation == wednesday.validation
+    assert together[2].staged.validation == wednesday.staged.validation
     assert events_of(wednesday).column("diff").null_count == 0
 
 
@@ -233,7 +238,7 @@ real = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data are not b
 def test_all_trades_of_a_real_day_are_events_equal_rows_too(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "us_equity_trades.yaml")
     result = ingest.day(schema, MONDAY, data=SHARED / "us_equity_trades")
-    assert (result.events, result.rejected, result.warnings) == (388_417, 0, ())
+    assert (result.staged.events, result.staged.rejected_rows, result.staged.warnings) == (388_417, 0, ())
     table = events_of(result)
     with gzip.open(SHARED / "us_equity_trades" / "2013-10-07" / "trades.csv.gz", "rt") as lines:
         prices = [float(line.split(",")[2]) for line in lines if not line.startswith('"symbol"')]
@@ -249,7 +254,7 @@ def test_a_real_month_of_traffic_loses_exactly_its_duplicates(ingest: Ingester) 
     schema = StreamSchema.load(CHECKOUT / "streams" / "aarhus_traffic.yaml")
     days = [date(2014, 8, day) for day in range(1, 32)]
     results = ingest.days(schema, days, data=SHARED / "aarhus_traffic")
-    assert sum(result.events for result in results) == 3_609_164 - 1_392
+    assert sum(result.staged.events for result in results) == 3_609_164 - 1_392
     rejected = quarantine_of(*results)
     assert len(rejected) == 1_392
     assert all(row["reason"].startswith("repeated key (report_id=") for row in rejected)
@@ -259,5 +264,5 @@ def test_a_real_month_of_traffic_loses_exactly_its_duplicates(ingest: Ingester) 
 def test_the_real_minute_bars(ingest: Ingester) -> None:
     schema = StreamSchema.load(CHECKOUT / "streams" / "nasdaq_minute_bars.yaml")
     result = ingest.day(schema, date(2008, 2, 1), data=SHARED / "nasdaq_minute_bars")
-    assert (result.events, result.rejected) == (1_652 + 1_365, 0)
+    assert (result.staged.events, result.staged.rejected_rows) == (1_652 + 1_365, 0)
     assert len(events_of(result).column("ticker").unique()) == 7

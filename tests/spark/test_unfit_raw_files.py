@@ -27,16 +27,16 @@ def test_missing_days(ingest: Ingester) -> None:
     with pytest.raises(InputError, match=r"day 2013-10-07: no file .*/2013-10-07/trades\*\.csv\.gz.*on_missing"):
         ingest.day(trades(ingest.folder))
     empty = ingest.day(trades(ingest.folder, on_missing="empty"))
-    assert (empty.status, empty.events, empty.events_files) == ("empty", 0, ())
-    assert empty.notes[0].startswith("no file ")
+    assert (empty.staged.status, empty.staged.events, empty.events_files) == ("empty", 0, ())
+    assert empty.staged.notes[0].startswith("no file ")
     skipped = ingest.day(trades(ingest.folder, on_missing="skip"), carry_in={"version": 1, "last_values": {}})
-    assert (skipped.status, skipped.validation) == ("skipped", {})
+    assert (skipped.staged.status, skipped.staged.validation) == ("skipped", {})
 
 
 def test_a_day_that_a_wider_file_does_not_hold_is_missing(ingest: Ingester) -> None:
     source = {"format": "csv", "path": "all.csv"}
     (ingest.data / "all.csv").write_text(HEADER + "".join(rows_of(MONDAY, 5, 1)))
-    assert ingest.day(trades(ingest.folder, source=source)).events == 5
+    assert ingest.day(trades(ingest.folder, source=source)).staged.events == 5
     with pytest.raises(InputError, match=r"day 2013-10-08: no row of this day in all\.csv"):
         ingest.day(trades(ingest.folder, source=source), TUESDAY)
 
@@ -45,8 +45,8 @@ def test_a_day_that_a_wider_file_does_not_hold_is_missing(ingest: Ingester) -> N
 def test_empty_files_are_days_without_events(ingest: Ingester, content: bytes) -> None:
     write_gzip(ingest.data / str(MONDAY) / "trades.csv.gz", content)
     result = ingest.day(trades(ingest.folder))
-    assert (result.status, result.events) == ("empty", 0)
-    assert result.notes == ("2013-10-07/trades.csv.gz: the file has no rows",)
+    assert (result.staged.status, result.staged.events) == ("empty", 0)
+    assert result.staged.notes == ("2013-10-07/trades.csv.gz: the file has no rows",)
     assert len(result.fingerprint.raw_files) == 1
 
 
@@ -70,8 +70,10 @@ def test_a_changed_header_is_explained(ingest: Ingester) -> None:
 def test_columns_that_are_not_listed_are_noted(ingest: Ingester) -> None:
     write_gzip(ingest.data / str(MONDAY) / "trades.csv.gz", "_id,seq," + HEADER + "1,2," + rows_of(MONDAY, 1, 1)[0])
     result = ingest.day(trades(ingest.folder))
-    assert result.events == 1
-    assert result.notes == ("2013-10-07/trades.csv.gz: columns that the schema does not list are left out: _id, seq",)
+    assert result.staged.events == 1
+    assert result.staged.notes == (
+        "2013-10-07/trades.csv.gz: columns that the schema does not list are left out: _id, seq",
+    )
 
 
 def test_every_reason_reaches_the_quarantine_with_its_line(ingest: Ingester) -> None:
@@ -88,7 +90,7 @@ def test_every_reason_reaches_the_quarantine_with_its_line(ingest: Ingester) -> 
     ]
     write_day(ingest, MONDAY, [*good, *bad])
     result = ingest.day(trades(ingest.folder, key=["symbol", "timestamp", "size"]))
-    assert (result.events, result.rejected) == (30, 7)
+    assert (result.staged.events, result.staged.rejected_rows) == (30, 7)
     rows = quarantine_of(result)
     assert [row["line"] for row in rows] == [32, 33, 34, 35, 36, 37, 38]
     assert [row["reason"].split(":")[0].split(" (")[0] for row in rows] == [
@@ -111,7 +113,7 @@ def test_too_many_rejected_rows_refuse_the_day(ingest: Ingester) -> None:
     with pytest.raises(DataError, match=r"1 of 10 rows are rejected \(10\.00%\)(.|\n)*trades\.csv\.gz:11"):
         ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.09}))
     assert ingest.published() == []
-    assert ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.1})).rejected == 1
+    assert ingest.day(trades(ingest.folder, quality={"max_rejected_share": 0.1})).staged.rejected_rows == 1
 
 
 def test_a_failed_expectation_refuses_the_day_after_the_days_before(ingest: Ingester) -> None:
@@ -129,7 +131,7 @@ def test_a_failed_expectation_refuses_the_day_after_the_days_before(ingest: Inge
             quarantine_directory=lambda day: ingest.directory("quarantine", day),
             scratch=ingest.folder / "scratch",
         ):
-            finished.append(result.day)
+            finished.append(result.staged.day)
     assert finished == [MONDAY]
     assert caught.value.document["success"] is False
     assert {path.parent.name for path in ingest.published()} == {"day=2013-10-07"}
@@ -155,5 +157,5 @@ def test_a_place_that_cannot_be_written_is_explained(ingest: Ingester) -> None:
 def test_a_row_count_far_from_the_median_is_a_warning(ingest: Ingester) -> None:
     write_day(ingest, MONDAY, rows_of(MONDAY, 10, 1))
     result = ingest.day(trades(ingest.folder), earlier_row_counts=[1000, 1200])
-    (warning,) = result.warnings
+    (warning,) = result.staged.warnings
     assert "10 events" in warning and "275 to 4,400" in warning

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.warehouse import StreamTables, Warehouse
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import Trades
 
 

@@ -8,17 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from cep_pipeline.warehouse import (
-    MATCHES_SCHEMA,
-    EventsFingerprint,
-    MatchesFingerprint,
-    PublishedDay,
-    PublishedMatches,
-    RawFile,
-    StreamTables,
-    digest_of,
-    write_data_file,
-)
+from cep_pipeline.events.raw_files import RawFile
+from cep_pipeline.storage import digest_of, write_data_file
+from cep_pipeline.warehouse.fingerprints import EventsFingerprint, MatchesFingerprint
+from cep_pipeline.warehouse.layout import MATCHES_SCHEMA
+from cep_pipeline.warehouse.records import PublishedDay, PublishedMatches
+from cep_pipeline.warehouse.stream_tables import StreamTables
 
 MONDAY = date(2013, 10, 7)
 TUESDAY = date(2013, 10, 8)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cep_pipeline.warehouse import StreamTables, Warehouse
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import BusyError, CepError, InputError
-from cep_pipeline.warehouse import Decision, PlanRecord, RunRecord, RunStep, StreamTables, Warehouse
+from cep_pipeline.warehouse.records import Decision, PlanRecord, RunRecord, RunStep
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades
 
 START = datetime(2013, 10, 8, 1, 0, tzinfo=UTC)

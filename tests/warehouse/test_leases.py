@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, InputError
-from cep_pipeline.warehouse import Warehouse
 from cep_pipeline.warehouse.database import LEASES
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, fingerprint_of, publish_day, write_events
 

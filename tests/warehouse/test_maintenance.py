@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import CepError, InputError
-from cep_pipeline.warehouse import RunRecord, StreamTables, Warehouse
+from cep_pipeline.warehouse.records import RunRecord
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, publish_day, publish_matches, write_events
 
 DAY_S = 86_400.0

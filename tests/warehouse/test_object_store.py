@@ -13,7 +13,8 @@ import pytest
 from cep_pipeline import storage
 from cep_pipeline.errors import InputError
 from cep_pipeline.storage import open_filesystem, reach_object_stores
-from cep_pipeline.warehouse import StreamTables, Warehouse
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.object_store import BUCKET, s3_server
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import MONDAY, TUESDAY, Trades, publish_day, publish_matches

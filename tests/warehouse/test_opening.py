@@ -11,8 +11,10 @@ import sqlalchemy as sql
 
 from cep_pipeline.errors import BusyError, CepError, InputError
 from cep_pipeline.storage import explain_storage_error, storage_errors
-from cep_pipeline.warehouse import StreamTables, Warehouse, database
+from cep_pipeline.warehouse import database
 from cep_pipeline.warehouse.database import SETTINGS, explain_database_error
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import (
     MONDAY,
     TUESDAY,

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from cep_pipeline.errors import BusyError
-from cep_pipeline.warehouse import Decision, StreamTables, Warehouse
+from cep_pipeline.warehouse.records import Decision
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,

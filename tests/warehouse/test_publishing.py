@@ -7,7 +7,11 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import CepError
-from cep_pipeline.warehouse import QUARANTINE_SCHEMA, StreamTables, Warehouse, open_data_file, write_data_file
+from cep_pipeline.events.columns import QUARANTINE_SCHEMA
+from cep_pipeline.storage import open_data_file, write_data_file
+from cep_pipeline.warehouse.records import DayStatistics
+from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.processes import CONTEXT
 from tests.warehouse.published_days import (
     MONDAY,
@@ -240,7 +244,7 @@ def test_matches_of_one_pattern_are_selected_across_files(tables: StreamTables) 
 def test_statistics_are_replaced(tables: StreamTables) -> None:
     for rate in (1.0, 2.0):
         with tables.day_lease(MONDAY, run_id="run") as lease:
-            tables.publish_statistics("demo", MONDAY, {"rate": rate}, lease=lease)
+            tables.publish_day_statistics(MONDAY, {"demo": DayStatistics({"rate": rate})}, lease=lease)
     assert tables.read_statistics("demo", MONDAY) == {"rate": 2.0}
     assert tables.read_statistics("demo", TUESDAY) is None
 

@@ -8,16 +8,19 @@ import pyarrow as pa
 import pytest
 
 from cep_pipeline.errors import BusyError, InputError
-from cep_pipeline.warehouse import Warehouse, commits, iceberg_tables, write_data_file
-from cep_pipeline.warehouse.layout import STATISTICS_SCHEMA, TableLayout
+from cep_pipeline.storage import write_data_file
+from cep_pipeline.warehouse import commits, iceberg_tables
+from cep_pipeline.warehouse.layout import TableLayout, table_layouts
 from cep_pipeline.warehouse.records import DayStatistics
 from cep_pipeline.warehouse.stream_tables import StreamTables
+from cep_pipeline.warehouse.warehouse import Warehouse
 from tests.warehouse.published_days import MONDAY, TUESDAY, WEDNESDAY, Trades
 
 
 def publish(tables: StreamTables, day: object = MONDAY, rate: float = 1.0, **further: object) -> None:
     with tables.day_lease(day, run_id="run") as lease:  # type: ignore[arg-type]
-        tables.publish_statistics("demo", day, {"rate": rate}, lease=lease, **further)  # type: ignore[arg-type]
+        made = {"demo": DayStatistics({"rate": rate}, **further)}  # type: ignore[arg-type]
+        tables.publish_day_statistics(day, made, lease=lease)  # type: ignore[arg-type]
 
 
 def test_a_row_is_read_back_as_it_was_written(tables: StreamTables) -> None:
@@ -36,7 +39,7 @@ def test_pattern_sets_of_a_day_are_replaced_in_one_commit_and_others_stay(tables
         return len(tables.warehouse.catalog.load_table((tables.name, "statistics")).history())
 
     with tables.day_lease(MONDAY, run_id="run") as lease:
-        tables.publish_statistics("third", MONDAY, {"rate": 7.0}, lease=lease)
+        tables.publish_day_statistics(MONDAY, {"third": DayStatistics({"rate": 7.0})}, lease=lease)
         tables.publish_observed("second", MONDAY, {"passes": 3}, lease=lease)
         before = commits_so_far()
         made = {"demo": DayStatistics({"rate": 1.0}, "{}"), "second": DayStatistics({"rate": 2.0})}
@@ -98,7 +101,8 @@ def test_the_latest_earlier_day_is_found_over_gaps(tables: StreamTables) -> None
 
 def test_a_table_of_an_older_version_is_read_and_written(tmp_path: Path) -> None:
     warehouse = Warehouse.open(tmp_path)
-    older = pa.schema([STATISTICS_SCHEMA.field(number) for number in range(5)])
+    newest = table_layouts(pa.schema([]))["statistics"].schema
+    older = pa.schema([newest.field(number) for number in range(5)])
     location = warehouse.table_location(Trades().name, "statistics")
     iceberg_tables.ensure_table(
         warehouse.catalog, Trades().name, TableLayout("statistics", older, ("pattern_set", "day")), location

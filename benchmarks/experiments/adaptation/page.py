@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
+from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments.adaptation.figures import (
     COMPARED,
     INVARIANT,
@@ -57,7 +58,7 @@ from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.findings import findings_text
 from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
-from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
+from cep_pipeline.band_charts import PALETTE
 from cep_pipeline.cli.figures import count_per_s, times_as_fast
 
 STYLES = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from benchmarks.charts import Axis, Style, bar_chart, line_chart, scatter_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.findings import findings_text, geometric_mean
@@ -33,7 +34,7 @@ from benchmarks.experiments.join_plans.patterns import (
 from benchmarks.experiments.join_plans.streams import STOCKS, TRAFFIC, WINDOW_S
 from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
-from cep_pipeline.charts import PALETTE, Axis, Style, bar_chart, line_chart, scatter_chart
+from cep_pipeline.band_charts import PALETTE
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 
 STYLES: Mapping[str, Style] = {

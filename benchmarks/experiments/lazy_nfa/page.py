@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
+from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.findings import findings_text
@@ -26,7 +27,6 @@ from benchmarks.experiments.lazy_nfa.experiment import (
 from benchmarks.experiments.lazy_nfa.findings import all_findings
 from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
-from cep_pipeline.charts import Axis, Style, line_chart
 from cep_pipeline.cli.figures import count_per_s
 from cep_pipeline.errors import CepError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from benchmarks.charts import Axis, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.findings import Finding, ratio_range
 from benchmarks.experiments.multi_pattern.adaptive import (
@@ -22,7 +23,6 @@ from benchmarks.experiments.multi_pattern.adaptive import (
 from benchmarks.experiments.multi_pattern.figures import mean_of, number, rows_of, values_of
 from benchmarks.experiments.multi_pattern.streams import GREATEST_STEP, LEAST_STEP, STREAMS
 from benchmarks.report import markdown_table
-from cep_pipeline.charts import Axis, line_chart
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 
 DYNAMIC = 10.0

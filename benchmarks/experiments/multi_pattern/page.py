@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.findings import findings_text
@@ -24,7 +25,7 @@ from benchmarks.experiments.multi_pattern.workloads import (
 )
 from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
-from cep_pipeline.charts import PALETTE, Axis, Style, line_chart
+from cep_pipeline.band_charts import PALETTE
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
 

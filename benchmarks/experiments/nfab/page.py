@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from benchmarks.charts import Axis, Style, bar_chart, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
 from benchmarks.experiments.findings import findings_text
@@ -23,7 +24,6 @@ from benchmarks.experiments.nfab.runs import ALGORITHMS, BACKTRACK, BASIC, MERGE
 from benchmarks.experiments.page import Page
 from benchmarks.report import machine, markdown_table
 from benchmarks.sase_stream import SYMBOLS
-from cep_pipeline.charts import Axis, Style, bar_chart, line_chart
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.errors import CepError
 

@@ -18,7 +18,7 @@ from cep_pipeline.detection.compressed.compressing import count_merged
 from cep_pipeline.detection.decimal_text import from_text
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.detection.outputs import listed_because
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.oracle import evaluate
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, Statement, statements

@@ -20,7 +20,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import shared_work
 from cep_pipeline.detection.fused.shared_work import AlikeNodes
 from cep_pipeline.detection.mechanisms import Counters, Metrics
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.multi_pattern import shared_plan_of
 from cep_pipeline.slices.extent import counts_in_partitions, look_back

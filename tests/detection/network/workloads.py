@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, PARAMETERS, TIME_WINDOWS, Features, statements
 from tests.streams import stream_schema

@@ -18,7 +18,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.detection.nfab import runs
 from cep_pipeline.errors import PlanError, UnsupportedPattern
-from cep_pipeline.patterns import Pattern
+from cep_pipeline.patterns.pattern import Pattern
 from tests.answers import comparable, from_tables
 from tests.language_cases import stream
 from tests.oracle import evaluate

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+from cep_pipeline.band_charts import INK, PALETTE, drawn
 
 Row = Mapping[str, str | int | float | bool | None]
 """What one mark of a chart is drawn from: field -> value."""
-
-INK, GRID = "#79818c", "#79818c"
-"""Of text and axes, and of the grid, which is drawn faintly: legible on white and on black."""
-PALETTE = ("#d1495b", "#2a9d5c", "#3b82d6", "#b7791f", "#8e6bbf", "#1f9aa5", "#c2569b", "#7d8a2e")
 
 
 @dataclass(frozen=True)
@@ -136,10 +133,7 @@ def scatter_chart(
     import altair as alt
 
     shown = [row for row in rows if all(_can_be_drawn(row.get(axis.field), axis) for axis in (x, y))]
-    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
-    given = styles if styles is not None else {}
-    colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
-    legend = alt.Legend(title=None, orient="bottom", columns=4)
+    color = _colors(shown, series, styles)
     fields = {x.field, y.field, series, *([facet] if facet else [])}
     chart: Any = (
         alt.Chart(alt.Data(values=[{name: row[name] for name in fields} for row in shown]), width=width, height=height)
@@ -147,13 +141,24 @@ def scatter_chart(
         .encode(
             x=x.encoded(alt.X, _values(shown, x)),
             y=y.encoded(alt.Y, _values(shown, y)),
-            color=alt.Color(f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=colors)),
+            color=color,
         )
     )
     if facet is not None:
         header = alt.Header(title=None, labelColor=INK, labelFontSize=13)
         chart = chart.encode(facet=alt.Facet(f"{facet}:N", columns=3, header=header))
     return drawn(chart).decode()
+
+
+def _colors(rows: Sequence[Row], series: str, styles: Mapping[str, Style] | None) -> Any:
+    """The colour of each series, with the legend below the chart."""
+    import altair as alt
+
+    names = [str(name) for name in dict.fromkeys(row[series] for row in rows)]
+    given = styles if styles is not None else {}
+    colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
+    legend = alt.Legend(title=None, orient="bottom", columns=4)
+    return alt.Color(f"{series}:N", sort=names, legend=legend, scale=alt.Scale(domain=names, range=colors))
 
 
 def _values(rows: Sequence[Row], axis: Axis) -> list[float]:
@@ -179,9 +184,7 @@ def bar_chart(
     import altair as alt
 
     shown = [row for row in rows if _can_be_drawn(row.get(y.field), y)]
-    names = [str(name) for name in dict.fromkeys(row[series] for row in shown)]
-    given = styles if styles is not None else {}
-    colors = [given.get(name, Style(PALETTE[place % len(PALETTE)])).color for place, name in enumerate(names)]
+    color = _colors(shown, series, styles)
     groups = [str(value) for value in dict.fromkeys(row[group.field] for row in shown)]
     # On a logarithmic scale bars begin a little below the power of ten under the lowest, so that all can be seen.
     floor = 0.5 * 10.0 ** _power_below(min(_values(shown, y))) if y.log else 0.0
@@ -191,15 +194,10 @@ def bar_chart(
         .mark_bar()
         .encode(
             x=alt.X(f"{group.field}:N", title=group.title, sort=groups, axis=alt.Axis(labelAngle=0)),
-            xOffset=alt.XOffset(f"{series}:N", sort=names),
+            xOffset=alt.XOffset(f"{series}:N", sort=color["sort"]),
             y=y.encoded(alt.Y, _values(shown, y)),
             y2=alt.Y2("floor:Q"),
-            color=alt.Color(
-                f"{series}:N",
-                sort=names,
-                legend=alt.Legend(title=None, orient="bottom", columns=4),
-                scale=alt.Scale(domain=names, range=colors),
-            ),
+            color=color,
         )
     )
     return drawn(chart).decode()
@@ -208,22 +206,3 @@ def bar_chart(
 def _power_below(value: float) -> int:
     """Power of ten at or below a value."""
     return math.floor(math.log10(value))
-
-
-def drawn(chart: Any, format: Literal["svg", "png"] = "svg") -> bytes:
-    """A chart in the house's colours, rendered; a PNG has a white background, which not every viewer has."""
-    text = {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
-    lines = {"domainColor": INK, "tickColor": INK, "gridColor": GRID, "gridOpacity": 0.25}
-    configured = (
-        chart.configure(background="transparent" if format == "svg" else "white", font="sans-serif", padding=8)
-        .configure_view(stroke=None)
-        .configure_axis(**text, **lines)
-        .configure_legend(labelColor=INK, labelFontSize=12, symbolStrokeWidth=2, labelLimit=300)
-    )
-    if format == "svg":
-        rendered = io.StringIO()
-        configured.save(rendered, format="svg")
-        return rendered.getvalue().encode()
-    pixels = io.BytesIO()
-    configured.save(pixels, format="png", scale_factor=2)
-    return pixels.getvalue()
