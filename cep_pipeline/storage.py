@@ -13,17 +13,21 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from cep_pipeline.errors import CepError, InputError
+
+if TYPE_CHECKING:
+    from pyiceberg.io.pyarrow import PyArrowFileIO
 
 ROW_GROUP_ROWS = 65_536
 """Rows of a row group: small enough that the bounds of a group prune a slice's reads, large enough to scan fast."""
@@ -54,21 +58,82 @@ class DataDirectory:
         return f"{self.location}/{folder_name(self.run_id)}-{task:05d}-{attempt}-{uuid.uuid4().hex[:8]}.parquet"
 
 
+_SET: dict[str, str] = {}
+"""The properties by which this process reaches object stores, as `reach_object_stores` was given them."""
+
+
+def reach_object_stores(properties: Mapping[str, str]) -> None:
+    """Set the properties by which this process reaches object stores, for tables, files of runs and raw files alike.
+
+    Parameters
+    ----------
+    properties
+        Named as PyIceberg names them: `s3.endpoint`, `s3.region`, `gcs.project-id`, `adls.account-name`, …
+    """
+    if dict(properties) != _SET:
+        _SET.clear()
+        _SET.update(properties)
+
+
+def object_store_properties() -> dict[str, str]:
+    """Return what `reach_object_stores` was given last; a driver sends it to its workers."""
+    return dict(_SET)
+
+
+def object_store_io() -> PyArrowFileIO:
+    """Return the files of object stores, for PyIceberg and for `open_filesystem`: each bucket has one client.
+
+    Notes
+    -----
+    What is not set comes from the environment, as in Amazon's own tools: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL,
+    AWS_REGION or AWS_DEFAULT_REGION, and the credentials or the role.
+    """
+    properties = {name: value for name, value in _from_environment().items() if value} | _SET
+    if "s3.endpoint" in properties:
+        # PyIceberg would ask Amazon for the region of the bucket.
+        properties.setdefault("s3.region", "us-east-1")
+    return _file_io(tuple(sorted(properties.items())))
+
+
+def _from_environment() -> dict[str, str | None]:
+    asked = os.environ.get
+    return {
+        "s3.endpoint": asked("AWS_ENDPOINT_URL_S3") or asked("AWS_ENDPOINT_URL"),
+        "s3.region": asked("AWS_REGION") or asked("AWS_DEFAULT_REGION"),
+    }
+
+
+@cache
+def _file_io(properties: tuple[tuple[str, str], ...]) -> PyArrowFileIO:
+    # PyIceberg takes a second to import; folders need none of it.
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    return PyArrowFileIO(dict(properties))
+
+
 def open_filesystem(location: str) -> tuple[pafs.FileSystem, str]:
     """Return the pyarrow file system of a path or URI, and the path in it.
 
     Raises
     ------
     InputError
-        The scheme is unknown to pyarrow, or its settings are wrong.
+        The scheme is unknown, or the settings of the object store are wrong.
     """
     if "://" not in location:
         return pafs.LocalFileSystem(), str(Path(location).absolute())
+    files = object_store_io()
+    scheme, bucket, path = files.parse_location(location)
     try:
-        filesystem, path = pafs.FileSystem.from_uri(location)
-    except (pa.ArrowException, OSError) as error:
+        return files.fs_by_scheme(scheme, bucket), path
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{location}: not a place that can be read and written: {error}") from error
-    return filesystem, path
+
+
+def folder_exists(location: str) -> bool:
+    """Return whether there is a folder at a path or URI; on an object store, whether any object lies below it."""
+    filesystem, path = open_filesystem(location)
+    with storage_errors(f"looking for {location}"):
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
 
 
 def make_directory(location: str) -> None:
@@ -116,9 +181,22 @@ def explain_storage_error(what: str, error: OSError) -> CepError:
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text or "Read-only" in text:
         return InputError(f"{what}: permission denied. Give this user write access, or name another warehouse location")
+    for refusal, advice in _OBJECT_STORE_REFUSALS.items():
+        if f"AWS Error {refusal}" in text:
+            return InputError(f"{what}: {advice} (the object store says {refusal})")
     if number in (errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):
         return InputError(f"{what}: {error.strerror}: no folder can be there; name another warehouse location")
     return CepError(f"{what}: {error.strerror or text}")
+
+
+_OBJECT_STORE_REFUSALS = {
+    "NO_SUCH_BUCKET": "there is no such bucket: make it, or name another",
+    "ACCESS_DENIED": "access is denied: give these credentials the right to list, read, write and delete there",
+    "INVALID_ACCESS_KEY_ID": "the credentials are unknown: see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "SIGNATURE_DOES_NOT_MATCH": "the credentials are wrong: see AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "NETWORK_CONNECTION": "the object store cannot be reached: see s3.endpoint and s3.region in warehouse.properties",
+}
+"""Error of an S3 server, as pyarrow names it -> what to do."""
 
 
 @contextmanager

@@ -31,7 +31,7 @@ MOST_LISTED = 40
 
 @click.command()
 @configuration_options
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
+@click.option("--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one.")
 @click.option("--day", "days", type=Day(), multiple=True, help="A day to run; may be given several times.")
 @click.option("--from", "first", type=Day(), help="First day of a range.")
 @click.option("--to", "last", type=Day(), help="Last day of the range, included.")
@@ -49,7 +49,7 @@ MOST_LISTED = 40
 def run(
     config: Path,
     stream: str | None,
-    data: Path | None,
+    data: str | None,
     days: tuple[date, ...],
     first: date | None,
     last: date | None,

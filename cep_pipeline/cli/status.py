@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @configuration_options
-@click.option("--data", type=click.Path(path_type=Path), help="Folder with the raw files, if not the configured one.")
+@click.option("--data", metavar="PLACE", help="Folder or address with the raw files, if not the configured one.")
 @click.option("--rejected", is_flag=True, help="Show the latest rejected rows with file, line and reason.")
 @click.option("--runs", "run_limit", type=click.IntRange(min=0), default=10, show_default=True, help="Runs to show.")
 @click.option(
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     help="Decisions about plans to show.",
 )
 def status(
-    config: Path, stream: str | None, data: Path | None, rejected: bool, run_limit: int, decision_limit: int
+    config: Path, stream: str | None, data: str | None, rejected: bool, run_limit: int, decision_limit: int
 ) -> None:
     """Show the published days, which of them are stale and why, the current plans, and the latest decisions and runs.
 

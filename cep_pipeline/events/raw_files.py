@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from cep_pipeline.errors import InputError
-from cep_pipeline.storage import open_filesystem, storage_errors
+from cep_pipeline.storage import folder_exists, open_filesystem, storage_errors
 
 _DATE = re.compile(r"\{([^{}]*)\}")
 _DIRECTIVES = {"%Y": r"\d{4}", "%y": r"\d{2}", "%m": r"\d{2}", "%d": r"\d{2}", "%j": r"\d{3}"}
@@ -212,10 +212,9 @@ def periods_of(templates: Sequence[PathTemplate], root: str) -> list[Period]:
 
 
 def _open_folder(root: str) -> tuple[pafs.FileSystem, str]:
-    filesystem, folder = open_filesystem(root)
-    if filesystem.get_file_info(folder).type != pafs.FileType.Directory:
+    if not folder_exists(root):
         raise InputError(f"{root}: no such data folder; {_WHERE_DATA_LIE}")
-    return filesystem, folder
+    return open_filesystem(root)
 
 
 def _matching(filesystem: pafs.FileSystem, folder: str, pattern: str) -> list[tuple[str, int]]:

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, field_validator
 
 from cep_pipeline.documents import Document, checked, line_at, load_document, one_of
 from cep_pipeline.errors import InputError
+from cep_pipeline.storage import reach_object_stores
 
 if TYPE_CHECKING:
     from cep_pipeline.adaptation.decisions import DecisionFunction
@@ -311,8 +312,9 @@ class StreamSettings(Document):
         description="The stream schema. Its `name` is the name of the stream here.",
         examples=["streams/cold_rooms.yaml"],
     )
-    data: Path = Field(
-        description="The folder of the raw files; `cep run --data` names another one.", examples=["data/cold_rooms"]
+    data: str = Field(
+        description="The folder of the raw files, or its address in an object store; `cep run --data` names another.",
+        examples=["data/cold_rooms"],
     )
     pattern_sets: dict[str, PatternSetSettings] = Field(
         default_factory=dict,
@@ -340,6 +342,9 @@ class StreamSettings(Document):
         return {_check_name(name): settings for name, settings in sets.items()}
 
 
+_SECRET = re.compile(r"secret|access-key|account-key|token|credential|connection-string")
+
+
 class WarehouseSettings(Document):
     """Location of the tables and of their catalog."""
 
@@ -356,6 +361,26 @@ class WarehouseSettings(Document):
         ),
         examples=["postgresql+psycopg2://user:password@host:5432/cep"],
     )
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        description=(
+            "How object stores are reached, the warehouse's and those of raw data: properties as PyIceberg names them. "
+            "Without `s3.endpoint` and `s3.region`, `AWS_ENDPOINT_URL` and `AWS_REGION` count. Credentials come from "
+            "the environment or from a role, never from here."
+        ),
+        examples=[{"s3.endpoint": "http://minio:9000", "s3.region": "us-east-1"}],
+    )
+
+    @field_validator("properties")
+    @classmethod
+    def _no_secrets(cls, properties: dict[str, str]) -> dict[str, str]:
+        for name in properties:
+            if _SECRET.search(name):
+                raise ValueError(
+                    f"{name} is a credential, which does not belong in a file that is shared: set it in the "
+                    "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, …), or give the machine a role"
+                )
+        return properties
 
 
 class PlanningSettings(SearchSettings):
@@ -471,7 +496,7 @@ class Stream:
 
     name: str
     schema: StreamSchema
-    data: Path
+    data: str
     pattern_sets: tuple[PatternSet, ...]
     statistics: StatisticsSettings = field(default_factory=StatisticsSettings)
 
@@ -488,6 +513,11 @@ class Stream:
         return (self.pattern_set(name),) if name else self.pattern_sets
 
 
+def _resolved(folder: Path, location: str) -> str:
+    """A path made absolute; the address of a place in an object store as it is."""
+    return location if "://" in location else str((folder / location).resolve())
+
+
 @dataclass(frozen=True)
 class Configuration:
     """A read `pipeline.yaml`; relative paths in it are relative to its folder."""
@@ -497,8 +527,17 @@ class Configuration:
 
     @classmethod
     def load(cls, path: str | Path) -> Configuration:
+        """Read a `pipeline.yaml`; from here on this process reaches object stores as it says.
+
+        Raises
+        ------
+        InputError
+            The file is missing, is no YAML, or breaks a rule; the message names file and line.
+        """
         path = Path(path)
-        return cls(path.resolve(), load_document(path, PipelineSettings, "pipeline configuration"))
+        settings = load_document(path, PipelineSettings, "pipeline configuration")
+        reach_object_stores(settings.warehouse.properties)
+        return cls(path.resolve(), settings)
 
     @property
     def folder(self) -> Path:
@@ -506,8 +545,7 @@ class Configuration:
 
     @property
     def warehouse_location(self) -> str:
-        location = self.settings.warehouse.location
-        return location if "://" in location else str((self.folder / location).resolve())
+        return _resolved(self.folder, self.settings.warehouse.location)
 
     def open_warehouse(self) -> Warehouse:
         """Open the warehouse, which is made on first use."""
@@ -525,7 +563,7 @@ class Configuration:
             raise InputError(f"{self.path}: no stream {name!r}; configured are {', '.join(self.settings.streams)}")
         return settings
 
-    def stream(self, name: str, *, data: Path | None = None) -> Stream:
+    def stream(self, name: str, *, data: str | Path | None = None) -> Stream:
         """Load a stream: its schema, and its pattern sets parsed and checked.
 
         Parameters
@@ -533,7 +571,7 @@ class Configuration:
         name
             A stream of the configuration.
         data
-            Folder with the raw files, in place of the configured one.
+            Folder or address with the raw files, in place of the configured one.
 
         Raises
         ------
@@ -553,7 +591,7 @@ class Configuration:
             self._pattern_set(key, value, schema, settings.adaptation, ("streams", name, "pattern_sets", key))
             for key, value in settings.pattern_sets.items()
         )
-        folder = data.resolve() if data else (self.folder / settings.data).resolve()
+        folder = _resolved(Path(), str(data)) if data else _resolved(self.folder, settings.data)
         own = _set_in(settings.statistics)
         return Stream(name, schema, folder, sets, self.settings.statistics.model_copy(update=own))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.raw_files import SourceFile, files_of_day, fingerprint_file, periods_of
 from cep_pipeline.pipeline.configuration import Stream
+from cep_pipeline.storage import folder_exists
 
 if TYPE_CHECKING:
     from cep_pipeline.events.raw_files import RawFile
@@ -34,7 +34,7 @@ def days_with_files(stream: Stream) -> list[date]:
         The data folder is missing or holds no file of the stream, or the names of the files do not tell their days.
     """
     source = _source(stream)
-    periods = periods_of(source.paths, str(stream.data))
+    periods = periods_of(source.paths, stream.data)
     if not periods:
         templates = ", ".join(template.text for template in source.paths)
         raise InputError(f"{stream.data}: no raw files of stream {stream.name!r} in it; they are named {templates}")
@@ -71,7 +71,7 @@ def raw_files(stream: Stream, days: Iterable[date]) -> dict[date, list[RawFile]]
     known: dict[SourceFile, RawFile] = {}
     found: dict[date, list[RawFile]] = {}
     for day in days:
-        files, _ = files_of_day(source.paths, str(stream.data), day)
+        files, _ = files_of_day(source.paths, stream.data, day)
         for file in files:
             if file not in known:
                 known[file] = fingerprint_file(file)
@@ -87,7 +87,7 @@ def find_stale_days(stream: Stream, tables: StreamTables) -> list[StaleDay]:
     """
     published = [record.day for record in tables.days()]
     files: Mapping[date, list[RawFile]] | None = None
-    if stream.schema.source is not None and Path(stream.data).is_dir():
+    if stream.schema.source is not None and folder_exists(stream.data):
         files = raw_files(stream, published)
     return tables.stale_days(
         raw_files=files,

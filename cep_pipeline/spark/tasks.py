@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.errors import CepError
 from cep_pipeline.spark.session import explain_failures
+from cep_pipeline.storage import object_store_properties, reach_object_stores
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -62,8 +63,10 @@ def run_tasks(
         return []
     context = spark.sparkContext
     group = f"cep-{uuid4().hex}"
+    properties = object_store_properties()
 
     def run(task: Task) -> Result | _Refusal:
+        reach_object_stores(properties)
         running = TaskContext.get()
         try:
             return function(task, running.attemptNumber() if running is not None else 0)

@@ -11,11 +11,13 @@ import sqlalchemy as sql
 from pyiceberg.catalog import Catalog, MetastoreCatalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io import FileIO
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import AddSnapshotUpdate, TableRequirement, TableUpdate
+from pyiceberg.typedef import EMPTY_DICT, Properties
 from sqlalchemy.engine import Connection, Engine
 
-from cep_pipeline.storage import make_durable
+from cep_pipeline.storage import make_durable, object_store_io
 from cep_pipeline.warehouse.database import create_together
 
 CATALOG_NAME = "cep"
@@ -37,9 +39,16 @@ class WarehouseCatalog(SqlCatalog):
     """
 
     def __init__(self, engine: Engine, location: str) -> None:
-        MetastoreCatalog.__init__(self, CATALOG_NAME, warehouse=location)
+        self._on_object_store = "://" in location
+        # Making a table does not ask `_load_file_io`, but goes by the catalog's properties.
+        reached_by = object_store_io().properties if self._on_object_store else {}
+        MetastoreCatalog.__init__(self, CATALOG_NAME, **reached_by, warehouse=location)
         self.engine = engine
         create_together(self._init_catalog)
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        """Read and write metadata as all other files are: through the one client of the object store."""
+        return object_store_io() if self._on_object_store else super()._load_file_io(properties, location)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]

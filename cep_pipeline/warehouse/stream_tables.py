@@ -272,8 +272,8 @@ class StreamTables(StreamReader):
         return datetime.fromtimestamp(self.warehouse.clock(), UTC)
 
     def _directory(self, table: str, unit: Mapping[str, str | date], run_id: str) -> DataDirectory:
-        folders = "/".join(f"{column}={folder_name(str(value))}" for column, value in unit.items())
-        return DataDirectory(f"{self.warehouse.table_location(self.name, table)}/data/{folders}", run_id)
+        folders = (f"{column}={folder_name(str(value))}" for column, value in unit.items())
+        return DataDirectory("/".join((self.warehouse.table_location(self.name, table), "data", *folders)), run_id)
 
     def _check_lease(self, lease: Lease, unit: str) -> None:
         if (lease.stream, lease.unit) != (self.name, unit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.events.columns import EventSchema, events_columns
-from cep_pipeline.storage import make_directory, open_filesystem
+from cep_pipeline.storage import make_directory, open_filesystem, reach_object_stores
 from cep_pipeline.warehouse.database import Database
 from cep_pipeline.warehouse.layout import check_stream_name, table_layouts
 from cep_pipeline.warehouse.records import MaintenanceReport
@@ -31,6 +31,7 @@ class Warehouse(Store):
         location: str | Path,
         catalog_uri: str | URL | None = None,
         *,
+        properties: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
         lease_timeout_s: float = 120.0,
     ) -> Warehouse:
@@ -42,6 +43,9 @@ class Warehouse(Store):
             Folder, or URI that pyarrow reaches (s3://…).
         catalog_uri
             Database of the catalog (postgresql+psycopg2://…); by default SQLite in the folder.
+        properties
+            How object stores are reached, named as PyIceberg names them (`s3.endpoint`, `s3.region`, …); None leaves
+            what this process has set already. Credentials come from the environment, or from a role.
         clock
             Seconds since the epoch; for tests.
         lease_timeout_s
@@ -52,6 +56,8 @@ class Warehouse(Store):
         InputError
             The location cannot be written, the catalog cannot be read, or a newer version made it.
         """
+        if properties is not None:
+            reach_object_stores(properties)
         place = str(location).rstrip("/") or "/"
         if "://" not in place:
             place = os.path.realpath(Path(place).expanduser())

@@ -43,14 +43,14 @@ def folder(tmp_path: Path) -> Path:
 def test_paths_are_relative_to_the_configuration(folder: Path) -> None:
     configuration = Configuration.load(folder / "pipeline.yaml")
     stream = configuration.stream("trades")
-    assert stream.data == folder / "raw"
+    assert stream.data == str(folder / "raw")
     assert configuration.warehouse_location == str(folder / "warehouse")
     assert [pattern.name for pattern in stream.pattern_set("market").patterns] == ["rise"]
     assert stream.pattern_set("market").patterns[0].parameters == (("tech", ("AAPL", "MSFT")),)
 
 
 def test_data_folder_of_a_call_goes_before_the_configured_one(folder: Path) -> None:
-    assert Configuration.load(folder / "pipeline.yaml").stream("trades", data=folder / "x").data == folder / "x"
+    assert Configuration.load(folder / "pipeline.yaml").stream("trades", data=folder / "x").data == str(folder / "x")
 
 
 def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Path) -> None:
@@ -85,6 +85,8 @@ def test_the_version_follows_statements_and_parameters_but_not_layout(folder: Pa
         (PIPELINE + "adaptation: {threshold: 0}\n", 7, "greater than 0"),
         (PIPELINE + "adaptation: {sample: -1}\n", 7, "greater than or equal to 0"),
         (PIPELINE + "adaptation: {distances: 1}\n", 7, "did you mean 'distance'"),
+        (PIPELINE + "warehouse:\n  properties:\n    s3.secret-access-key: x\n", 8, "set it in the environment"),
+        (PIPELINE + "warehouse: {properties: {adls.sas-token: x}}\n", 7, "adls.sas-token is a credential"),
         ("streams: {}\n", 1, "at least one stream"),
         ("warehouse: {}\n", 1, "streams: this setting is required"),
         ("streams: [\n", 2, "no valid YAML"),
