@@ -24,8 +24,8 @@ from benchmarks.experiments.adaptation.patterns import (
     matches_in,
 )
 from benchmarks.experiments.adaptation.prediction import REACHES, prediction, saved
-from benchmarks.experiments.adaptation.prediction_tables import rank_correlation
 from benchmarks.experiments.adaptation.streams import permuted_rates
+from benchmarks.experiments.findings import rank_correlation
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.plan_makers import SinglePlanMaker
 from cep_pipeline.detection.detect import detect
