@@ -120,6 +120,11 @@ def test_a_finding_fails_where_the_figures_do(rows: list[Row], others: dict[int,
     assert other_verdicts(rows) == others
 
 
+def test_findings_are_short() -> None:
+    for finding in findings.all_findings(by_decision([*paper_rows(better=0.6)]), BEST, TWICE):
+        assert len(finding.claim) <= 90 and len(finding.paper) <= 60 and len(finding.ours) <= 60
+
+
 def test_runs_that_were_timed_once_decide_nothing_about_times() -> None:
     of_times = {0, 1, 2, 3, 5, 6, 7, 8}
     assert other_verdicts([*paper_rows()], repetitions=1) == dict.fromkeys(of_times, Verdict.UNDECIDED)
@@ -146,7 +151,7 @@ def test_fewer_replannings_are_fewer_in_each_stream() -> None:
     ]
     rows = [row | ({"t=0.1:planned": 18} if row["stream"] == TRAFFIC else {}) for row in rows]
     assert other_verdicts(rows) == {4: Verdict.DIFFERS}
-    assert findings.all_findings(by_decision(rows), BEST, TWICE)[4].ours == "in the traffic"
+    assert findings.all_findings(by_decision(rows), BEST, TWICE)[4].ours == "so in the traffic"
 
 
 def cells(table: str) -> list[list[str]]:

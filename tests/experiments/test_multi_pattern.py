@@ -308,6 +308,11 @@ def test_a_finding_fails_where_the_figures_do(changed: list[Row], expected: dict
     assert other_verdicts(changed) == expected
 
 
+def test_findings_are_short() -> None:
+    for finding in findings.all_findings([*paper_rows({"SA-EDGE": 0.3})]):
+        assert len(finding.claim) <= 90 and len(finding.paper) <= 60 and len(finding.ours) <= 60
+
+
 def test_runs_that_were_timed_once_decide_nothing_about_times() -> None:
     once = {f"{contender.name}:next_seconds": None for contender in ALL}
     assert set(other_verdicts([*paper_rows(**once)]).items()) == {

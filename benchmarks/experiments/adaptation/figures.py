@@ -58,7 +58,7 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
         static = {name: number(row, f"{STATIC}:{name}") for name in ("detecting", "deciding", "planning", "candidates")}
         of_static = static["detecting"] + static["deciding"] + static["planning"]
         if "hindsight_candidates" in row:
-            key["in_hindsight"] = static["candidates"] / max(number(row, "hindsight_candidates"), 1.0)
+            key["in_hindsight"] = max(static["candidates"], 1.0) / max(number(row, "hindsight_candidates"), 1.0)
         for decision in names:
             own = {n.partition(":")[2]: figure for n, figure in row.items() if n.startswith(f"{decision}:")}
             aside = cast(float, own["deciding"]) + cast(float, own["planning"])
@@ -67,7 +67,7 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
                 "seconds": seconds,
                 "throughput": cast(float, row["events_read"]) / seconds,
                 "gain": of_static / seconds,
-                "less_work": static["candidates"] / max(cast(float, own["candidates"]), 1.0),
+                "less_work": max(static["candidates"], 1.0) / max(cast(float, own["candidates"]), 1.0),
                 "overhead": aside / seconds,
             }
             apart.append({**key, "decision": decision, **own, **derived})

@@ -172,11 +172,11 @@ def fewer_replannings(rows: Sequence[Row]) -> Finding:
             fewer.append(stream)
     return Finding(
         "invariants plan anew less often than the best threshold, and that less than always",
-        "few plans replaced, in both streams",
-        f"in the {' and in the '.join(fewer)}" if fewer else "in neither",
+        "few in both streams",
+        f"so in the {' and in the '.join(fewer)}" if fewer else "so in neither stream",
         Verdict.HOLDS if len(fewer) == 2 else Verdict.DIFFERS,
-        "*Replannings* has the counts. It also counts the plans that were really replaced: few replannings lead to "
-        "another plan, so the order by these may be another one.",
+        "This counts decisions to plan anew. Few of them lead to another plan, and the patent counts plans that were "
+        "replaced; the order by these may be another one (*Replannings*).",
     )
 
 
@@ -225,7 +225,7 @@ def more_for_trees(rows: Sequence[Row], noise: float) -> Finding:
         f"over the static plan {trees} times; greedy {chains}",
         verdict_at_least(more, 1.0, noise=noise),
         "The gains of greedy in the traffic come from few long sequences, whose static plan is made at night and does "
-        "very badly in the morning. The dearest tree of such a pattern is not nearly as bad (*Gains of the planners*).",
+        "very badly in the morning. The first tree of such a pattern is not nearly as bad (*Gains of the planners*).",
     )
 
 

@@ -10,6 +10,7 @@ from benchmarks.experiments.adaptation.figures import (
     INVARIANT,
     THRESHOLD,
     Best,
+    Lead,
     best_gain,
     cells_of,
     chosen_by,
@@ -70,25 +71,25 @@ def leads_table(compared: Sequence[Row], tried: Sequence[Row], sizes: Sizes) -> 
     """Cells in which one decision function is ahead of another one, by the clock and by tries."""
     noise = noise_of(tried, sizes)
     of_d, of_t = [*map(distance_name, sizes.distances)], [*map(threshold_name, sizes.thresholds)]
-    lines = []
+    found: list[tuple[str, str, str, Lead]] = []
     for stream, (one, other) in product((TRAFFIC, STOCKS), ((INVARIANT, THRESHOLD), (STATIC, UNCONDITIONAL))):
         own = rows_of(compared, stream=stream)
-        for by, figure in (("throughput", "throughput"), ("tries", "less_work")):
-            found = lead(own, one, other, figure, noise)
-            counts = (str(count) for count in (len(found.ratios), found.ahead, found.behind))
-            lines.append(
-                [stream, f"{one} / {other}", by, *counts, ratio_range(found.ratios), times_as_fast(found.mean)]
-            )
+        found += [
+            (stream, f"{one} / {other}", "throughput", lead(own, one, other, noise=noise)),
+            (stream, f"{one} / {other}", "tries", lead(own, one, other, "less_work")),
+        ]
         if one == INVARIANT:
             cells = cells_of(rows_of(tried, stream=stream))
             best = [best_gain(cell, of_d) / best_gain(cell, of_t) for cell in cells]
-            alike = max(noise, 1 + SAME)
-            counts = (str(len(best)), str(sum(of > alike for of in best)), str(sum(1 / of > alike for of in best)))
+            ahead, behind = (sum(ratio**sign > max(noise, 1 + SAME) for ratio in best) for sign in (1, -1))
             by = "throughput, each pattern's own t and d"
-            lines.append([stream, f"{one} / {other}", by, *counts, ratio_range(best), _mean(best)])
-    return markdown_table(
-        ["stream", "compared", "by", "patterns", "ahead", "behind", "quotients", "in the mean"], lines
-    )
+            found.append((stream, f"{one} / {other}", by, Lead(ahead, behind, best)))
+    lines = [
+        [*what, str(len(of.ratios)), str(of.ahead), str(of.behind), ratio_range(of.ratios), times_as_fast(of.mean)]
+        for *what, of in found
+    ]
+    header = ["stream", "compared", "by", "patterns", "ahead", "behind", "quotients", "in the mean"]
+    return markdown_table(header, lines)
 
 
 def room_table(compared: Sequence[Row], tried: Sequence[Row]) -> str:
