@@ -145,7 +145,7 @@ def test_behind_by_the_clock_alone_decides_nothing() -> None:
 
 
 def test_fewer_replannings_are_fewer_in_each_stream() -> None:
-    """Those of the traffic are many, and would hide that in the stocks it is the other way round."""
+    """Sums over both streams would hide that in the stocks it is the other way round."""
     rows = [
         row | ({"d=0.5:planned": 10, "d=0.5:switches": 5} if row["stream"] == STOCKS else {}) for row in paper_rows()
     ]

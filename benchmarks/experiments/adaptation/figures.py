@@ -94,7 +94,7 @@ def mean_gain(rows: Iterable[Row], decision: str) -> float:
 
 
 def best_of(rows: Sequence[Row], stream: str, contender: Contender, sizes: Sizes) -> Best:
-    """Which t and d gained the most, by the geometric mean over the sequences."""
+    """The t and d that gained the most, by the geometric mean over the sequences."""
     own = chosen_by(rows, stream, contender)
     threshold = max(sizes.thresholds, key=lambda t: mean_gain(own, threshold_name(t)))
     distance = max(sizes.distances, key=lambda d: mean_gain(own, distance_name(d)))
@@ -196,7 +196,7 @@ def room(rows: Iterable[Row], tried: Iterable[Row]) -> list[float]:
 
 
 def cell_of(row: Row) -> tuple[Figure, ...]:
-    """What tells the measured cells apart."""
+    """The values that tell the measured cells apart."""
     return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase", "a window"))
 
 

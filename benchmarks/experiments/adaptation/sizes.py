@@ -1,4 +1,4 @@
-"""How much `cep experiment adaptation` measures, and the names of what it compares."""
+"""The extents of `cep experiment adaptation`, and the names of what it compares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_K = "other K"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The extent of what is measured.
 
     Attributes
     ----------

@@ -138,7 +138,7 @@ def planners_table(compared: Sequence[Row]) -> str:
 
 
 def costs_table(compared: Sequence[Row]) -> str:
-    """What a check, a plan and the statistics cost, beside detection."""
+    """The costs of a check, a plan and the statistics, beside detection."""
     lines = []
     for contender in CONTENDERS:
         of_all = rows_of(compared, contender=contender.name)
@@ -167,7 +167,7 @@ def costs_table(compared: Sequence[Row]) -> str:
 
 
 def promises_table(compared: Sequence[Row]) -> str:
-    """What new plans promise when they are chosen, and what becomes of it."""
+    """The savings that new plans promise when they are chosen, and what becomes of them."""
     lines = []
     for case, own in _by_case(compared):
         always, static = (rows_of(own, decision=name) for name in (UNCONDITIONAL, STATIC))

@@ -28,7 +28,7 @@ DYNAMIC = 10.0
 LONGEST = 1_000
 """The patent's largest x."""
 _BASE = {LOOP: LOOP_STATIC}
-"""What candidates are compared with, where that is not the run of the static plan over all."""
+"""The run that candidates are compared with, where that is not the static plan over all events."""
 
 _HOW = """\
 In every x events, 5 of the workload's 12 types are put in random order. An event of one of them becomes one of the \
@@ -52,7 +52,7 @@ detection in the loop, with the making of networks; each loop ran once."""
 
 
 def exchanged_how(rows: Sequence[Row], sizes: AdaptiveSizes) -> str:
-    """How the part with exchanged types was measured."""
+    """A text on how the part with exchanged types was measured."""
     windows = ", ".join(f"{mean_of(rows_of(rows, stream=name), 'window'):,.0f} ({name})" for name in STREAMS)
     anew, on_top, alike = EXCHANGES
     return _HOW.format(
@@ -149,12 +149,12 @@ def exchanged_chart(rows: Sequence[Row]) -> tuple[str, str]:
 
 
 def _gain(rows: Sequence[Row]) -> float:
-    """Of throughput, by the loop."""
+    """The gain of throughput by the adaptive loop."""
     return mean_of(rows, f"{LOOP_STATIC}:seconds") / mean_of(rows, f"{LOOP}:seconds")
 
 
 def _fewer(row: Row, name: str) -> float:
-    """How many times fewer candidates than the static plan tests, of the loop than in the loop."""
+    """The static plan's candidates, as a multiple of another run's; a loop is compared with the static loop."""
     return number(row, f"{_BASE.get(name, STATIC)}:candidates") / number(row, f"{name}:candidates")
 
 

@@ -41,7 +41,7 @@ MULTITREE, MULTI_PATTERN_NFA = "multitree", "multi_pattern_nfa"
 
 @dataclass(frozen=True)
 class SearchLimit:
-    """How far a local search goes: seconds, or steps."""
+    """The end of a local search: after seconds, or after steps."""
 
     seconds: float | None = None
     steps: int | None = None
@@ -62,12 +62,12 @@ class Contender:
 
     @property
     def searches(self) -> bool:
-        """Whether it is a local search."""
+        """True for a local search."""
         return self.neighbourhood is not None
 
     @property
     def is_trivial(self) -> bool:
-        """Whether its plan is the one that gains are over."""
+        """True where its plan is the one that gains are over."""
         return self.planner == "none"
 
     @property
@@ -110,7 +110,7 @@ BASELINES = (SH, RE, SH_RR, SH_MDT)
 ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
 COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
 FUSED = (TRIVIAL, SA_EDGE)
-"""Those whose plans `fused` runs too, where all contenders are measured."""
+"""The contenders whose plans `fused` runs too, where all contenders are measured."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Giv
 def _planned_and_run(
     stream: WorkloadStream, shape: Shape, number: int, contender: Contender, search: SearchLimit | None, seed: int
 ) -> _PlannedAndRun:
-    """What a contender makes of a workload; where several parts have the same one, it is measured once."""
+    """Plan and run a workload by a contender; where several parts have the same one, it is measured once."""
     given = _given(stream, shape, number, seed)
     begun = time.perf_counter()
     plan = planned(contender, given.patterns, given.snapshot, search, seed)
