@@ -6,66 +6,170 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import correlation
+from enum import StrEnum
+from statistics import correlation, median
 
+from benchmarks.report import markdown_table
 from cep_pipeline.cli.figures import times_as_fast
+
+
+class Verdict(StrEnum):
+    """How a figure of ours stands to a finding of a paper."""
+
+    HOLDS = "holds"
+    SURPASSED = "surpassed"
+    DIFFERS = "differs"
+    UNDECIDED = "not decidable here"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One claim of the paper beside what was measured.
+    """One finding of a paper beside what was measured.
 
     Attributes
     ----------
-    expected
-        The claim, as a clause without a full stop.
-    measured
-        What our figures are, as a clause.
-    holds
-        Whether they bear the claim out; None where nothing was measured that could.
-    otherwise
-        Where ours differs, why: a sentence that is shown only where the claim does not hold.
+    claim
+        The finding, as a short clause without a full stop.
+    paper
+        The paper's figure, in a few words: "1.7 to 2.7 times".
+    ours
+        Our figure of the same measure, in a few words.
+    verdict
+        How the two stand to each other. A difference that is smaller than the noise of the runs is `UNDECIDED`, and
+        so is a claim about something that was not measured.
+    reason
+        Why it is so, in a few short sentences; required where the verdict is not `HOLDS`.
     """
 
-    expected: str
-    measured: str
-    holds: bool | None
-    otherwise: str = ""
+    claim: str
+    paper: str
+    ours: str
+    verdict: Verdict
+    reason: str = ""
 
-    @property
-    def verdict(self) -> str:
-        """In two or three words."""
-        return {True: "Holds", False: "Does not hold", None: "Not measured"}[self.holds]
-
-    @property
-    def text(self) -> str:
-        """The finding as a Markdown list item."""
-        text = f"- **{self.verdict}**: {self.expected}. Measured: {self.measured}."
-        return f"{text} {self.otherwise}" if self.otherwise and self.holds is False else text
+    def __post_init__(self) -> None:
+        if self.verdict is not Verdict.HOLDS and not self.reason:
+            raise ValueError(f"a finding that does not simply hold needs a reason: {self.claim}")
 
 
-def findings_text(findings: Sequence[Finding]) -> str:
-    """All findings, after a sentence that counts them.
+def not_measured(claim: str, paper: str) -> Finding:
+    """The finding where a contender that it is about was left out of the run."""
+    return Finding(claim, paper, "", Verdict.UNDECIDED, "A mechanism that this is about was not in the run.")
+
+
+def verdict_at_least(ours: float, bound: float, *, noise: float = 1.0, surpassed: float = math.inf) -> Verdict:
+    """The verdict on a finding that some ratio is at least `bound`.
+
+    Parameters
+    ----------
+    ours
+        Our ratio.
+    bound
+        The least ratio at which the finding holds.
+    noise
+        The factor by which the ratio may be off: 1 for counted figures; for times see `noise_of_runs`. A ratio within
+        it of the bound decides nothing.
+    surpassed
+        The ratio from which on we are better than the paper.
 
     Examples
     --------
-    >>> print(findings_text([Finding("cost grows", "it grows", True), Finding("cost falls", "it grows", False)]))
-    Of 2 findings of the paper, 1 holds here and 1 does not.
-    <BLANKLINE>
-    - **Holds**: cost grows. Measured: it grows.
-    - **Does not hold**: cost falls. Measured: it grows.
+    >>> verdict_at_least(12.0, 10.0).value, verdict_at_least(8.0, 10.0).value
+    ('holds', 'differs')
+    >>> verdict_at_least(9.0, 10.0, noise=1.2).value, verdict_at_least(50.0, 10.0, noise=1.2, surpassed=20.0).value
+    ('not decidable here', 'surpassed')
     """
-    holding = sum(finding.holds is True for finding in findings)
-    failing = sum(finding.holds is False for finding in findings)
-    missing = len(findings) - holding - failing
-    parts = [f"{holding} {'holds' if holding == 1 else 'hold'} here"]
-    if failing:
-        parts.append(f"{failing} {'does' if failing == 1 else 'do'} not")
-    if missing:
-        parts.append(f"{missing} {'was' if missing == 1 else 'were'} not measured")
-    counted = " and ".join(parts) if len(parts) < 3 else f"{parts[0]}, {parts[1]} and {parts[2]}"
-    head = f"Of {len(findings)} findings of the paper, {counted}."
-    return "\n".join([head, "", *(finding.text for finding in findings)])
+    if ours >= surpassed * noise:
+        return Verdict.SURPASSED
+    if 1 / noise < ours / bound < noise:
+        return Verdict.UNDECIDED
+    return Verdict.HOLDS if ours >= bound else Verdict.DIFFERS
+
+
+def verdict_at_most(ours: float, bound: float, *, noise: float = 1.0, surpassed: float = 0.0) -> Verdict:
+    """The verdict on a finding that some ratio is at most `bound`; parameters as those of `verdict_at_least`.
+
+    Examples
+    --------
+    >>> verdict_at_most(2.0, 3.0).value, verdict_at_most(3.1, 3.0, noise=1.1).value
+    ('holds', 'not decidable here')
+    """
+    return verdict_at_least(1 / ours, 1 / bound, noise=noise, surpassed=1 / surpassed if surpassed else math.inf)
+
+
+def noise_of_runs(times: Iterable[Sequence[float]]) -> float:
+    """The factor by which the time of a run differs from that of the same run measured again, in the middle.
+
+    Parameters
+    ----------
+    times
+        For each run the times of its repetitions, in seconds; those measured once are passed over.
+
+    Returns
+    -------
+    float
+        The median over the runs of second least time / least time; 1.0 where nothing was repeated.
+
+    Examples
+    --------
+    >>> noise_of_runs([[1.0, 1.2], [2.0, 2.2, 9.0], [3.0, 3.9], [5.0]])
+    1.2
+    """
+    factors = [ordered[1] / ordered[0] for ordered in map(sorted, times) if len(ordered) > 1]
+    return median(factors) if factors else 1.0
+
+
+def findings_table(findings: Sequence[Finding]) -> str:
+    """A sentence that counts the verdicts, and a table of the findings.
+
+    Examples
+    --------
+    >>> held = Finding("cost grows", "linearly", "linearly", Verdict.HOLDS)
+    >>> print(findings_table([held, Finding("cost falls", "", "it grows", Verdict.DIFFERS, "It grows.")]))
+    Of 2 findings of the paper 1 holds and 1 differs.
+    <BLANKLINE>
+    |   | finding    | in the paper | here     | verdict     |
+    | - | ---------- | ------------ | -------- | ----------- |
+    | 1 | cost grows | linearly     | linearly | **holds**   |
+    | 2 | cost falls |              | it grows | **differs** |
+    """
+    counted = [
+        f"{number} {_IN_A_SENTENCE[verdict][number > 1]}"
+        for verdict in Verdict
+        if (number := sum(finding.verdict is verdict for finding in findings))
+    ]
+    rows = [
+        [str(place), finding.claim, finding.paper, finding.ours, f"**{finding.verdict.value}**"]
+        for place, finding in enumerate(findings, 1)
+    ]
+    return "\n\n".join(
+        [
+            f"Of {len(findings)} findings of the paper {_in_a_row(counted)}.",
+            markdown_table(["", "finding", "in the paper", "here", "verdict"], rows),
+        ]
+    )
+
+
+def _in_a_row(parts: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(parts[:-1]), *parts[-1:]) if part)
+
+
+def reasons(findings: Sequence[Finding]) -> list[str]:
+    """A paragraph for each finding that has a reason, under the number that it has in the table."""
+    return [
+        f"**{place}. {finding.claim[:1].upper()}{finding.claim[1:]}: {finding.verdict.value}.** {finding.reason}"
+        for place, finding in enumerate(findings, 1)
+        if finding.reason
+    ]
+
+
+_IN_A_SENTENCE = {
+    Verdict.HOLDS: ("holds", "hold"),
+    Verdict.SURPASSED: ("is surpassed", "are surpassed"),
+    Verdict.DIFFERS: ("differs", "differ"),
+    Verdict.UNDECIDED: ("is not decidable here", "are not decidable here"),
+}
+"""Verdict -> verb for one finding, for several."""
 
 
 def ratio_range(ratios: Iterable[float]) -> str:

@@ -1,4 +1,4 @@
-"""What `cep experiment adaptation` says of plans and the events that follow them."""
+"""Plans of `cep experiment adaptation`, and the events that follow them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from benchmarks.experiments.adaptation.patterns import (
     matches_in,
 )
 from benchmarks.experiments.adaptation.prediction import REACHES, prediction, saved
-from benchmarks.experiments.adaptation.prediction_tables import rank_correlation
 from benchmarks.experiments.adaptation.streams import permuted_rates
+from benchmarks.experiments.findings import rank_correlation
 from cep_pipeline.adaptation import AdaptiveDetection
 from cep_pipeline.adaptation.plan_makers import SinglePlanMaker
 from cep_pipeline.detection.detect import detect
@@ -89,7 +89,7 @@ def test_the_cheapest_sequence_is_the_cheapest_of_all(intervals: int, plans: int
     begin = data.draw(st.integers(1, intervals))
 
     def of(sequence: tuple[int, ...]) -> float:
-        """What the intervals cost, with what plans that were replaced cost over the window behind them."""
+        """The costs of the intervals, with those of replaced plans over the window behind them."""
         own = sum(costs[interval, plan] for interval, plan in enumerate(sequence))
         for interval, (old, new) in enumerate(pairwise(sequence), 1):
             own += price * costs[interval : interval + window, old].sum() if old != new else 0
@@ -136,7 +136,7 @@ def test_plans_in_hindsight_are_less_work_than_the_first_one() -> None:
 
 
 def test_a_switch_costs_what_the_old_plan_does_in_the_window_behind() -> None:
-    """By an order that begins with what matches begin with, nothing: of that the old plan reads no more."""
+    """Nothing, by an order that begins with what matches begin with: of that the old plan reads no more."""
     stream = permuted_rates(4_000, 4_000, seed=1)
     (pattern,) = parse_patterns('NAME p PATTERN SEQ("S00" a, "S05" b, "S09" c) WITHIN 4 seconds', stream.schema)
     loop = AdaptiveDetection(planner="trivial", mechanism="lazy_chain_nfa", every="1 seconds")

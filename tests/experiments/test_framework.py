@@ -17,7 +17,17 @@ from benchmarks.charts import Axis, Style, bar_chart, line_chart
 from benchmarks.experiments import EXPERIMENTS, experiment_named
 from benchmarks.experiments.cells import Cell, CellStore, Row, code_digest
 from benchmarks.experiments.experiment import Experiment, Request, Work, run_experiment, store_beside
-from benchmarks.experiments.findings import Finding, findings_text, log_slope
+from benchmarks.experiments.findings import (
+    Finding,
+    Verdict,
+    findings_table,
+    log_slope,
+    noise_of_runs,
+    not_measured,
+    reasons,
+    verdict_at_least,
+    verdict_at_most,
+)
 from benchmarks.experiments.page import Page
 from benchmarks.measure import Progress
 from cep_pipeline.errors import CepError, InputError
@@ -121,13 +131,39 @@ def test_colours_stand_out_on_white_and_on_black() -> None:
             assert (light + 0.05) / (dark + 0.05) > 3, (color, page)
 
 
-def test_findings_are_counted_and_worded_by_what_holds() -> None:
-    held, failed = Finding("x falls", "it falls", True), Finding("y falls", "it grows", False)
-    missing = Finding("z falls", "nothing", None)
-    text = findings_text([held, failed, missing, missing])
-    assert text.startswith("Of 4 findings of the paper, 1 holds here, 1 does not and 2 were not measured.\n")
-    assert "- **Does not hold**: y falls. Measured: it grows." in text
-    assert findings_text([held, held]).startswith("Of 2 findings of the paper, 2 hold here.\n")
+def test_findings_stand_in_a_table_and_their_reasons_below_it() -> None:
+    held = Finding("x falls", "by half", "by half", Verdict.HOLDS)
+    failed = Finding("y falls", "by half", "it grows", Verdict.DIFFERS, "Our y is another.")
+    better = Finding("z is small", "10", "2", Verdict.SURPASSED, "It is compiled.")
+    missing = not_measured("u falls", "by half")
+    text = findings_table([held, failed, better, missing, missing])
+    first = "Of 5 findings of the paper 1 holds, 1 is surpassed, 1 differs and 2 are not decidable here.\n"
+    assert text.startswith(first)
+    assert [line.split("|")[-2].strip() for line in text.splitlines()[4:]] == [
+        "**holds**",
+        "**differs**",
+        "**surpassed**",
+        "**not decidable here**",
+        "**not decidable here**",
+    ]
+    assert reasons([held, failed, better])[0] == "**2. Y falls: differs.** Our y is another."
+    assert len(reasons([held, failed, better])) == 2
+    with pytest.raises(ValueError, match="needs a reason: y falls"):
+        Finding("y falls", "", "it grows", Verdict.DIFFERS)
+
+
+def test_a_difference_below_the_noise_is_no_verdict() -> None:
+    noise = noise_of_runs([[1.0, 1.2, 1.9], [3.0, 3.6], [2.0]])
+    assert noise == pytest.approx(1.2)
+    assert verdict_at_least(9.0, 10.0) is Verdict.DIFFERS
+    assert verdict_at_least(9.0, 10.0, noise=noise) is verdict_at_least(11.0, 10.0, noise=noise) is Verdict.UNDECIDED
+    assert verdict_at_least(12.5, 10.0, noise=noise) is Verdict.HOLDS
+    assert verdict_at_least(8.0, 10.0, noise=noise) is Verdict.DIFFERS
+    assert verdict_at_least(50.0, 10.0, noise=noise, surpassed=30.0) is Verdict.SURPASSED
+    assert verdict_at_least(31.0, 10.0, noise=noise, surpassed=30.0) is Verdict.HOLDS
+    assert verdict_at_most(0.5, 1.0) is Verdict.HOLDS and verdict_at_most(1.1, 1.0) is Verdict.DIFFERS
+    assert verdict_at_most(1.1, 1.0, noise=noise) is Verdict.UNDECIDED
+    assert verdict_at_most(0.1, 1.0, surpassed=0.2) is Verdict.SURPASSED
 
 
 def test_the_slope_of_logarithms_is_the_power_of_growth() -> None:

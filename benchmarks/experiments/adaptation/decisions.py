@@ -96,7 +96,7 @@ class Later(DecisionFunction):
 def decisions_of(
     contender: Contender, sizes: Sizes, average: NotedAverage, from_us: int
 ) -> dict[str, DecisionFunction]:
-    """What is compared: the four decision functions, with all that is tried of t and d."""
+    """The four decision functions that are compared, with all that is tried of t and d."""
     decisions: dict[str, DecisionFunction] = {
         UNCONDITIONAL: Unconditional(),
         **{threshold_name(t): ConstantThreshold(t) for t in sizes.thresholds},

@@ -79,7 +79,7 @@ class _Streams:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """Of stocks and traffic, for people."""
+        """The descriptions of stocks and traffic, for people."""
         return {name: self.named(name).description for name in (STOCKS, TRAFFIC)}
 
 
@@ -167,7 +167,7 @@ def _measured(
 
 
 def _key(part: str, stream: str, sizes: Sizes) -> dict[str, Figure]:
-    """What figures depend on beside the pattern."""
+    """The part of a key that says what figures depend on beside the pattern."""
     return {
         "part": part,
         "stream": stream,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import geometric_mean
@@ -22,6 +23,7 @@ from benchmarks.experiments.adaptation.sizes import (
     threshold_name,
 )
 from benchmarks.experiments.cells import Figure, Row
+from benchmarks.experiments.findings import noise_of_runs
 
 THRESHOLD, INVARIANT = "constant threshold", "invariants"
 """The best of all that were tried of t, and of d."""
@@ -56,7 +58,7 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
         static = {name: number(row, f"{STATIC}:{name}") for name in ("detecting", "deciding", "planning", "candidates")}
         of_static = static["detecting"] + static["deciding"] + static["planning"]
         if "hindsight_candidates" in row:
-            key["in_hindsight"] = static["candidates"] / max(number(row, "hindsight_candidates"), 1.0)
+            key["in_hindsight"] = max(static["candidates"], 1.0) / max(number(row, "hindsight_candidates"), 1.0)
         for decision in names:
             own = {n.partition(":")[2]: figure for n, figure in row.items() if n.startswith(f"{decision}:")}
             aside = cast(float, own["deciding"]) + cast(float, own["planning"])
@@ -65,7 +67,7 @@ def by_decision(rows: Sequence[Row]) -> list[Row]:
                 "seconds": seconds,
                 "throughput": cast(float, row["events_read"]) / seconds,
                 "gain": of_static / seconds,
-                "less_work": static["candidates"] / max(cast(float, own["candidates"]), 1.0),
+                "less_work": max(static["candidates"], 1.0) / max(cast(float, own["candidates"]), 1.0),
                 "overhead": aside / seconds,
             }
             apart.append({**key, "decision": decision, **own, **derived})
@@ -92,7 +94,7 @@ def mean_gain(rows: Iterable[Row], decision: str) -> float:
 
 
 def best_of(rows: Sequence[Row], stream: str, contender: Contender, sizes: Sizes) -> Best:
-    """Which t and d gained the most, by the geometric mean over the sequences."""
+    """The t and d that gained the most, by the geometric mean over the sequences."""
     own = chosen_by(rows, stream, contender)
     threshold = max(sizes.thresholds, key=lambda t: mean_gain(own, threshold_name(t)))
     distance = max(sizes.distances, key=lambda d: mean_gain(own, distance_name(d)))
@@ -129,14 +131,23 @@ def ratios(
     return {cell: of[one] / of[other] for cell, of in by_cell.items() if one in of and of.get(other)}
 
 
+def noise_of(rows: Iterable[Row], sizes: Sizes) -> float:
+    """The factor by which two times of the same run differ; infinite where each run was timed once."""
+    if sizes.repetitions == 1:
+        return math.inf
+    # Decision functions with the same plans share one run.
+    spreads = {(*cell_of(row), row["detecting"]): number(row, "spread") for row in rows}
+    return noise_of_runs([1.0, 1.0 + spread] for spread in spreads.values())
+
+
 @dataclass(frozen=True)
 class Lead:
-    """In how many cells one decision function is ahead of another one, and behind it; in the others they are alike.
+    """The cells in which one decision function is ahead of another one, and behind it; in the others they are alike.
 
     Attributes
     ----------
     ratios
-        How many times the other one's figure it has in each cell.
+        For each cell the quotient of the two figures.
     """
 
     ahead: int
@@ -149,17 +160,43 @@ class Lead:
         return geometric_mean(self.ratios)
 
 
-def lead(rows: Sequence[Row], one: str, other: str, figure: str = "throughput") -> Lead:
-    """How far one decision function is ahead: times that runs of one kind have both are no lead, nor is `SAME`."""
-    spreads = {(cell_of(row), row["decision"]): number(row, "spread") for row in rows} if figure == "throughput" else {}
+def lead(rows: Sequence[Row], one: str, other: str, figure: str = "throughput", noise: float = 1.0) -> Lead:
+    """Compare two decision functions cell by cell.
+
+    Ratios within `SAME` are no lead. Throughputs have to differ by more than the noise, and by more than two runs of
+    either of the two.
+    """
+    timed = figure == "throughput"
+    spreads = {(cell_of(row), row["decision"]): number(row, "spread") for row in rows} if timed else {}
     found = ratios(rows, one, other, figure)
-    alike = {cell: 1 + max(SAME, *(spreads.get((cell, name), 0.0) for name in (one, other))) for cell in found}
+    alike = {
+        cell: max(noise if timed else 1.0, 1 + SAME, *(1 + spreads.get((cell, name), 0.0) for name in (one, other)))
+        for cell in found
+    }
     ahead, behind = (sum(ratio**sign > alike[cell] for cell, ratio in found.items()) for sign in (1, -1))
     return Lead(ahead, behind, [*found.values()])
 
 
+def room(rows: Iterable[Row], tried: Iterable[Row]) -> list[float]:
+    """For each cell: tries of the best constant threshold, as a multiple of those of the best plans known.
+
+    The best plans known are those of any decision function that was tried, and those that were chosen in hindsight.
+
+    Parameters
+    ----------
+    rows, tried
+        The rows of what is compared, and those of everything that was tried.
+    """
+    of_threshold = {cell_of(row): number(row, "less_work") for row in rows_of(rows, decision=THRESHOLD)}
+    return [
+        max(number(row, name) for row in cell for name in ("less_work", "in_hindsight"))
+        / of_threshold[cell_of(cell[0])]
+        for cell in cells_of(tried)
+    ]
+
+
 def cell_of(row: Row) -> tuple[Figure, ...]:
-    """What tells the measured cells apart."""
+    """The values that tell the measured cells apart."""
     return tuple(row.get(name) for name in ("part", "stream", "contender", "set", "size", "phase", "a window"))
 
 

@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class InHindsight:
-    """What the plans that were best in hindsight come to.
+    """The work of the plans that were best in hindsight.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ def in_hindsight(
 def price_of_a_switch(
     loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, plan: Plan, intervals: int, window: int
 ) -> float:
-    """What it costs that a plan takes the place of another one, in windows of its work: of one by itself, each window.
+    """The price of replacing a plan, in windows of its work: measured by a plan that replaces itself after each window.
 
     The old plan reads on for a window, but for the events that matches can only begin with, and finds there what the
     new one finds as well.
@@ -108,7 +108,7 @@ def price_of_a_switch(
 
 
 def cheapest_sequence(costs: Array, begin: int, window: int, price: float = 1.0) -> list[int]:
-    """Which plan each interval has, where it costs something that a plan takes the place of another one.
+    """The cheapest plan for each interval, where replacing a plan has a price.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ TREE_BY: By = ("zstream", "instances", "evaluation_tree")
 INTERVALS_A_WINDOW = 4
 """Decisions while a window passes."""
 TRIED_PLACES, TRIED_WINDOWS = 3, 3
-"""Where windows are tried, evenly spread, each time on so many of them, by a plan of the first one there."""
+"""Places at which windows are tried, evenly spread, and windows at each, which run by a plan of the first one there."""
 MOST_OF_FIRST = 10
 """So many times as much work the plan of the first place may be at the others."""
 LESS_OF_KLEENE = 3
@@ -57,8 +57,8 @@ all together select as much: else short patterns are all matches, which no plan 
 ORDERS = 2
 """A pair of a conjunction may come in either order: its conditions are so many times stricter than a sequence's."""
 MOST_BYTES = 1 << 30
-"""What may be held at a time by a run over a window: what the morning makes of a plan of the night may be more than
-there is memory for."""
+"""Bytes that a run over a window may hold at a time. By a plan of the night the morning may need more memory than there
+is."""
 PAIRS_A_CHECK = 4000
 """Pairs that the statistics test a scope between two decisions."""
 
@@ -164,7 +164,7 @@ def _longest_window(fits: Callable[[int], bool], window_s: int, longest: int) ->
 def _fits(
     stream: ExperimentStream, kind: str, size: int, seed: int, work: float, checks: int, by: By, window_s: int
 ) -> bool:
-    """Whether a window makes no more work between two decisions than wanted, in the mean over some places."""
+    """Tell whether a window makes no more work between two decisions than wanted, in the mean over some places."""
     (pattern,) = parse_patterns(pattern_text(stream, kind, size, seed, window_s), stream.schema)
     planner, cost, mechanism = by
     every_us, window_us = interval_us(stream, window_s), window_s * 1_000_000
@@ -216,7 +216,7 @@ def output_of(pattern: Pattern) -> str:
 
 
 def matches_in(output: pa.Table) -> int:
-    """How many matches there are in an output of `output_of`."""
+    """The number of matches in an output of `output_of`."""
     return int(output.column("count")[0].as_py()) if output.schema == COUNT_SCHEMA else int(output.num_rows)
 
 
@@ -237,7 +237,7 @@ def pattern_text(stream: ExperimentStream, kind: str, size: int, seed: int, wind
 
 @cache
 def _numbers(stream: ExperimentStream, event_type: str, attribute: str) -> Floats:
-    """What events of a type have of an attribute; where there are none, what all have."""
+    """The values of an attribute in the events of a type; where there are none, those in all events."""
     own = stream.events.filter(pc.equal(stream.events.column(stream.schema.type_attribute), event_type))
     found: Floats = (own if own.num_rows else stream.events).column(attribute).to_numpy().astype(np.float64)
     return found

@@ -1,4 +1,4 @@
-"""What statistics say of the events that follow them: numbers of what a plan runs over, and what plans save there."""
+"""The use of statistics for the events that follow them: how well they tell the numbers, and what plans save there."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REACHES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well the numbers of some intervals say those of the events that a plan runs over, along a stream.
+    """The error of intervals' numbers, as forecasts of those of the events that a plan then runs over.
 
     A plan that is put in use between two intervals runs over the events of the next one, and over those of the window
     behind it: no match that is its own has an event before. So the numbers to be told are those of these events alone.
@@ -50,7 +50,7 @@ class Prediction:
 def prediction(
     loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, reaches: Sequence[int] = REACHES
 ) -> Prediction:
-    """How well the numbers of intervals predict those of the events that follow.
+    """Measure how well the numbers of intervals predict those of the events that follow.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _following(loop: AdaptiveDetection, pattern: Pattern, events: pa.Table) -> t
 def saved(
     loop: AdaptiveDetection, pattern: Pattern, events: pa.Table, told: Prediction, planned_from: StatisticsSnapshot
 ) -> tuple[float, float]:
-    """How many times less than the first plan the plans of planning always cost.
+    """The cost of the first plan, as a multiple of that of planning always.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def _run_unseen(
 
 
 def _less(costs: Sequence[tuple[float, float]]) -> float:
-    """How many times less the second costs come to than the first ones."""
+    """The sum of the first costs, as a multiple of that of the second ones."""
     if not costs:
         return 1.0
     most = max(map(max, costs))
@@ -140,7 +140,7 @@ def _errors(
     following: Sequence[StatisticsSnapshot],
     reaches: Sequence[int],
 ) -> dict[int, float]:
-    """Of the last so many intervals -> the mean factor by which the numbers of what follows are missed."""
+    """For each number of intervals the mean factor by which they miss the numbers of what follows."""
     questions = questions_of([pattern])[pattern.name]
     numbers = [numbers_now(questions, snapshot) for snapshot in snapshots]
     found = {}

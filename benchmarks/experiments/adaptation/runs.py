@@ -28,7 +28,7 @@ from cep_pipeline.statistics import StatisticsSnapshot, estimate_statistics
 SWEPT_BYTES = 1 << 24
 """More than the caches of a core hold."""
 Asked = tuple[tuple[int, str], ...]
-"""Which plans a mechanism is to run from which events on, after the first one."""
+"""The plans that a mechanism is to run after the first one, each with the event that it begins with."""
 
 
 def intervals_read(checks: int, reach: int) -> int:
@@ -38,7 +38,7 @@ def intervals_read(checks: int, reach: int) -> int:
 
 @dataclass
 class _Decided:
-    """What a decision function did; of what was timed the least."""
+    """The decisions of a decision function, and the least of their times."""
 
     report: AdaptationReport
     least: dict[str, float] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class _Decided:
 
     @property
     def asked(self) -> Asked:
-        """What the mechanism is asked to run."""
+        """The plans that the mechanism is asked to run."""
         return tuple((switch.row, switch.orders) for switch in self.report.switches)
 
 
 @dataclass
 class Detected:
-    """What a mechanism found, how many events it tried on partial matches, and how long it took each time."""
+    """A mechanism's matches, the number of events that it tried on partial matches, and its times."""
 
     output: pa.Table
     candidates: int
@@ -69,13 +69,13 @@ class Detected:
 
     @property
     def spread(self) -> float:
-        """By what share of the least time the next one is more; 0 of one time."""
+        """The share of the least time by which the next one is more; 0 for one time."""
         least, following = [*sorted(self.times), self.seconds][:2]
         return following / least - 1 if least else 0.0
 
     @property
     def agrees(self) -> bool:
-        """Whether two times are alike: another one would tell nothing new."""
+        """True where two times are alike: another one would tell nothing new."""
         return len(self.times) > 1 and self.spread <= SAME
 
 
@@ -197,7 +197,7 @@ def _run(
 
 @contextmanager
 def _nothing_collected() -> Iterator[None]:
-    """What runs leave behind is not swept up in the middle of a plan."""
+    """Leave what runs leave behind in memory, so that it is not swept up in the middle of a plan."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""How much `cep experiment adaptation` measures, and the names of what it compares."""
+"""The extents of `cep experiment adaptation`, and the names of what it compares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_K = "other K"
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The extent of what is measured.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ FULL = Sizes(
     1_000_000.0,
     (5_000, 10_000, 20_000, 40_000),
     6,
-    1,
+    2,
     (1, 2, 4, 8, 16, 32, 64),
     5,
     processes=4,

@@ -32,7 +32,7 @@ DRIFT_EVERY = 100
 CLASSES = 10
 """Classes of the roads."""
 ONE_OF = 2
-"""Of roads in the order of how often they have vehicles, one of so many is read: all report at the same instants."""
+"""One of so many roads is read, in the order of how often they have vehicles: all report at the same instants."""
 REPORTS = 2
 """Reports of the roads between two decisions, at least: one alone has no pair of looks that follow each other."""
 FIRST_MONDAY_US = 1_407_117_600_000_000
@@ -42,14 +42,14 @@ BEGIN_S = 4 * 3_600
 ROADS = 120
 """Roads of the generated twin of the traffic."""
 _DRIFT, _BACK, _SHIFT = 0.03, 0.01, 0.015
-"""Of a stock: what its ln rate moves by at a time, the part of it that it goes back, what means of numbers move by."""
+"""A stock's step of its ln rate, the part of it that it goes back, and the step of the means of its numbers."""
 ALIKE, SKEWED = (0.025, 0.025), (0.03, 0.3)
 """Selectivities of conditions: of the stocks, and of the traffic."""
 LEAST_S = {STOCKS: 12, TRAFFIC: 2 * EVERY_S, PERMUTED: 12}
 LONGEST_S = {STOCKS: 1_000, TRAFFIC: 14_400, PERMUTED: 1_000}
 """Seconds of the windows that are tried."""
 SKEW = 2.0
-"""Of the permuted stream each type has so many times the rate of the next one."""
+"""Each type of the permuted stream has so many times the rate of the next one."""
 _DAY_LOOKS = 86_400 // EVERY_S
 
 Ints = npt.NDArray[np.int64]

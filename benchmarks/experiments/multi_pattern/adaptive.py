@@ -62,7 +62,7 @@ EXCHANGES = {one.name: one for one in (ANEW, ON_TOP, ALIKE)}
 
 @dataclass(frozen=True)
 class AdaptiveSizes:
-    """How much is measured of it.
+    """The extent of this part.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class AdaptiveSizes:
     minimum_gain: float
 
     def cells(self) -> list[tuple[str, Exchange, int, int]]:
-        """What is measured: stream, reading, x, and number of the workload."""
+        """The measurements: stream, reading, x, and number of the workload."""
         every = (*self.phases, *self.longer)
         return [
             *((s, ANEW, x, n) for s in (STOCKS, TRAFFIC) for x in every for n in range(self.workloads)),

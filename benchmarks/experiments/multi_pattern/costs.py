@@ -1,4 +1,4 @@
-"""What plans of a workload cost, and how long they take: whether a cost model ranks them as the clock does."""
+"""Costs and times of a workload's plans, which say whether a cost model ranks them as the clock does."""
 
 from __future__ import annotations
 

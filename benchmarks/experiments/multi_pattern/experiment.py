@@ -48,7 +48,7 @@ from cep_pipeline.planning.multi_pattern import plan_workload
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
+    """The extent of what is measured.
 
     Attributes
     ----------

@@ -82,13 +82,13 @@ def gains(rows: Iterable[Row], contender: str, stream: str | None = None) -> dic
 
 
 def ratios(rows: Sequence[Row], one: str, other: str, stream: str | None = None) -> list[float]:
-    """How many times one contender's gain is the other's, in each cell that has both."""
+    """The quotients of two contenders' gains, in each cell that has both."""
     first, second = gains(rows, one, stream), gains(rows, other, stream)
     return [gain / second[cell] for cell, gain in first.items() if cell in second]
 
 
 def over_best(rows: Sequence[Row], contender: str, others: Sequence[str]) -> dict[tuple[Figure, ...], float]:
-    """How many times a contender's gain is that of the best of some others, by cell."""
+    """A contender's gain as a multiple of the best of some others', by cell."""
     own = gains(rows, contender)
     of_others = [gains(rows, other) for other in others]
     return {

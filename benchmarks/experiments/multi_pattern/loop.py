@@ -19,7 +19,7 @@ from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """How the loop decides.
+    """The settings by which the loop decides.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class LoopSettings:
 
 @dataclass(frozen=True)
 class LoopRan:
-    """What a run of the loop gave.
+    """The results of a run of the loop.
 
     Attributes
     ----------

@@ -1,20 +1,21 @@
-"""The page of `cep experiment multi_pattern`: tables and charts of the cells."""
+"""The page of `cep experiment multi_pattern`: findings, pictures, reasons, tables, and how it was measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
-from benchmarks.experiments.findings import findings_text
+from benchmarks.experiments.findings import findings_table, reasons
 from benchmarks.experiments.multi_pattern import parts as part_names
 from benchmarks.experiments.multi_pattern.costs import KINDS
-from benchmarks.experiments.multi_pattern.exchanged import exchanged_chart, exchanged_table, exchanged_text
+from benchmarks.experiments.multi_pattern.exchanged import exchanged_chart, exchanged_how, exchanged_table
 from benchmarks.experiments.multi_pattern.experiment import Sizes
 from benchmarks.experiments.multi_pattern.figures import averaged, by_contender, mean_of, number, rows_of, values_of
-from benchmarks.experiments.multi_pattern.findings import all_findings
-from benchmarks.experiments.multi_pattern.runs import ALL, MOST_RUNS, SA_EDGE, TRIVIAL
+from benchmarks.experiments.multi_pattern.findings import all_findings, noise_of
+from benchmarks.experiments.multi_pattern.runs import ALL, ENOUGH_S, MOST_RUNS, SA_EDGE, SEARCHES, TRIVIAL
 from benchmarks.experiments.multi_pattern.streams import STOCKS, STREAMS, TRAFFIC
 from benchmarks.experiments.multi_pattern.workloads import (
     DEAREST,
@@ -44,171 +45,241 @@ STYLES = {
     "SH-MDT": Style(PALETTE[6]),
 }
 PARTS: Mapping[str, tuple[str, str, str]] = {
-    part_names.WORKLOAD: (
-        "Throughput gain against the number of patterns (figures 10, 12A, 12E)",
-        "patterns",
-        "patterns",
-    ),
-    part_names.SIZE: ("Against the average size of patterns (figures 11A, 12B, 12F)", "size", "events of a pattern"),
-    part_names.SEARCH: ("Against the time of search (figure 11B)", "search", "seconds of search"),
-    part_names.TIME: ("Against the time window (figures 11C, 12C, 12G)", "window_s", "seconds of the window"),
+    part_names.WORKLOAD: ("Gain against the number of patterns (figures 10, 12A, 12E)", "patterns", "patterns"),
+    part_names.SIZE: ("Gain against the size of patterns (figures 11A, 12B, 12F)", "size", "events of a pattern"),
+    part_names.SEARCH: ("Gain against the time of search (figure 11B)", "search", "seconds of search"),
+    part_names.TIME: ("Gain against the time window (figures 11C, 12C, 12G)", "window_s", "seconds of the window"),
     part_names.COUNT: (
-        "Against the count window (figures 11D, 12D, 12H)",
+        "Gain against the count window (figures 11D, 12D, 12H)",
         "window_events",
         "seconds in which so many events come in the mean",
     ),
     part_names.DENSITY: (
-        "Against the density of the multi-pattern graph (figures 14A, 14B)",
+        "Gain against the density of the multi-pattern graph (figures 14A, 14B)",
         "density",
         "types of the workload",
     ),
-    part_names.RATES: ("Against the difference of rates (figures 14C, 14D)", "rates", "largest difference of rates"),
+    part_names.RATES: (
+        "Gain against the difference of rates (figures 14C, 14D)",
+        "rates",
+        "largest difference of rates",
+    ),
 }
 """Part -> heading, name of its chart, and what its values are."""
-Text = Callable[[Row], str]
 
 
 def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> Page:
     """The page of finished cells; that all plans found the same was checked in each of them."""
-    measured = [row for row in rows if row["part"] in part_names.COMPARED_BY_GAINS]
-    apart = by_contender(measured)
+    apart = by_contender(row for row in rows if row["part"] in part_names.COMPARED_BY_GAINS)
     means = averaged(apart, ("throughput", "candidates", "created", "cost", "planning"))
     exchanged = rows_of(rows, part=part_names.ADAPTIVE)
-    full = " --full" if request.full else ""
+    findings, charts = all_findings(rows), _charts(means, exchanged)
+    workloads = rows_of(apart, part=part_names.WORKLOAD)
+    sections: dict[str, tuple[str, ...]] = {
+        heading: ("Times the throughput of the trivial plan.", _gains(rows_of(means, part=part), value))
+        for part, (heading, _, value) in PARTS.items()
+    }
+    sections |= {
+        "Plans of the largest workloads": (
+            "The largest workloads that all contenders were measured in, then those that only the best searches and "
+            "the baselines were. Candidates tested, partial matches created and most held at a time, nodes of the "
+            "plan, its cost (nanoseconds a window, of trees with the events themselves), and seconds on the wall to "
+            "make it, statistics not among them.",
+            *_plans(rows_of(means, part=part_names.WORKLOAD)),
+        ),
+        "Work of subexpressions and of prefixes": (
+            "Plans of the same workloads that share prefixes (SA-EDGE-PREFIX), as a multiple of those that share any "
+            "subexpression (SA-EDGE); and the share of candidates of the latter that are joins of two events.",
+            _prefixes(workloads),
+        ),
+        "Plans on fused": (
+            "The mechanism `fused`, which counts column-wise, ran the same plans.",
+            _fused(workloads),
+        ),
+        "Cost by time of search": (
+            "Cost of the plan found, in nanoseconds a window, by the seconds of search.",
+            _searched(rows_of(apart, part=part_names.SEARCH)),
+        ),
+        "Density of the graphs": (
+            "Edges of the multi-pattern graph, as a share of all there could be, by the number of types. The last "
+            "column counts shared subpatterns of two types and more alone.",
+            _densities(apart),
+        ),
+        "Types that are exchanged": (
+            "Events a second of the static and the adaptive loop. Then times fewer candidates than by the static plan: "
+            "by the plan of the first windows, by that of the statistics of all that is to come, by plans of each "
+            "phase's own statistics, and in the loop beside the loop with the static plan. Nobody has the second and "
+            "the third beforehand. Then how often the loop planned anew and switched.",
+            exchanged_table(exchanged),
+        ),
+        "Costs of plans, and the clock": (
+            f"{sizes.costed} random orders and {sizes.costed} random trees of a workload of {sizes.base} patterns were "
+            "run, from the cheapest of each pattern by itself to drawn ones. The rank correlation of their costs with "
+            "their times is 1 where a cost ranks plans as the clock does. `throughput` is the patent's cost.",
+            _costs(rows_of(rows, part=part_names.COSTS)),
+        ),
+        "Costs by differences": (
+            "A search that updates costs by differences, and the same search that computes all of them anew in each "
+            "step.",
+            _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
+        ),
+        "How it was measured": (
+            _how(noise_of(apart), sizes, request, descriptions),
+            "### The exchanges of types",
+            exchanged_how(exchanged, sizes.adaptive),
+        ),
+    }
     parts = [
         "# Hundreds of patterns at once: shared plans by local search",
-        f"Made by `cep experiment multi_pattern{full} --seed {request.seed}` on {machine()}.",
-        _WHAT.format(
-            stocks=descriptions[STOCKS],
-            traffic=descriptions[TRAFFIC],
-            low=LEAST_SELECTIVITY,
-            high=GREATEST_SELECTIVITY,
-            dearest=DEAREST,
-            matches=MOST_MATCHES,
-            more=MORE_MATCHES,
-            seed=request.seed,
-            base=sizes.base,
-            search=sizes.search,
-            workloads=", ".join(
-                f"{many} workloads of {patterns} patterns" if many > 1 else f"one of {patterns}"
-                for patterns, many in sizes.patterns.items()
-            ),
-            elsewhere=sizes.workloads,
-            runs=MOST_RUNS,
-        ),
-        "## What the patent found, and what we find",
-        findings_text(all_findings(rows)),
+        f"Made by `cep experiment multi_pattern{' --full' if request.full else ''} --seed {request.seed}` "
+        f"on {machine()}.",
+        _WHAT,
+        "## Findings",
+        findings_table(findings),
+        "## Pictures",
     ]
-    for part, (heading, name, value) in PARTS.items():
-        own = rows_of(means, part=part)
-        parts += [
-            f"## {heading}",
-            f"{{chart:{name}}}",
-            _table(own, value, lambda row: times_as_fast(number(row, "gain"))),
-        ]
-        if part == part_names.WORKLOAD:
-            parts += [*_details(own, value), "`fused`, which counts column-wise, by the same plans:", _fused(apart)]
-        if part == part_names.DENSITY:
-            parts += ["The density of the graph that these types make:", _densities(apart)]
-    parts += [
-        "## Input whose types are exchanged (figure 13)",
-        exchanged_text(exchanged, sizes.adaptive),
-        "{chart:exchanged}",
-        exchanged_table(exchanged),
-        "## What plans cost, and the clock",
-        _COSTS.format(plans=sizes.costed, patterns=sizes.base),
-        _costs(rows_of(rows, part=part_names.COSTS)),
-        "## What computing costs by differences is worth",
-        _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
-    ]
-    return Page("\n\n".join(parts) + "\n", _charts(means, exchanged))
+    for name, (caption, _) in charts.items():
+        parts += [f"{{chart:{name}}}", f"*{caption}.*"]
+    parts += ["## Why", *reasons(findings)]
+    for heading, texts in sections.items():
+        parts += [f"## {heading}", *texts]
+    return Page("\n\n".join(parts) + "\n", charts)
 
 
 _WHAT = """\
-All patterns of a workload are planned together and run on one network: orders that share beginnings on \
-`multi_pattern_nfa`, trees that share any subtree on `multitree`. The trivial plan, over which gains are, has every \
-pattern by itself in its own order on the same mechanism; there, too, the events of a type are read once for all. All \
-plans find the same number of matches of every pattern, which is checked cell by cell.
+All patterns of a workload are planned together and run on one network. A search by simulated annealing or tabu moves \
+from plan to plan and shares what is worth it. Its gain is over the trivial plan, which has every pattern by itself in \
+its own order on the same mechanism. Workloads of many shapes ran over generated stocks and over road traffic, beside \
+baselines that only share, only reorder, or do both by rules."""
 
-Stocks: {stocks}. Traffic: {traffic}; an event counts for a pattern where the sensor's average speed and its number \
-of vehicles both rise, or both fall. The patent's types have 2 to 47 events a second; here a stock has as many trades \
-in a window of 15 minutes, and not thousands, of which sequences of five would be beyond counting, and zones of \
-sensors differ as much.
-
-Workloads are drawn with seed {seed}: patterns of 5 events in the mean, over 12 types, sequences and conjunctions, \
-20 % of them with NOT or KL. Which two types are compared by their differences, and by how much (selectivities of \
-{low} to {high}), is drawn once a workload, and so is the order that its sequences follow, so that patterns with two \
-types agree on them. A pattern is drawn anew where its own order is expected to hold more than {dearest:,.0f} \
-partial matches in a window of 15 minutes, where more than {matches:g} matches are expected there, or where it has \
-{more:g} times as many: matches cost the same by any plan. Where nothing else is said a workload has {base} patterns \
-and a local search {search}: with steps instead of seconds plans are the same whatever else the machine does. There \
-are {workloads}, and {elsewhere} of each shape in the other parts: what a workload gains is ruled by its few dearest \
-patterns, which it has by chance; the patent has means over ten.
-
-Plans cost what their nodes do in a window, shared ones once: by `instances`, the nanoseconds that it takes to test \
-candidates and to make partial matches. All searches go by it, and all baselines that look at costs (RE, SH-RR, \
-SH-MDT); PM marks searches by the patent's cost, partial matches alone.
-
-SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares beginnings, \
-all others subexpressions. SH shares as much as it can, RE reorders, SH-RR is SPASS (redundancy ratio) and SH-MDT is \
-MOTTO (merge, decomposition). Of its third technique, operator transformation, the patent has the name alone: neither \
-which operators become which, nor what that costs, nor what a node then tests; partial matches of sequences and of \
-conjunctions are not shared with each other by any plan here. A workload that several parts have is planned and run \
-once, where the limit of the search is the same. Times are of the processor, from the first event to the last match, \
-the least of up to {runs} runs; means of gains are geometric."""
-
-_COSTS = """\
-{plans} random orders and {plans} random trees of a workload of {patterns} patterns were run: from those that are the \
-cheapest of each pattern by itself to such that were drawn. Rank correlation of their costs with seconds of the \
-processor, 1 where a cost ranks plans as the clock does; `throughput` is the patent's cost, of orders and trees \
-together what it says of one kind beside the other."""
+_HOW = """\
+- Plans: orders that share beginnings run on `multi_pattern_nfa`, trees that share any subtree on `multitree`. In the \
+trivial plan, too, the events of a type are read once for all.
+- Names: SA is simulated annealing, TS tabu search; EDGE, VERTEX4 and VERTEX8 are the neighbourhoods; PREFIX shares \
+beginnings, all others subexpressions; PM searches by the patent's cost, partial matches alone. SH shares as much as \
+it can, RE reorders, SH-RR is SPASS (redundancy ratio), SH-MDT is MOTTO (merge, decomposition). MOTTO's third \
+technique, operator transformation, is left out: the patent has its name alone.
+- Same matches: all plans found the same number of matches of every pattern, which was checked cell by cell.
+- Times are of the processor, from the first event to the last match, without making the network. A plan is run until \
+its runs took {enough:g} s together, {runs} times at most, and the least time counts. Means of gains are geometric.
+- Noise: {noise}
+- Workloads: gains that are to grow have to do so in the mean, and in each workload that was drawn for all values. \
+Where these disagree, the finding is not decidable.
+- Cost: what the nodes of a plan do in a window, shared ones once, in nanoseconds (`instances`). All searches and \
+baselines go by it where nothing else is said.
+- Search: {search} where nothing else is said. With steps instead of seconds, plans are the same whatever else the \
+machine does.
+- Stocks: {stocks}.
+- Traffic: {traffic}. An event counts for a pattern where the sensor's average speed and its number of vehicles both \
+rise, or both fall.
+- Rates: the patent's types have 2 to 47 events a second. Here a stock has as many trades in a window of 15 minutes, \
+and zones of sensors differ as much. With thousands of events, sequences of five would be beyond counting.
+- Patterns: 5 events in the mean, over 12 types, sequences and conjunctions, 20 % of them with NOT or KL; drawn with \
+seed {seed}. A workload draws once which two types are compared, by how much (selectivities of {low} to {high}), and \
+the order that its sequences follow, so that its patterns agree on them.
+- Drawn anew is a pattern whose own order is expected to hold more than {dearest:,.0f} partial matches in a window of \
+15 minutes, or to find more than {matches:g} matches there, or that has {more:g} times as many: matches cost the same \
+by any plan.
+- Workloads drawn: {workloads}. In the other parts {elsewhere} of each shape, of {base} patterns. The patent has means \
+over ten."""
 
 
-def _table(rows: Sequence[Row], value: str, text: Text) -> str:
+def _how(noise: float, sizes: Sizes, request: Request, descriptions: Mapping[str, str]) -> str:
+    noise_text = (
+        "each plan ran once, so nothing is known of it, and no finding about times has a verdict."
+        if math.isinf(noise)
+        else f"the two least times of a plan differ by a factor of {noise:.3f} in the middle. A quotient of times that "
+        "is within this factor of its bound decides nothing. Costs and candidates are counted, and have no noise."
+    )
+    return _HOW.format(
+        enough=ENOUGH_S,
+        runs=MOST_RUNS,
+        noise=noise_text,
+        search=sizes.search,
+        stocks=descriptions[STOCKS],
+        traffic=descriptions[TRAFFIC],
+        seed=request.seed,
+        low=LEAST_SELECTIVITY,
+        high=GREATEST_SELECTIVITY,
+        dearest=DEAREST,
+        matches=MOST_MATCHES,
+        more=MORE_MATCHES,
+        workloads=", ".join(f"{many} of {patterns} patterns" for patterns, many in sizes.patterns.items()),
+        elsewhere=sizes.workloads,
+        base=sizes.base,
+    )
+
+
+def _gains(rows: Sequence[Row], value: str) -> str:
     """Contenders down, streams and values across."""
     columns = [(stream, number_) for stream in STREAMS for number_ in values_of(rows_of(rows, stream=stream))]
     lines = []
     for contender in ALL:
-        own = {(str(r["stream"]), number(r, "value")): text(r) for r in rows_of(rows, contender=contender.name)}
+        own = {
+            (str(row["stream"]), number(row, "value")): times_as_fast(number(row, "gain"))
+            for row in rows_of(rows, contender=contender.name)
+        }
         if own and not contender.is_trivial:
             lines.append([contender.name, *(own.get(column, "") for column in columns)])
     return markdown_table([f"gain by {value}", *(f"{stream} {at:g}" for stream, at in columns)], lines)
 
 
-def _details(rows: Sequence[Row], value: str) -> list[str]:
-    """What stands behind the gains of the largest workloads."""
+def _plans(means: Sequence[Row]) -> list[str]:
+    """A table for the largest number of patterns that all contenders have, and one for the largest of all."""
+    by_all = max(values_of(rows_of(means, contender=SEARCHES[-1].name)))
+    return [_plans_table(rows_of(means, value=value)) for value in sorted({by_all, max(values_of(means))})]
+
+
+def _plans_table(means: Sequence[Row]) -> str:
+    lines = [
+        [
+            stream,
+            f"{number(row, 'value'):g}",
+            str(row["contender"]),
+            count_per_s(number(row, "throughput")),
+            f"{number(row, 'candidates'):,.0f}",
+            f"{number(row, 'created'):,.0f}",
+            f"{row['peak']:,}",
+            f"{row['nodes']:,}",
+            f"{number(row, 'cost'):,.0f}",
+            format_seconds(number(row, "planning")),
+        ]
+        for stream in STREAMS
+        for row in rows_of(means, stream=stream)
+    ]
+    header = ["stream", "patterns", "plan", "events/s", "candidates", "created", "peak", "nodes", "cost", "planning"]
+    return markdown_table(header, lines)
+
+
+def _prefixes(rows: Sequence[Row]) -> str:
     lines = []
     for stream in STREAMS:
-        own = rows_of(rows, stream=stream)
-        own = rows_of(own, value=max(values_of(own)))
-        for row in own:
-            lines.append(
-                [
-                    stream,
-                    str(row["contender"]),
-                    count_per_s(number(row, "throughput")),
-                    f"{number(row, 'candidates'):,.0f}",
-                    f"{number(row, 'created'):,.0f}",
-                    f"{row['peak']:,}",
-                    f"{row['nodes']:,}",
-                    f"{number(row, 'cost'):,.0f}",
-                    f"{row['steps']:,}",
-                    format_seconds(number(row, "planning")),
-                ]
-            )
-    header = ["stream", "plan", "events/s", "candidates", "created", "peak", "nodes", "cost", "steps", "planning"]
-    largest = f"{max(values_of(rows)):g} {value}"
-    text = (
-        f"The largest workloads, of {largest}: candidates tested, partial matches created and most held at a time, "
-        "nodes of the plan, its cost (nanoseconds a window, of trees with the events themselves), and seconds "
-        "on the wall to make it, statistics not among them."
-    )
-    return [text, markdown_table(header, lines)]
+        any_part, prefix = (rows_of(rows, stream=stream, contender=n) for n in ("SA-EDGE", "SA-EDGE-PREFIX"))
+        shared = {(row["value"], row["number"]) for row in prefix}
+        any_part = [row for row in any_part if (row["value"], row["number"]) in shared]
+        times = (
+            times_as_fast(mean_of(prefix, name) / mean_of(any_part, name))
+            for name in ("cost of joins", "candidates", "created")
+        )
+        of_pairs = mean_of(any_part, "candidates of pairs") / mean_of(any_part, "candidates")
+        lines.append([stream, *times, f"{of_pairs:.0%}"])
+    columns = ["cost of joins", "candidates", "partial matches", "joins of two events"]
+    return markdown_table(["stream", *columns], lines)
+
+
+def _searched(rows: Sequence[Row]) -> str:
+    seconds = values_of(rows)
+    lines = []
+    for stream in STREAMS:
+        for name in dict.fromkeys(str(row["contender"]) for row in rows if row["contender"] != TRIVIAL.name):
+            own = rows_of(rows, stream=stream, contender=name)
+            lines.append([stream, name, *(f"{mean_of(rows_of(own, value=at), 'cost'):,.0f}" for at in seconds)])
+    return markdown_table(["stream", "search", *(f"{at:g} s" for at in seconds)], lines)
 
 
 def _fused(rows: Sequence[Row]) -> str:
     lines = []
-    own = [row for row in rows_of(rows, part=part_names.WORKLOAD) if "fused" in row]
+    own = [row for row in rows if "fused" in row]
     for stream in STREAMS:
         for patterns in values_of(rows_of(own, stream=stream)):
             of = rows_of(own, stream=stream, value=patterns)
@@ -285,16 +356,7 @@ def _charts(means: Sequence[Row], exchanged: Sequence[Row]) -> dict[str, tuple[s
     for part, (heading, name, value) in PARTS.items():
         shown = [row for row in rows_of(means, part=part) if row["contender"] in STYLES]
         log = part in (part_names.WORKLOAD, part_names.SEARCH)
-        charts[name] = (
-            heading,
-            line_chart(
-                shown,
-                Axis("value", value, log=log),
-                Axis("gain", "times the trivial plan's throughput", log=True),
-                "contender",
-                styles=STYLES,
-                facet="stream",
-            ),
-        )
-    charts["exchanged"] = exchanged_chart(exchanged)
-    return charts
+        gain = Axis("gain", "times the trivial plan's throughput", log=True)
+        chart = line_chart(shown, Axis("value", value, log=log), gain, "contender", styles=STYLES, facet="stream")
+        charts[name] = heading, chart
+    return {**charts, "exchanged": exchanged_chart(exchanged)}

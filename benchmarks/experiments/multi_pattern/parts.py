@@ -7,4 +7,4 @@ DENSITY, RATES, ADAPTIVE, RECOMPUTED, COSTS = "density", "rate difference", "ada
 """The parts: figures 10 and 12A, E; 11A and 12B, F; 11B; 11C and 12C, G; 11D and 12D, H; 14A-B; 14C-D; 13; what
 computing costs by differences is worth; and how costs and the clock rank plans."""
 COMPARED_BY_GAINS = (WORKLOAD, SIZE, SEARCH, TIME, COUNT, DENSITY, RATES)
-"""Those whose cells have contenders."""
+"""The parts whose cells have contenders."""

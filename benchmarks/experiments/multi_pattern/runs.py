@@ -41,7 +41,7 @@ MULTITREE, MULTI_PATTERN_NFA = "multitree", "multi_pattern_nfa"
 
 @dataclass(frozen=True)
 class SearchLimit:
-    """How far a local search goes: seconds, or steps."""
+    """The end of a local search: after seconds, or after steps."""
 
     seconds: float | None = None
     steps: int | None = None
@@ -62,12 +62,12 @@ class Contender:
 
     @property
     def searches(self) -> bool:
-        """Whether it is a local search."""
+        """True for a local search."""
         return self.neighbourhood is not None
 
     @property
     def is_trivial(self) -> bool:
-        """Whether its plan is the one that gains are over."""
+        """True where its plan is the one that gains are over."""
         return self.planner == "none"
 
     @property
@@ -110,7 +110,7 @@ BASELINES = (SH, RE, SH_RR, SH_MDT)
 ALL = (TRIVIAL, TRIVIAL_NFA, *SEARCHES, *BY_PARTIAL_MATCHES, *BASELINES)
 COMPARED = (TRIVIAL, SA_EDGE, TS_EDGE, *BASELINES)
 FUSED = (TRIVIAL, SA_EDGE)
-"""Those whose plans `fused` runs too, where all contenders are measured."""
+"""The contenders whose plans `fused` runs too, where all contenders are measured."""
 
 
 @dataclass(frozen=True)
@@ -190,15 +190,12 @@ def run_orders(
     return NetworkRan(seconds, found, counters, *run.work)
 
 
-def repeated_run(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> NetworkRan:
-    """The quickest of some runs."""
-    best = run_plan(patterns, plan, mechanism, events)
-    spent, runs = best.seconds, 1
-    while spent < ENOUGH_S and runs < MOST_RUNS:
-        again = run_plan(patterns, plan, mechanism, events)
-        spent, runs = spent + again.seconds, runs + 1
-        best = min(best, again, key=lambda ran: ran.seconds)
-    return best
+def repeated_runs(patterns: Sequence[Pattern], plan: Plan, mechanism: str, events: PreparedEvents) -> list[NetworkRan]:
+    """The runs of a plan, from the quickest to the slowest."""
+    runs = [run_plan(patterns, plan, mechanism, events)]
+    while sum(ran.seconds for ran in runs) < ENOUGH_S and len(runs) < MOST_RUNS:
+        runs.append(run_plan(patterns, plan, mechanism, events))
+    return sorted(runs, key=lambda ran: ran.seconds)
 
 
 def measure_workload(
@@ -249,12 +246,20 @@ class _Given:
 
 @dataclass(frozen=True)
 class _PlannedAndRun:
-    """A contender's plan, the seconds that it took to make, its quickest run, and ln of what its joins cost."""
+    """A contender's plan, the seconds that it took to make, its runs, and ln of what its joins cost.
+
+    The quickest run is the first one.
+    """
 
     plan: Plan
     planning: float
-    ran: NetworkRan
+    runs: Sequence[NetworkRan]
     ln_joins: float
+
+    @property
+    def ran(self) -> NetworkRan:
+        """The quickest run."""
+        return self.runs[0]
 
 
 @lru_cache(maxsize=4)
@@ -269,16 +274,16 @@ def _given(stream: WorkloadStream, shape: Shape, number: int, seed: int) -> _Giv
 def _planned_and_run(
     stream: WorkloadStream, shape: Shape, number: int, contender: Contender, search: SearchLimit | None, seed: int
 ) -> _PlannedAndRun:
-    """What a contender makes of a workload; where several parts have the same one, it is measured once."""
+    """Plan and run a workload by a contender; where several parts have the same one, it is measured once."""
     given = _given(stream, shape, number, seed)
     begun = time.perf_counter()
     plan = planned(contender, given.patterns, given.snapshot, search, seed)
     planning = time.perf_counter() - begun
-    ran = repeated_run(given.patterns, plan, contender.mechanism, given.events)
+    runs = repeated_runs(given.patterns, plan, contender.mechanism, given.events)
     shared = shared_plan_of(plan, given.patterns)
     statistics = member_statistics(shared.members, given.snapshot)
     joins = [ln_node_cost(shared, node, statistics, INSTANCES) for node in shared if node.size > 1]
-    return _PlannedAndRun(plan, planning, ran, ln_sum(joins))
+    return _PlannedAndRun(plan, planning, runs, ln_sum(joins))
 
 
 def planned(
@@ -328,6 +333,7 @@ def _figures(run: _PlannedAndRun) -> dict[str, Figure]:
     pairs = [node for node in counters.nodes.values() if len(node.node) == 2]
     return {
         "seconds": run.ran.seconds,
+        "next_seconds": run.runs[1].seconds if len(run.runs) > 1 else None,
         "planning": run.planning,
         "steps": 0 if search is None or search.steps is None else search.steps,
         "cost": math.exp(plan.ln_cost),

@@ -25,7 +25,7 @@ TYPES = 20
 SLOWEST, BUSIEST = 2.0, 47.0
 """Trades of a stock in a window; their ratio is that of the numbers of sensors in the zones, too."""
 RATES = BUSIEST * (SLOWEST / BUSIEST) ** (np.arange(TYPES) / (TYPES - 1))
-"""Of the types, evenly on a logarithmic scale."""
+"""The rates of the types, evenly on a logarithmic scale."""
 STOCKS, TRAFFIC = "stocks", "traffic"
 STREAMS = (STOCKS, TRAFFIC)
 PERMUTED_TYPES = 5
@@ -37,7 +37,7 @@ LEAST_STEP, GREATEST_STEP = 6.0, 113.0
 _STOCKS_SEED = 42
 _STEPS_SEED = 43
 _BEGINS = datetime(2014, 8, 4, 7, tzinfo=UTC)
-"""Of the real month, a Monday in the morning is where the readings begin."""
+"""The readings of the real month begin on a Monday morning."""
 _LOOKS_BEFORE = 12
 _ZONES_SEED = 5
 

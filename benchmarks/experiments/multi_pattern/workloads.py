@@ -30,7 +30,7 @@ from cep_pipeline.planning.multi_pattern import plan_workload
 from cep_pipeline.statistics import estimate_statistics
 
 LEAST_SELECTIVITY, GREATEST_SELECTIVITY = 0.003, 0.92
-"""Of comparisons (MCEP [0131])."""
+"""The selectivities of comparisons (MCEP [0131])."""
 SPECIAL = 0.2
 """Share of patterns with NOT or KL."""
 MOST_KLEENE_EVENTS = 4.0
@@ -43,7 +43,7 @@ MORE_MATCHES = 5.0
 """So many times as many it may really have; conditions that share a variable pass together more often than their
 selectivities say, and readings come at once."""
 PAIRS = 2_000
-"""Of differences, by which it is chosen what a condition compares them with."""
+"""Pairs of differences, by which it is chosen what a condition compares them with."""
 MOST_DRAWS = 2_000
 
 
@@ -52,7 +52,7 @@ DEFAULT_WINDOW = f"{WINDOW_S // 60} minutes"
 
 @dataclass(frozen=True)
 class Shape:
-    """What a workload is to be like.
+    """The shape of a workload.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class PatternWorkload:
 
 @dataclass(frozen=True)
 class _World:
-    """What patterns of a workload have in common: types in the order of its sequences, and comparisons of two types.
+    """The common part of a workload's patterns: types in the order of its sequences, and comparisons of two types.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ def _next_draft(
 
 
 def _with_few_matches(stream: WorkloadStream, world: _World, drafts: Sequence[_Draft]) -> list[_Draft]:
-    """Those that have about as few matches as they are expected to, in all of the stream."""
+    """The drafts that have about as few matches as they are expected to, in all of the stream."""
     if not drafts:
         return []
     text = _text(stream, world, drafts, DEFAULT_WINDOW)
@@ -254,7 +254,7 @@ def _draw(random: np.random.Generator, stream: WorkloadStream, shape: Shape, wor
 
 
 def _affordable(stream: WorkloadStream, world: _World, draft: _Draft) -> bool:
-    """Whether a pattern has as few partial matches by its own order, and matches, as are wanted."""
+    """Tell whether a pattern has as few partial matches by its own order, and matches, as are wanted."""
     rates = stream.per_window[draft.kind]
     bound: list[int] = []
     ways = 1.0
