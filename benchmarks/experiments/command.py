@@ -98,7 +98,10 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
 
         made = run_experiment(chosen, request, store, measure.Progress(begin, lambda: shown.advance(task)))
     made.write(page)
-    for line in made.text.split("\n"):
-        if line.startswith(("Of ", "- **")):
-            click.echo(line.removeprefix("- ").replace("**", ""))
+    for line in made.text.split("## Pictures")[0].split("\n"):
+        cells = [cell.strip() for cell in line.split("|")]
+        if line.startswith("Of "):
+            click.echo(line)
+        elif cells[-2:-1] and cells[-2].startswith("**"):
+            click.echo(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {cells[2]}")
     click.echo(f"written to {page}")
