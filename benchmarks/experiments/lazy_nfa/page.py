@@ -72,12 +72,12 @@ rare: f_c says how often it trades, relative to each of the others."""
 def _measured(sizes: Sizes, description: str) -> Iterator[str]:
     draws = "" if sizes.draws == 1 else f", in {sizes.draws} draws; figures are sums over the draws, peaks the highest"
     yield (
-        f"- **Pattern**: one trade of each of three stocks, in a given order, within {WINDOW_S} s. The price histories "
+        f"- Pattern: one trade of each of three stocks, in a given order, within {WINDOW_S} s. The price histories "
         f"of a and b, and of b and c, are correlated by more than {THRESHOLD:g}. Stocks are event types.\n"
-        f"- **Events**: {description}. Trades of c are left out at random{draws}. The changing stream is generated.\n"
-        "- **Eager NFA**: binds events as they come.\n"
-        "- **Chain NFA**: waits for events in a fixed order of its own, and takes what came before from its buffer.\n"
-        "- **Tree NFA**: chooses that order anew for each instance, by what the buffer holds."
+        f"- Events: {description}. Trades of c are left out at random{draws}. The changing stream is generated.\n"
+        "- Eager NFA: binds events as they come.\n"
+        "- Chain NFA: waits for events in a fixed order of its own, and takes what came before from its buffer.\n"
+        "- Tree NFA: chooses that order anew for each instance, by what the buffer holds."
     )
     yield (
         "Computations are the paper's measure: how many times the condition on an edge of the automaton is evaluated, "
