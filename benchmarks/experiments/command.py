@@ -39,7 +39,7 @@ COLUMNS = (
 )
 @click.option("--fresh", is_flag=True, help="Measure everything anew, also what an earlier run has finished.")
 def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, fresh: bool) -> None:
-    """Run one of the papers' experiments and write its page: tables, charts, and which of the findings hold here.
+    """Run one of the papers' experiments and write its page: findings, each with a verdict, charts and tables.
 
     \b
       lazy_nfa  DEBS 2015, section 7: computations, throughput and peak instances of the eager NFA, of chain

@@ -72,10 +72,8 @@ def cheap_patterns(
 ) -> tuple[list[tuple[Row, Row]], list[tuple[Row, Row]]]:
     """The pairs of two planners in which even the worse plan takes less than twice the cheapest run, and the others."""
     floor = min((number(row, "seconds") for row in rows if row.get("mechanism") == mechanism), default=0.0)
-    cheap, dear = [], []
-    for pair in pairs_of(rows, better, worse):
-        (cheap if number(pair[1], "seconds") < 2 * floor else dear).append(pair)
-    return cheap, dear
+    by_time = [(number(pair[1], "seconds"), pair) for pair in pairs_of(rows, better, worse)]
+    return [pair for time, pair in by_time if time < 2 * floor], [pair for time, pair in by_time if time >= 2 * floor]
 
 
 def geometric_gain(pairs: Sequence[tuple[Row, Row]]) -> float:
