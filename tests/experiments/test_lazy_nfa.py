@@ -213,6 +213,7 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
     found = findings.all_findings(list(paper_rows()))
     assert [finding.verdict for finding in found] == [Verdict.SURPASSED] + [Verdict.HOLDS] * 9
     assert found[0].ours == "1,100 times less for f_c = 0.001"
+    assert found[6].ours == "100, and the eager NFA 5,000" and found[7].ours == "100, and the chain 100"
     assert found[5].ours == "1,000 times fewer than for a, b, c (f_c = 0.001)"
     assert all(len(finding.claim) <= 90 and len(finding.ours) <= 60 for finding in found)
 

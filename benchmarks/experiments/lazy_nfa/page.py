@@ -84,7 +84,7 @@ def _measured(sizes: Sizes, description: str) -> Iterator[str]:
         "that is, how many times an event in order and window is tried on an instance."
     )
     yield (
-        "All findings are about counts, which are the same in every run, so that any difference counts. A peak of 0 "
+        "All findings are about counts, which are the same in every run, so that any difference counts. A count of 0 "
         "enters a ratio as 1. That all contenders find the same matches is checked."
     )
     missing = [f"`{contender.mechanism}`" for contender in CONTENDERS if not contender.is_there]
