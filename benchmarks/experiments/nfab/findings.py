@@ -32,7 +32,8 @@ EXPENSIVE = ("p1s3", "p2s3", "p3s3")
 """The queries of experiment 6."""
 UNSELECTIVE = ("p1s3", "p3s3")
 SELECTIVE = "p2s2"
-TWO_ORDERS, ONE_ORDER = 100.0, 10.0
+TWO_ORDERS, ONE_ORDER = 100.0, 9.5
+"""An order of magnitude is ten times, rounded."""
 LEAST_MERGING_GAIN = 1.35
 """The least that is 1.4 with one digit, as the paper gives it."""
 MOST_MERGING_GAIN, MOST_MATCHING_GAIN = 1.55, 2.15
@@ -121,15 +122,18 @@ def cost_an_event_grows_with_the_window(rows: Sequence[Row], noise: Noise) -> Fi
             growths.append(own[max(own)] / own[min(own)])
     if not growths:
         return not_measured(claim, "quadratically")
-    paper = f"{times_as_fast(wider**2)} times the cost, {times_as_fast(wider)} times the window"
+    paper = f"{wider**2:g} times the cost of an event for {wider:g} times the window"
     verdict = verdict_at_least(min(growths), wider**BETWEEN_LINE_AND_SQUARE, noise=noise.seconds)
     # A cost that grows more slowly than the paper's is the better one; one that grows like the cube is worse.
     if verdict is Verdict.DIFFERS:
         verdict = Verdict.SURPASSED
     elif verdict is Verdict.HOLDS:
         verdict = verdict_at_most(max(growths), wider ** (1 + BETWEEN_LINE_AND_SQUARE), noise=noise.seconds)
-    ours = f"{ratio_range(growths)} times the cost of an event"
-    return Finding(claim, paper, ours, verdict, _COPIED)
+    reason = (
+        "What matches have in common is copied, at little cost. Beside it count the work for every event, and what "
+        "grows with the number of runs alone. So seconds grow more slowly than the square of the window."
+    )
+    return Finding(claim, paper, f"{ratio_range(growths)} times the cost", verdict, reason)
 
 
 def window_matters_little_to_selective_queries(rows: Sequence[Row], noise: Noise) -> Finding:
@@ -186,7 +190,11 @@ def cost_is_linear_in_output_complexity(rows: Sequence[Row], noise: Noise) -> Fi
     if verdict is Verdict.HOLDS and explained < EXPLAINED:
         verdict = Verdict.DIFFERS
     ours = f"a line explains {explained:.1%}; power of {ratio_range(growth.power for growth in growths)}"
-    return Finding(claim, paper, ours, verdict, _COPIED)
+    reason = (
+        f"A power of up to {LINEAR} counts as linear. Seconds also hold the work for every event, which is the same in "
+        "any window, so that they may grow more slowly than output complexity."
+    )
+    return Finding(claim, paper, ours, verdict, reason)
 
 
 def _range(values: Sequence[float]) -> float:
@@ -272,13 +280,6 @@ def _merging(rows: Sequence[Row], claim: str, paper: str, reason: str, noise: No
         return not_measured(claim, paper)
     verdict = verdict_at_least(min(gains), LEAST_MERGING_GAIN, noise=noise.ratio, surpassed=most)
     return Finding(claim, paper, f"{ratio_range(gains)} times", verdict, reason)
-
-
-_COPIED = (
-    "What matches have in common is copied, at little cost. Beside it count the work for every event, and what grows "
-    "with the number of runs alone. So seconds grow more slowly than output complexity, and than the square of the "
-    "window."
-)
 
 
 def shown(query: str) -> str:
