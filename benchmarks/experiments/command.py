@@ -103,5 +103,6 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
         if line.startswith("Of "):
             click.echo(line)
         elif cells[-2:-1] and cells[-2].startswith("**"):
-            click.echo(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {cells[2]}")
+            claim = cells[2].replace("\\", "")
+            click.echo(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {claim}")
     click.echo(f"written to {page}")

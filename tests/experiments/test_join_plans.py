@@ -313,6 +313,9 @@ def test_a_figure_within_the_noise_of_its_bound_decides_nothing() -> None:
     undecided = [place for place, finding in enumerate(noisy) if finding.verdict is Verdict.UNDECIDED]
     # 2.2 times against 1.7, 1.0 against 0.9, 55 hours against 50, and 1.1 times against 1.
     assert undecided == [0, 2, 10, 14]
+    assert all(
+        noisy[place].reason.startswith("The figure is within the noise around its bound.") for place in undecided
+    )
     assert [one.ours for one in quiet] == [one.ours for one in noisy]
 
 

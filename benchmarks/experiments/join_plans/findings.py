@@ -14,6 +14,7 @@ from benchmarks.experiments.findings import (
     not_measured,
     rank_correlation,
     ratio_range,
+    said_of_noise,
     verdict_at_least,
     verdict_at_most,
 )
@@ -73,7 +74,7 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
     stocks = rows_of(rows, part=PATTERNS, stream=STOCKS)
     large, alpha, strategy = (rows_of(rows, part=part) for part in (LARGE, ALPHA, STRATEGY))
     noise = noise_of(rows)
-    return [
+    found = [
         orders_gain(stocks, noise),
         trees_gain(stocks, noise),
         local_search_is_close(stocks, noise),
@@ -90,6 +91,7 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         gains_shrink(strategy, noise),
         pattern_order_wins(strategy, noise),
     ]
+    return said_of_noise(found)
 
 
 def orders_gain(rows: Sequence[Row], noise: float) -> Finding:

@@ -14,6 +14,7 @@ from benchmarks.experiments.findings import (
     noise_of_runs,
     not_measured,
     ratio_range,
+    said_of_noise,
     verdict_at_least,
     verdict_at_most,
 )
@@ -51,7 +52,7 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
     rising = rows[0]["rising"] if rows else None
     own = by_algorithm(rows_of(rows, rising=rising))
     noise = Noise.of(own)
-    return [
+    found = [
         skipping_costs_with_a_selective_predicate(own, noise),
         cost_an_event_grows_with_the_window(own, noise),
         window_matters_little_to_selective_queries(own, noise),
@@ -62,6 +63,7 @@ def all_findings(rows: Sequence[Row]) -> list[Finding]:
         merging_gains(own, noise),
         merging_gains_in_matching(own, noise),
     ]
+    return said_of_noise(found)
 
 
 @dataclass(frozen=True)
