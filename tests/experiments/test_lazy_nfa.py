@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -258,6 +259,7 @@ def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypat
     page = (tmp_path / "page.md").read_text()
     assert "`cep experiment lazy_nfa --seed 1`" in page and "generated trades" in page
     assert done.output.startswith("Of 10 findings of the paper ") and done.output.endswith("written to page.md\n")
+    assert len([line for line in done.output.splitlines() if re.match(r" +\d+\. [a-z ]+: ", line)]) == 10
     kept = (tmp_path / "page.cells.jsonl").stat().st_mtime_ns
     again = cep(*arguments, folder=tmp_path)
     assert "measurements of an earlier run" in again.errors
