@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 Figure = str | int | float | bool | None
 Row = Mapping[str, Figure]
 """A finished cell: what identifies it, and the figures that were measured."""
+
+
+def rows_of(rows: Iterable[Row], **wanted: Figure) -> list[Row]:
+    """The rows that have these figures.
+
+    Examples
+    --------
+    >>> rows_of([{"n": 1, "cost": 5}, {"n": 2, "cost": 7}], n=2)
+    [{'n': 2, 'cost': 7}]
+    """
+    return [row for row in rows if all(row.get(name) == figure for name, figure in wanted.items())]
+
+
+def number(row: Row, name: str) -> float:
+    """A figure of a row that is a number."""
+    return cast(float, row[name])
 
 
 @dataclass(frozen=True)

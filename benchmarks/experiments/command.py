@@ -40,7 +40,7 @@ COLUMNS = (
 )
 @click.option("--fresh", is_flag=True, help="Measure everything anew, also what an earlier run has finished.")
 def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, fresh: bool) -> None:
-    """Run one of the papers' experiments and write its page: tables, charts, and which of the findings hold here.
+    """Run one of the papers' experiments and write its page: findings, each with a verdict, charts and tables.
 
     \b
       lazy_nfa  DEBS 2015, section 7: computations, throughput and peak instances of the eager NFA, of chain
@@ -101,7 +101,11 @@ def experiment(name: str, full: bool, seed: int, data: Path, out: Path | None, f
 
         made = run_experiment(chosen, request, store, measure.Progress(begin, lambda: shown.advance(task)))
     made.write(page)
-    for line in made.text.split("\n"):
-        if line.startswith(("Of ", "- **")):
-            click.echo(line.removeprefix("- ").replace("**", ""))
+    for line in made.text.split("## Pictures")[0].split("\n"):
+        cells = [cell.strip() for cell in line.split("|")]
+        if line.startswith("Of "):
+            click.echo(line)
+        elif cells[-2:-1] and cells[-2].startswith("**"):
+            claim = cells[2].replace("\\", "")
+            click.echo(f"  {cells[1]:>2}. {cells[-2].strip('*')}: {claim}")
     click.echo(f"written to {page}")

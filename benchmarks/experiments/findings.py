@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import correlation, median
 
@@ -117,6 +117,22 @@ def noise_of_runs(times: Iterable[Sequence[float]]) -> float:
     """
     factors = [ordered[1] / ordered[0] for ordered in map(sorted, times) if len(ordered) > 1]
     return median(factors) if factors else 1.0
+
+
+def said_of_noise(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings; where one was measured and yet is not decided, its reason says that noise is why.
+
+    Examples
+    --------
+    >>> near = Finding("cost falls", "by half", "0.98 times", Verdict.UNDECIDED, "Both do the same.")
+    >>> said_of_noise([near])[0].reason
+    'The figure is within the noise around its bound. Both do the same.'
+    """
+    noise = "The figure is within the noise around its bound."
+    return [
+        replace(one, reason=f"{noise} {one.reason}") if one.verdict is Verdict.UNDECIDED and one.ours else one
+        for one in findings
+    ]
 
 
 def findings_table(findings: Sequence[Finding]) -> str:

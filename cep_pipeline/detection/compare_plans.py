@@ -52,8 +52,8 @@ class MeasuredRun:
     ----------
     mechanism
         What ran it.
-    seconds
-        Of the processor, the median of the counted runs.
+    times
+        Processor seconds of each of the counted runs.
     events, matches
         Events of the stream, and the matches found.
     peak_instances, events_buffered
@@ -63,12 +63,17 @@ class MeasuredRun:
     """
 
     mechanism: str
-    seconds: float
+    times: tuple[float, ...]
     events: int
     matches: int
     peak_instances: int
     events_buffered: int
     nodes: tuple[NodeCounts, ...]
+
+    @property
+    def seconds(self) -> float:
+        """The median of the times."""
+        return max(median(self.times), 1e-9)
 
     @property
     def per_s(self) -> float:
@@ -152,7 +157,7 @@ def _measured(
 ) -> MeasuredRun:
     return MeasuredRun(
         run.mechanism,
-        max(median(seconds), 1e-9),
+        tuple(seconds),
         events.num_rows,
         matches,
         counters.peak_instances,

@@ -358,6 +358,14 @@ class StatisticsSnapshot:
             )
         return self.by_leaf[leaf.key]
 
+    def known_rate(self, leaf: str) -> LeafRate | None:
+        """The arrival rate of a leaf by its key; None where it was not measured."""
+        return self.by_leaf.get(leaf)
+
+    def measured(self, key: str) -> Selectivity | None:
+        """The selectivity of a condition by its key; None where it was not measured."""
+        return self.by_condition.get(key)
+
     def covers(self, patterns: Iterable[Pattern]) -> bool:
         """True where the rates of all leaves of the patterns are known, so that they can be planned."""
         return all(

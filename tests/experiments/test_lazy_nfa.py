@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -12,6 +13,7 @@ from benchmarks.experiments.cells import Row
 from benchmarks.experiments.changing_trades import PHASES, changing_trades
 from benchmarks.experiments.correlated_trades import FREQUENT, HISTORY, RARE, read_trades
 from benchmarks.experiments.experiment import Request, run_experiment
+from benchmarks.experiments.findings import Finding, Verdict
 from benchmarks.experiments.lazy_nfa import findings
 from benchmarks.experiments.lazy_nfa.experiment import (
     CHAINS,
@@ -118,7 +120,9 @@ def test_the_page_has_its_tables_charts_and_findings(tmp_path: Path) -> None:
     for name in page.charts:
         assert f"](lazy_nfa/{name}.svg)" in text and (tmp_path / "lazy_nfa" / f"{name}.svg").is_file()
     assert text.count("| eager NFA ") == 3 + 3 + 3 + 1 + 2 + 1
-    assert "Of 10 findings of the paper, " in text
+    assert "Of 10 findings of the paper " in text
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings[:3] == ["## Findings", "## Pictures", "## Why"] and headings[-1] == "## How it was measured"
     missing = {contender.mechanism for contender in CONTENDERS if not contender.is_there}
     assert ("left out: " in text) == bool(missing)
     assert all(f"`{name}`" in text for name in missing)
@@ -142,6 +146,25 @@ def test_figures_of_all_draws_become_one(rows: list[Row]) -> None:
     assert len(parts) == 2
     assert one["computations"] == sum(part["computations"] for part in parts)  # type: ignore[misc]
     assert one["peak_instances"] == max(part["peak_instances"] for part in parts)  # type: ignore[type-var]
+
+
+def test_the_page_is_the_same_whether_cells_were_kept_or_just_measured(rows: list[Row]) -> None:
+    """Rows that were kept on disk have their figures in another order than those just measured."""
+    kept = [dict(sorted(row.items())) for row in rows]
+    mixed = [kept[place] if place % 3 == 1 else row for place, row in enumerate(rows)]
+    assert summed(mixed) == summed(kept) == summed(rows)
+    pages = [write_page(some, TINY, Request(), "trades") for some in (rows, kept, mixed)]
+    assert pages[0] == pages[1] == pages[2]
+
+
+def test_the_caption_names_contenders_that_a_logarithmic_axis_cannot_show(rows: list[Row]) -> None:
+    drawn = [{**row, "peak_instances": 3} for row in rows]
+    none = [{**row, "peak_instances": 0} if row["contender"] == "chain cab" else row for row in drawn]
+    for some, caption in (
+        (drawn, "*Figure 9, for f_c = 0.5: lower is better.*\n"),
+        (none, " better. A logarithmic axis has no zero, so points of chain cab are missing.*\n"),
+    ):
+        assert caption in write_page(some, TINY, Request(), "trades").text
 
 
 def paper_rows() -> Iterator[Row]:
@@ -189,8 +212,11 @@ def changed(part: str, contender: str, figure: str, factor: float) -> list[Row]:
 
 def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
     found = findings.all_findings(list(paper_rows()))
-    assert [finding.holds for finding in found] == [True] * 10
-    assert "f_c = 0.001" in found[5].measured and "1,000 times fewer" in found[5].measured
+    assert [finding.verdict for finding in found] == [Verdict.SURPASSED] + [Verdict.HOLDS] * 9
+    assert found[0].ours == "1,100 times less for f_c = 0.001"
+    assert found[6].ours == "100, and the eager NFA 5,000" and found[7].ours == "100, and the chain 100"
+    assert found[5].ours == "1,000 times fewer than for a, b, c (f_c = 0.001)"
+    assert all(len(finding.claim) <= 90 and len(finding.ours) <= 60 for finding in found)
 
 
 @pytest.mark.parametrize(
@@ -203,16 +229,18 @@ def test_all_findings_hold_on_figures_of_the_papers_shape() -> None:
         (changed(INPUT, "chain cba", "peak_instances", 20), findings.lazy_needs_fewer_instances),
         (changed(INPUT, TREE.name, "peak_instances", 4), findings.tree_needs_as_few_instances),
         (changed(CHANGING, TREE.name, "computations", 1.5), findings.tree_is_flat),
+        (changed(CHANGING, "chain cab", "computations", 0), findings.chains_are_not_flat),
     ],
 )
-def test_a_finding_fails_where_the_figures_do(rows: list[Row], finding: object) -> None:
-    assert callable(finding)
-    assert finding(rows).holds is False
+def test_a_finding_differs_where_the_figures_do(rows: list[Row], finding: Callable[[list[Row]], Finding]) -> None:
+    assert finding(rows).verdict is Verdict.DIFFERS
 
 
 def test_findings_about_what_is_not_there_are_not_measured() -> None:
     found = findings.all_findings(without(TREE.name, *(chain.name for chain in CHAINS)))
-    assert [finding.holds for finding in found] == [None] * 5 + [True] + [None] * 4
+    missing = [finding.verdict is Verdict.UNDECIDED and not finding.ours for finding in found]
+    assert missing == [True] * 5 + [False] + [True] * 4
+    assert found[5].verdict is Verdict.HOLDS
 
 
 def test_the_default_is_smaller_than_the_papers_extent() -> None:
@@ -230,7 +258,8 @@ def test_the_command_writes_a_page_and_says_what_holds(tmp_path: Path, monkeypat
     assert done.code == 0, done.errors
     page = (tmp_path / "page.md").read_text()
     assert "`cep experiment lazy_nfa --seed 1`" in page and "generated trades" in page
-    assert done.output.startswith("Of 10 findings of the paper, ") and done.output.endswith("written to page.md\n")
+    assert done.output.startswith("Of 10 findings of the paper ") and done.output.endswith("written to page.md\n")
+    assert len([line for line in done.output.splitlines() if re.match(r" +\d+\. [a-z ]+: ", line)]) == 10
     kept = (tmp_path / "page.cells.jsonl").stat().st_mtime_ns
     again = cep(*arguments, folder=tmp_path)
     assert "measurements of an earlier run" in again.errors

@@ -219,7 +219,9 @@ def _planned_figures(planned: PlannerResult) -> dict[str, Figure]:
 
 
 def _run_figures(run: MeasuredRun) -> dict[str, Figure]:
+    repeated = sorted(run.times)[:2]
     return {
+        **({"least_s": repeated[0], "next_s": repeated[1]} if len(repeated) == 2 else {}),
         "mechanism": run.mechanism,
         "seconds": run.seconds,
         "events": run.events,

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean
 
-from benchmarks.experiments.cells import Row
-from benchmarks.experiments.findings import rank_correlation
-from benchmarks.experiments.join_plans.experiment import WEIGHED
-from benchmarks.experiments.join_plans.patterns import KLEENE
-from cep_pipeline.cli.figures import times_as_fast
+from benchmarks.experiments.cells import Figure, Row, number, rows_of
+from benchmarks.experiments.findings import geometric_mean, noise_of_runs, rank_correlation
+from benchmarks.experiments.join_plans.experiment import ANY, CONSUMED, ORDERS, WEIGHED
 
+EFREQ, DP_LD, ZSTREAM, DP_B = "event_frequency", "dp_left_deep", "zstream", "dp_bushy"
 II = ("ii_random", "ii_greedy")
-DP_LD, DP_B = "dp_left_deep", "dp_bushy"
+HEURISTICS = ("greedy", *II, ZSTREAM, "zstream_ordered")
 
 
 def per_s(row: Row) -> float:
     """Events a second of a run."""
-    return figure(row, "events") / figure(row, "seconds")
+    return number(row, "events") / number(row, "seconds")
 
 
-def figure(row: Row, name: str) -> float:
-    """A figure of a row as a number."""
-    return cast(float, row[name])
-
-
-def held_by(rows: Iterable[Row]) -> list[float]:
-    """The most partial matches and events that each run held."""
-    return [figure(row, "held") for row in rows]
-
-
-def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean."""
-    return sum(values) / len(values)
-
-
-def rows_of(rows: Iterable[Row], **wanted: object) -> list[Row]:
-    """The rows with these values."""
-    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+def noise_of(rows: Iterable[Row]) -> float:
+    """The factor by which a run differs from the same one measured again, in the middle."""
+    return noise_of_runs([(number(row, "least_s"), number(row, "next_s")) for row in rows if "next_s" in row])
 
 
 def pairs_of(rows: Iterable[Row], one: str, other: str) -> list[tuple[Row, Row]]:
@@ -50,95 +34,129 @@ def pairs_of(rows: Iterable[Row], one: str, other: str) -> list[tuple[Row, Row]]
     return [(found[one], found[other]) for found in by_pattern.values() if one in found and other in found]
 
 
-def gains_by(rows: Sequence[Row], field: str, better: str, worse: str) -> dict[object, float]:
+def pairs_by(rows: Sequence[Row], field: str, one: str, other: str) -> dict[Figure, list[tuple[Row, Row]]]:
+    """The rows of two planners on the same patterns, for each value of a field that has such patterns."""
+    values = dict.fromkeys(row[field] for row in rows)
+    pairs = {value: pairs_of(rows_of(rows, **{field: value}), one, other) for value in values}
+    return {value: own for value, own in pairs.items() if own}
+
+
+def average_gain(pairs: Sequence[tuple[Row, Row]]) -> float:
+    """Ratio of the average throughputs of two planners, the better one first."""
+    return mean(per_s(a) for a, _ in pairs) / mean(per_s(b) for _, b in pairs)
+
+
+def total_gain(pairs: Sequence[tuple[Row, Row]]) -> float:
+    """Ratio of the seconds of two planners over all patterns together, the better one first."""
+    return sum(number(b, "seconds") for _, b in pairs) / sum(number(a, "seconds") for a, _ in pairs)
+
+
+def held_share(pairs: Sequence[tuple[Row, Row]]) -> float:
+    """The average of what the first planner's plans hold, relative to that of the second's."""
+    return mean(number(a, "held") for a, _ in pairs) / mean(number(b, "held") for _, b in pairs)
+
+
+def gains_by(rows: Sequence[Row], field: str, better: str, worse: str) -> dict[Figure, float]:
     """Ratio of the average throughputs of two planners for each value of a field."""
-    gains: dict[object, float] = {}
-    for value in dict.fromkeys(row[field] for row in rows):
-        pairs = pairs_of(rows_of(rows, **{field: value}), better, worse)
-        if pairs:
-            gains[value] = mean([per_s(a) for a, _ in pairs]) / mean([per_s(b) for _, b in pairs])
-    return gains
-
-
-def total_gain(rows: Sequence[Row], better: str, worse: str) -> float:
-    """Ratio of the seconds of two planners over all patterns together."""
-    pairs = pairs_of(rows, better, worse)
-    return sum(figure(b, "seconds") for _, b in pairs) / sum(figure(a, "seconds") for a, _ in pairs)
-
-
-def listed(values: dict[object, float] | dict[str, float], *, times: bool = True) -> str:
-    """Ratios by what they are of, in words."""
-    return ", ".join(f"{times_as_fast(value)}{' times' if times else ''} ({name})" for name, value in values.items())
+    return {value: average_gain(pairs) for value, pairs in pairs_by(rows, field, better, worse).items()}
 
 
 def share_of_optimal(rows: Sequence[Row]) -> float:
     """Share of the orders of local search that cost no more than the cheapest."""
     pairs = [pair for name in II for pair in pairs_of(rows, name, DP_LD)]
-    return sum(figure(a, "ln_cost") <= figure(b, "ln_cost") + 1e-6 for a, b in pairs) / max(len(pairs), 1)
+    return sum(number(a, "ln_cost") <= number(b, "ln_cost") + 1e-6 for a, b in pairs) / max(len(pairs), 1)
+
+
+def cheap_patterns(
+    rows: Sequence[Row], better: str, worse: str, mechanism: str
+) -> tuple[list[tuple[Row, Row]], list[tuple[Row, Row]]]:
+    """The pairs of two planners in which even the worse plan takes less than twice the cheapest run, and the others."""
+    floor = min((number(row, "seconds") for row in rows if row.get("mechanism") == mechanism), default=0.0)
+    by_time = [(number(pair[1], "seconds"), pair) for pair in pairs_of(rows, better, worse)]
+    return [pair for time, pair in by_time if time < 2 * floor], [pair for time, pair in by_time if time >= 2 * floor]
+
+
+def geometric_gain(pairs: Sequence[tuple[Row, Row]]) -> float:
+    """Geometric mean of the ratios of seconds, the better planner first."""
+    return geometric_mean(number(b, "seconds") / number(a, "seconds") for a, b in pairs)
 
 
 def distinct_plans(rows: Sequence[Row], mechanism: str) -> list[Row]:
     """One row for each plan that ran on a mechanism."""
     plans: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        if row.get("mechanism") == mechanism:
-            plans.setdefault(tuple(row.get(name) for name in ("set", "size", "number", "plan")), row)
+    for row in rows_of(rows, mechanism=mechanism):
+        plans.setdefault(tuple(row.get(name) for name in ("set", "size", "number", "plan")), row)
     return list(plans.values())
 
 
-def _by_pattern(plans: Iterable[Row]) -> list[list[Row]]:
-    grouped: dict[tuple[object, ...], list[Row]] = {}
-    for row in plans:
-        grouped.setdefault(tuple(row.get(name) for name in ("set", "size", "number")), []).append(row)
-    return list(grouped.values())
+def correlation_of(plans: Sequence[Row], cause: str, with_throughput: bool = True) -> float:
+    """Rank correlation, over plans, of a figure with throughput, or with what is held."""
+    effects = [per_s(row) if with_throughput else number(row, "held") for row in plans]
+    return rank_correlation([number(row, cause) for row in plans], effects)
 
 
 def dearer_is_slower(plans: Sequence[Row]) -> float:
     """Of two plans of a pattern, one dearer by half or more: how often the dearer one is also the slower one."""
-    right = total = 0
-    for own in _by_pattern(plans):
-        for a in own:
-            for b in own:
-                if figure(b, "ln_cost") >= figure(a, "ln_cost") + math.log(1.5):
-                    total += 1
-                    right += figure(a, "seconds") < figure(b, "seconds")
-    return right / total if total else 1.0
-
-
-def candidates_tell(plans: Sequence[Row]) -> str:
-    """How well candidates predict throughput, in words."""
-    by_candidates = rank_correlation([figure(row, "candidates") for row in plans], [per_s(row) for row in plans])
-    return f"is in the throughput, too: the rank correlation of candidates and throughput is {by_candidates:.2f}."
-
-
-def kleene_memory(rows: Sequence[Row]) -> float:
-    """What DP-B's trees hold on average under KL, relative to DP-LD's orders."""
-    own = rows_of(rows, set=KLEENE)
-    pairs = pairs_of(own, DP_B, DP_LD)
-    return mean(held_by(a for a, _ in pairs)) / mean(held_by(b for _, b in pairs)) if pairs else 1.0
+    by_pattern: dict[tuple[object, ...], list[Row]] = {}
+    for row in plans:
+        by_pattern.setdefault(tuple(row.get(name) for name in ("set", "size", "number")), []).append(row)
+    right = [
+        number(a, "seconds") < number(b, "seconds")
+        for own in by_pattern.values()
+        for a in own
+        for b in own
+        if number(b, "ln_cost") >= number(a, "ln_cost") + math.log(1.5)
+    ]
+    return sum(right) / len(right) if right else 1.0
 
 
 def share_of_linear(rows: Sequence[Row]) -> float:
-    """Share of the cheapest trees that join one variable at a time."""
-    trees = [str(row["plan"]) for row in rows if row["planner"] == DP_B]
-    return sum(all(map(_is_linear, text.split("; "))) for text in trees) / max(len(trees), 1)
+    """Share of the cheapest trees that join one variable at a time: no join is of two joins."""
+    trees = [str(row["plan"]) for row in rows_of(rows, planner=DP_B)]
+    return sum("), (" not in text for text in trees) / max(len(trees), 1)
 
 
-def _is_linear(text: str) -> bool:
-    """Whether a tree, as it is written, joins one variable at a time: no join is of two joins."""
-    return "), (" not in text
+def most_dear(rows: Sequence[Row]) -> dict[str, float]:
+    """Heuristic -> the most that a plan of it costs, relative to the exact plan of its kind."""
+    return {
+        name: max(
+            math.exp(number(one, "ln_cost") - number(best, "ln_cost"))
+            for one, best in pairs_of(rows, name, DP_LD if name in ORDERS else DP_B)
+        )
+        for name in HEURISTICS
+    }
 
 
-def pairs_by_alpha(rows: Sequence[Row], name: str, low: float, high: float) -> list[tuple[Row, Row]]:
-    """The rows of a planner on the same patterns with two weights of latency."""
-    found: dict[tuple[object, ...], dict[float, Row]] = {}
-    for row in rows:
-        if row["planner"] == name:
-            found.setdefault((row["size"], row["number"]), {})[figure(row, "alpha")] = row
-    return [(own[low], own[high]) for own in found.values() if low in own and high in own]
+def changes_by_alpha(rows: Sequence[Row]) -> dict[str, tuple[float, float, float]]:
+    """Planner -> latency, throughput, each with the greatest weight of latency over that with none; changed plans.
+
+    Empty with fewer than two weights. Latency is counted: candidates looked at after the last event. The third figure
+    is the share of plans that are others.
+    """
+    alphas = sorted({number(row, "alpha") for row in rows})
+    if len(alphas) < 2:
+        return {}
+    changes = {}
+    for name in WEIGHED:
+        low, high = (
+            {(row["size"], row["number"]): row for row in rows_of(rows, planner=name, alpha=alpha)}
+            for alpha in (alphas[0], alphas[-1])
+        )
+        pairs = [(high[key], low[key]) for key in high if key in low]
+        after = [sum(number(row, "after_last") for row in own) for own in zip(*pairs, strict=True)]
+        changes[name] = (
+            after[0] / max(after[1], 1e-9),
+            average_gain(pairs),
+            mean(a["plan"] != b["plan"] for a, b in pairs),
+        )
+    return changes
 
 
-def changed_by_alpha(rows: Sequence[Row], low: float, high: float) -> float:
-    """Share of plans that are others with the greater weight of latency."""
-    pairs = [pair for name in WEIGHED for pair in pairs_by_alpha(rows, name, low, high)]
-    return sum(a["plan"] != b["plan"] for a, b in pairs) / max(len(pairs), 1)
+def gains_by_strategy(rows: Sequence[Row]) -> Mapping[str, float]:
+    """Strategy -> DP-LD's gain over EFREQ in the seconds of all patterns: any match, and each event in one match."""
+    gains = {}
+    for strategy in (ANY, CONSUMED):
+        pairs = pairs_of(rows_of(rows, strategy=strategy), DP_LD, EFREQ)
+        if pairs:
+            gains[strategy] = total_gain(pairs)
+    return gains

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import permutations, product
-from typing import cast
 
 import pyarrow as pa
 
-from benchmarks.experiments.cells import Cell, Figure, Row
+from benchmarks.experiments.cells import Cell, Figure, Row, number
 from benchmarks.experiments.changing_trades import changing_trades
 from benchmarks.experiments.correlated_trades import FREQUENT, RARE, Trades, read_trades, trades_schema
 from benchmarks.experiments.experiment import Experiment, Request, Work
@@ -152,7 +151,7 @@ def steps_of(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         last = before.get(row["contender"])
         differences = {
-            name: cast(float, row[name]) - (0 if last is None else cast(float, last[name]))
+            name: number(row, name) - (0 if last is None else number(last, name))
             for name in ("events", "matches", "computations", "evaluations")
         }
         first = 0 if last is None else last["events"]
@@ -212,16 +211,23 @@ def plan_work(request: Request) -> Work:
     return Work(cells, page)
 
 
+_SUMS = ("events", "matches", "computations", "evaluations", "seconds")
+_PEAKS = ("peak_instances", "events_buffered")
+
+
 def summed(rows: Sequence[Row]) -> list[Row]:
-    """The rows with those of all draws as one: sums, and the highest of the peaks."""
-    together: dict[tuple[Figure, ...], dict[str, Figure]] = {}
+    """The rows, with those of all draws as one: the sums of the figures, and the highest of the peaks.
+
+    Rows belong together by the names and values of their keys. The order of the names does not matter: it differs
+    between a row that was just measured and one that was kept on disk.
+    """
+    together: dict[frozenset[tuple[str, Figure]], dict[str, Figure]] = {}
     for row in rows:
-        figures = ("events", "matches", "computations", "evaluations", "seconds", "peak_instances", "events_buffered")
-        key = {name: value for name, value in row.items() if name not in (*figures, "draw")}
-        own = together.setdefault(tuple(key.values()), key)
-        for name in (name for name in figures if name in row):
-            value, before = cast(float, row[name]), cast(float, own.get(name, 0))
-            own[name] = max(value, before) if name in figures[-2:] else value + before
+        key = {name: value for name, value in row.items() if name not in (*_SUMS, *_PEAKS, "draw")}
+        own = together.setdefault(frozenset(key.items()), key)
+        for name in (name for name in (*_SUMS, *_PEAKS) if name in row):
+            value, before = number(row, name), number(own, name) if name in own else 0
+            own[name] = max(value, before) if name in _PEAKS else value + before
     return [*together.values()]
 
 

@@ -1,4 +1,4 @@
-"""Runs of the queries of `nfab` by its algorithms in turn, several times: counts, and the median of seconds."""
+"""Runs of the queries of `nfab` by its algorithms in turn, several times: counts, and medians of seconds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[s
     -------
     dict of str to figure
         The figures of `_Listing`, each named `ALGORITHM.FIGURE`, with the median of the seconds, and as `ratio` the
-        median of the ratios of the first algorithm's seconds to this one's in runs that followed each other.
+        median of the ratios of the first algorithm's seconds to this one's in runs that followed each other. Both are
+        there for the earlier and the later half of the runs, too, as `seconds_early` and so on.
     """
     return _in_turn({algorithm: _Listing(query, algorithm, events) for algorithm in algorithms})
 
@@ -58,7 +59,7 @@ def measure(query: Query, algorithms: Sequence[str], events: pa.Table) -> dict[s
 def measure_windows(queries: Sequence[Query], events: Mapping[int, pa.Table]) -> dict[str, Figure]:
     """Find all matches of queries that differ in the window, in turn, by the basic algorithm.
 
-    What a curve over the windows shows is then not how busy the machine was when each was measured.
+    Since the windows take turns, a machine that is busy for a while does not bend a curve over the windows.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ class _NonOverlapping:
 
 
 def measure_matching(query: Query, algorithms: Sequence[str], events: pa.Table, output: str = ALL) -> dict[str, Figure]:
-    """The same for matching alone: runs are followed over prepared events, and no match is made (experiment 6)."""
+    """The same for matching alone: it follows runs over prepared events and makes no match (experiment 6)."""
     pattern = pattern_of(query, output)
     prepared = PreparedEvents(events, type_attribute=pattern.type_attribute, base_type=pattern.base_type)
     runs = {algorithm: _Matching(query, algorithm, prepared, output) for algorithm in algorithms}
@@ -201,9 +202,18 @@ def _in_turn(
     measured: dict[str, Figure] = {}
     for algorithm, own in figures.items():
         ratios = [one / other for one, other in zip(seconds[first], seconds[algorithm], strict=False)]
-        own = {**own, "seconds": median(seconds[algorithm]), "n": len(seconds[algorithm]), "ratio": median(ratios)}
-        measured.update({f"{algorithm}.{name}": figure for name, figure in own.items()})
+        own = {**own, "n": len(seconds[algorithm]), **_repeated("seconds", seconds[algorithm])}
+        measured.update({f"{algorithm}.{name}": figure for name, figure in (own | _repeated("ratio", ratios)).items()})
     return measured
+
+
+def _repeated(name: str, values: Sequence[float]) -> dict[str, Figure]:
+    """The median of a repeated figure; and those of the earlier and of the later half, by which its noise is told."""
+    figures: dict[str, Figure] = {name: median(values)}
+    if len(values) > 1:
+        half = len(values) // 2
+        figures |= {f"{name}_early": median(values[:half]), f"{name}_late": median(values[half:])}
+    return figures
 
 
 def by_algorithm(rows: Sequence[Row]) -> list[Row]:
