@@ -11,7 +11,8 @@ import numpy as np
 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
@@ -45,7 +46,7 @@ def finality_of(pattern: Pattern, clause: Clause) -> Finality:
     """
     if any(not clause.successors(variable.name) for variable in clause.negated):
         return Finality.WINDOW_END
-    if clause.negated and pattern.ties is Ties.ANY:
+    if clause.negated and not before_is_earlier(pattern.ties):
         return Finality.LAST_INSTANT
     return Finality.LAST_EVENT
 
@@ -103,7 +104,7 @@ def owned_matches(
         return reached & passed
     closing = closing_rows(pattern, events, first)
     come = closing < len(events)
-    if pattern.ties is not Ties.ANY:  # the last event is at the closing one or before it
+    if before_is_earlier(pattern.ties):  # the last event is at the closing one or before it
         return np.asarray(np.where(come, _between(closing, begin, stop), end is None))
     return np.asarray(np.where(come, (reached | (closing >= begin)) & passed & (closing < stop), end is None))
 

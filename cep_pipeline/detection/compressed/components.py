@@ -22,7 +22,8 @@ from functools import cached_property
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.order import before_is_earlier, may_be_one
 
 _EXTREMES = {
     Comparator.LT: (False, True),
@@ -239,7 +240,7 @@ class Analysis:
 
     def surely_before(self, name: str, other: str) -> bool:
         """Return whether a variable is complete when an event is bound to another one."""
-        return self.pattern.ties is not Ties.ANY and (name, other) in self.clause.precedence
+        return before_is_earlier(self.pattern.ties) and (name, other) in self.clause.precedence
 
 
 def _components(conjunct: Conjunct) -> list[tuple[Atom, ...]]:
@@ -400,9 +401,7 @@ def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, 
     conjuncts = [conjunct for conjunct in clause.conjuncts if name in conjunct.variables]
     excluded = set()
     for other in clause.positive:
-        alike = other.event_type == variable.event_type or pattern.base_type in (other.event_type, variable.event_type)
-        ordered = (name, other.name) in clause.precedence or (other.name, name) in clause.precedence
-        if alike and not (ordered and pattern.ties is not Ties.ANY):
+        if may_be_one(pattern, clause, variable, other):
             if other.kleene:
                 raise NeedsLists(f"events of '{name}' that may be elements of '{other.name}'")
             excluded.add(other.name)

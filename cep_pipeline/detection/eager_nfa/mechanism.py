@@ -32,8 +32,9 @@ from cep_pipeline.errors import DataError, UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.order import before_is_earlier, earlier_is_before
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -319,7 +320,7 @@ class EagerRun:
             final = self.automaton.is_final(edge.target)
             last_group = self.program.groups.group(Moment(everything, everything), (edge.after,)) if final else 0
             begin = len(latests)
-            if self.pattern.ties is Ties.STRICT:
+            if not earlier_is_before(self.pattern.ties):
                 latests += [slots[name] for name in edge.directly_before]
             stores = self.automaton.goes_on(edge.target)
             edges.append(
@@ -368,7 +369,7 @@ class EagerRun:
 
 def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
-    return beyond_any_match(pattern) or ("TIES ANY" if pattern.ties is Ties.ANY else None)
+    return beyond_any_match(pattern) or (None if before_is_earlier(pattern.ties) else f"TIES {pattern.ties.value}")
 
 
 MECHANISM = Mechanism(

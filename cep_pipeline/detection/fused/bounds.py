@@ -16,7 +16,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.merging import count_before
-from cep_pipeline.slices.order import order_bound
+from cep_pipeline.slices.order import before_is_earlier, order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, times_of
@@ -97,7 +97,7 @@ def _side(
         return (order[pair[0]], order[pair[1]]) in clause.precedence
 
     # Under TIES ANY events of one time may be ordered against their positions.
-    loose = ties is Ties.ANY and reach.clock is BoundUnit.POSITION
+    loose = reach.clock is BoundUnit.POSITION and not before_is_earlier(ties)
     ordered = [other for other in earlier if before(other, level)]
     if ordered:
         # The nearest ones suffice; and whatever is after one of them lies in the window on this side.

@@ -19,9 +19,10 @@ from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.clause_cache import clause_cache_of
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.views import View, leaf_of, leaf_view, view_of_leaf
@@ -303,7 +304,7 @@ def _events_read(events: PreparedEvents, event_type: str, first_row: int, end_ro
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:
     """The variable whose event is the last of every match in the stream's order, if the pattern's order says so."""
     names = [variable.name for variable in clause.positive]
-    if len(names) > 1 and pattern.ties is Ties.ANY:  # of events at one time, any may be the last in the stream
+    if len(names) > 1 and not before_is_earlier(pattern.ties):
         return None
     for name in names:
         if all(other == name or (other, name) in clause.precedence for other in names):

@@ -139,7 +139,7 @@ class Levels:
             planned.events,
             planned.clause,
             planned.order,
-            planned.pattern.ties,
+            planned.pattern,
             planned.reach,
             leaves,
             self.views,

@@ -12,7 +12,7 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder, instants_of
+from cep_pipeline.slices.order import StreamOrder, instants_of, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clock_of
 
@@ -99,9 +99,9 @@ class BindingRules:
         self.window = instants_of(pattern, events)
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
-    def share_events(self, one: Variable, other: Variable) -> bool:
-        """Return whether an event may have the types of both variables."""
-        return one.event_type == other.event_type or self.events.base_type in (one.event_type, other.event_type)
+    def may_be_one(self, name: str, variable: Variable) -> bool:
+        """Return whether a bound variable and another one may have the same event."""
+        return may_be_one(self.pattern, self.clause, self.clause.by_name[name], variable)
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
         """The rows from which, and before which, an event is in the window of each partial match that has events."""
@@ -141,7 +141,7 @@ class BindingRules:
         """
         keep = np.ones(len(rows), dtype=bool)
         for name, value in bindings.bound.items():
-            if name == skip or not self.share_events(self.clause.by_name[name], variable):
+            if name == skip or not self.may_be_one(name, variable):
                 continue
             if isinstance(value, Lists):
                 owner = np.repeat(np.arange(len(bindings), dtype=np.int64), value.lengths)

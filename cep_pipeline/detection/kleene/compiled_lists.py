@@ -31,10 +31,11 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import keyed_leaf
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
 
@@ -117,7 +118,7 @@ class CompiledLists:
 
     def _one_window(self) -> bool:
         """Return whether the candidates of one partial match are all in one window, whatever the data."""
-        if self.pattern.ties is Ties.ANY and self.pattern.window.time_us is None:
+        if self.pattern.window.time_us is None and not before_is_earlier(self.pattern.ties):
             return False  # of one time, events before another one may have later positions
         before = self.clause.precedence
         name = self.variable.name
@@ -297,7 +298,7 @@ class CompiledLists:
         """Order and window between the single variables and an element, and the window behind the first element."""
         order = (*self.singles, self.variable.name)
         if self.singles:
-            yield from bounds_of(self.clause, order, len(self.singles), around.ties, around.reach)
+            yield from bounds_of(self.clause, order, len(self.singles), around.pattern.ties, around.reach)
         if self.anchored:
             reach = around.reach
             yield Bound(len(self.singles), False, reach.clock, reach.size + 1, reach.partition_by)

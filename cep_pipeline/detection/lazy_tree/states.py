@@ -11,8 +11,8 @@ from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_tree import codes as c
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.keys import agreement_codes
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.routines import group_rows
 
 
@@ -121,7 +121,7 @@ class States:
         relation = int(self._rules.relations[other, slot])
         if not relation & rule_codes.MAY_SHARE:
             return False
-        return relation & 3 == rule_codes.UNRELATED or self._program.pattern.ties is Ties.ANY
+        return relation & 3 == rule_codes.UNRELATED or not before_is_earlier(self._program.pattern.ties)
 
     def _share(self, before: tuple[int, ...], slot: int) -> int:
         """The counter of events that pass the conjuncts which binding a variable completes; 0 without any.

@@ -27,8 +27,9 @@ from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -63,7 +64,7 @@ def find_matches(
     MECHANISM.check(pattern)
     for clause, order in zip(pattern.clauses, orders_only(MECHANISM.name, pattern, orders), strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
-    if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+    if not before_is_earlier(pattern.ties) and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
         yield from find_alone(MECHANISM.name, "prefix", pattern, orders, events, owned, counters)
         return
     lives = RunLives()

@@ -24,13 +24,19 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
+from cep_pipeline.slices.order import (
+    StreamOrder,
+    WindowInstants,
+    clock_to_compare,
+    earlier_is_before,
+    instants_in_view,
+    instants_of,
+)
 from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import gather
 from cep_pipeline.slices.views import leaf_view, without_name
 from cep_pipeline.statistics.node_counts import NodeCounts
 
@@ -233,7 +239,7 @@ def follow_contiguous(
         The flags of `run_words.py`, the most by which the instants of a match differ, and the row before which runs
         end.
     times, instants
-        int64, of each place: its timestamp (none where ties do not matter) and its instant.
+        int64, of each place: its clock (none where it is not compared) and its instant.
     starts, ends
         int32, of each run: the place of its first event, and the place behind the last that it may read.
     counts
@@ -388,7 +394,7 @@ class ClauseRuns:
         options = (
             run_words.CHAIN * self.chain
             | run_words.AGREEING * keyed
-            | run_words.STRICT * (self.pattern.ties is Ties.STRICT)
+            | run_words.COMPARES_CLOCKS * (not earlier_is_before(self.pattern.ties))
         )
         if self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH:
             options |= run_words.CONTIGUOUS
@@ -398,7 +404,7 @@ class ClauseRuns:
                 sequence,
                 self._program,
                 *(options, self._instants.width, self.end_row),
-                *(self._times, self._instants_of_places, starts, ends, self._counts),
+                *(self._clock, self._instants_of_places, starts, ends, self._counts),
             )
         else:
             found, ended, expired = self._follow_one_by_one(starts, ends, options)
@@ -438,7 +444,7 @@ class ClauseRuns:
                 *(runs, variables, size, options, self._instants.width, len(self.events), self.end_row),
                 *(
                     sequence.view.rows,
-                    self._times,
+                    self._clock,
                     self._instants_of_places,
                     sequence.keys,
                     sequence.fits,
@@ -500,15 +506,9 @@ class ClauseRuns:
         return compile_conditions(self.clause, self._sequence.view, self.events, chain=self.chain, skipping=skipping)
 
     @cached_property
-    def _times(self) -> Array:
-        """int64, the timestamp of each place; of no place where ties do not matter."""
-        view = self._sequence.view
-        if self.pattern.ties is not Ties.STRICT:
-            return np.empty(0, np.int64)
-        return self.events.derive(("times", view.identity), lambda: gather(self.events.timestamps, view.rows))
+    def _clock(self) -> Array:
+        return clock_to_compare(self.events, self._sequence.view, self.pattern.ties)
 
     @cached_property
     def _instants_of_places(self) -> Array:
-        view = self._sequence.view
-        key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
-        return self.events.derive(("instants", key, view.identity), lambda: gather(self._instants.of_row, view.rows))
+        return instants_in_view(self.pattern, self.events, self._sequence.view)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.clause_plans import PlacedNegation, PlanNode, PlanStep, TestedCondition
 from cep_pipeline.planning.costs import THROUGHPUT
 from cep_pipeline.planning.numbers.cardinality import ln_order_share, mask_of
@@ -21,6 +21,7 @@ from cep_pipeline.planning.numbers.clause_statistics import ClauseStatistics
 from cep_pipeline.planning.numbers.negation import compared_with, surrounding
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import PositionTree, positions_below
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.measured import Selectivity
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
@@ -207,4 +208,4 @@ class Expectations:
     def _enclosed(self, negated: str) -> bool:
         """True if what an event of a negated variable rejects is decided by the events around it."""
         around = self.clause.predecessors(negated) and self.clause.successors(negated)
-        return bool(around) and self.pattern.ties is not Ties.ANY
+        return bool(around) and before_is_earlier(self.pattern.ties)
