@@ -36,7 +36,7 @@ from cep_pipeline.detection.parts import count_blocks
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.extent import counts_in_partitions
+from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]

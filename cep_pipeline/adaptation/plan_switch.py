@@ -23,8 +23,8 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, O
 from cep_pipeline.detection.parts import many_in_parts
 from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.extent import counts_in_partitions
 from cep_pipeline.slices.order import before_is_earlier
+from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.partitions import Partitions, partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused.tiers import own_code
+from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection

@@ -32,7 +32,7 @@ which do. A start of None owns what was final before, too. An end of None means 
 not final by then is final at the end. A binding that several clauses match is final at the earliest of their points,
 and found by the slice that contains it only.
 
-What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
+What a slice reads are the events from `ownership.look_back` before its start up to its end, and none behind it.
 """
 EVERYTHING: Owned = (None, None)
 PRUNE = "prune"

@@ -20,7 +20,7 @@ from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.extent import waits_for_later_events
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MATCHES_AT_ONCE = 1 << 22

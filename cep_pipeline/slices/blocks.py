@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,3 +99,31 @@ class ListBlock:
 
 
 Block = MatchBlock | ListBlock
+
+
+def without_earlier(run: Iterable[Block], others: Sequence[Iterable[Block]]) -> Iterator[Block]:
+    """The blocks of a run without the bindings that other clauses match.
+
+    Parameters
+    ----------
+    others
+        Runs of clauses with the same positive variables over the same slice, as if their matches were final when those
+        of this run are. Their matches are held.
+    """
+    known = {binding for other in others for block in other for binding in _bindings(block)}
+    for block in run:
+        if not known:
+            yield block
+            continue
+        kept = np.array([binding not in known for binding in _bindings(block)], dtype=bool)
+        if kept.any():
+            yield block.take(kept)
+
+
+def _bindings(block: Block) -> Iterator[bytes]:
+    """Bytes that tell the matches of a block from others of the same positive variables."""
+    if isinstance(block, MatchBlock):
+        yield from (match.tobytes() for match in np.ascontiguousarray(block.rows.T))
+        return
+    for start, end in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
+        yield block.rows[start:end].tobytes() + block.variables[start:end].tobytes()

@@ -33,7 +33,7 @@ from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.extent import attributes_returned
+from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
 STATEMENTS = b"cep.statements"

@@ -15,10 +15,10 @@ import numpy as np
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Ties
-from cep_pipeline.slices.merging import count_before
 from cep_pipeline.slices.order import before_is_earlier, order_bound
 from cep_pipeline.slices.partitions import positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.routines import count_before
 from cep_pipeline.slices.views import View, times_of
 
 

@@ -8,9 +8,7 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.fused.counts import LevelCount, Tally
-from cep_pipeline.detection.fused.layouts import LaidOutLevels, levels_over
-from cep_pipeline.detection.fused.levels import Levels, PlannedClause
+from cep_pipeline.detection.fused.levels import LaidOutLevels, LevelCount, Levels, PlannedClause, Tally, levels_over
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
 from cep_pipeline.detection.mechanisms import beyond_any_match, refuse
@@ -21,11 +19,10 @@ from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.clause_cache import clause_cache_of
 from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import View, leaf_of, leaf_view, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -50,7 +47,7 @@ def run_clause(
     order
         Names of the clause's positive variables in plan order.
     events
-        The slice's own events, and those of at least `extent.look_back_us` before it.
+        The slice's own events, and those of at least `ownership.look_back` before it.
     owned
         The slice [start, end): the matches that become final in it (`mechanisms.Owned`). None: open.
     block_rows

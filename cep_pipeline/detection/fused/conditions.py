@@ -28,11 +28,10 @@ from cep_pipeline.patterns.expressions import (
     ValueType,
     variables_of,
 )
-from cep_pipeline.slices.clause_cache import ClauseCache
-from cep_pipeline.slices.numbers import as_floats, comparable, is_exact, largest
+from cep_pipeline.slices.keys import as_floats, comparable, is_exact, largest
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import gather, padded
-from cep_pipeline.slices.views import ANY_EVENT, View, without_name
+from cep_pipeline.slices.views import ANY_EVENT, ClauseCache, View, without_name
 
 
 @dataclass(frozen=True)

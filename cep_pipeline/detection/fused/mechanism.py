@@ -8,22 +8,25 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.fused.clause import KernelRun, run_clause, shapes_of
-from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.levels import order_of
+from cep_pipeline.detection.fused.levels import LevelCount, order_of
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import share_work
 from cep_pipeline.detection.fused.trees import TreeRun
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, unrejected
-from cep_pipeline.detection.kleene.clause import KleeneRun
-from cep_pipeline.detection.kleene.counting import count_matches, counts_at_once
-from cep_pipeline.detection.kleene.skeleton import clause_over, has_kleene, skeleton_of
+from cep_pipeline.detection.kleene.bindings import (
+    BindingRules,
+    Bindings,
+    clause_over,
+    has_kleene,
+    skeleton_of,
+    unrejected,
+)
+from cep_pipeline.detection.kleene.clause import KleeneRun, count_matches, counts_at_once
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders, Owned
-from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.errors import PlanError
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
-from cep_pipeline.slices.blocks import Block, MatchBlock
+from cep_pipeline.slices.blocks import Block, MatchBlock, without_earlier
 from cep_pipeline.slices.ownership import Finality, finality_of, owned_matches, reading
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts

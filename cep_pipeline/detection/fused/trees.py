@@ -16,13 +16,11 @@ import numpy as np
 
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
-from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.levels import order_of
+from cep_pipeline.detection.fused.levels import LevelCount, order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.kleene.bindings import BindingRules
-from cep_pipeline.detection.kleene.skeleton import clause_over
+from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold

@@ -8,11 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned, orders_only
-from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.blocks import Block, without_earlier
 from cep_pipeline.slices.ownership import Finality, finality_of
 
 

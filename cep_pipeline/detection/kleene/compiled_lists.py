@@ -17,15 +17,13 @@ from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
 from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
-from cep_pipeline.detection.fused.counts import LevelCount
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
-from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.levels import LevelCount, Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
-from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct

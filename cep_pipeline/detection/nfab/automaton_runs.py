@@ -22,9 +22,9 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.slices.event_truths import holds_for_all
 from cep_pipeline.slices.order import WindowInstants, clock_to_compare, earlier_is_before, instants_in_view, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import holds_for_all
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.automaton_kernel",

@@ -91,7 +91,7 @@ def term_value(
 def conjunct_holds(
     program: Any, at: int, bound: Any, variable: int, place: int, columns: Any, size: int, stack: Any, base: int
 ) -> bool:
-    """Test whether an alternative of a conjunct holds, whose words (see `program.py`) begin at `at`."""
+    """Test whether an alternative of a conjunct holds, whose words (see `runs.py`) begin at `at`."""
     alternatives = program[at]
     at += 1
     for _ in range(alternatives):
