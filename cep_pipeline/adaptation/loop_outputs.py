@@ -176,7 +176,7 @@ class ListedBuffersOutput:
         self._waiting.add(blocks)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        from cep_pipeline.detection.compressed.compressing import compress_listed
+        from cep_pipeline.detection.compressed.compressing import ListedBuffers
 
         pattern, limit = self.finding.pattern, self.finding.limit
         blocks = self._waiting.ending(before)
@@ -185,7 +185,9 @@ class ListedBuffersOutput:
             self._listed += count_blocks(blocks, events)
             if limit is not None and self._listed > limit:
                 raise TooManyMatches(pattern.name, limit)
-            yield from compress_listed(pattern, [blocks], events).to_batches()
+            buffers = ListedBuffers(pattern, events)
+            buffers.add(blocks)
+            yield from buffers.table().to_batches()
 
     def needs_from(self, begin: int) -> int:
         return min(self.finding.reading.reads_from(begin), self._waiting.needs_from(begin))

@@ -41,6 +41,14 @@ class MatchBlock:
         """The matches where `keep`, bool of shape (n,), is true."""
         return self if keep.all() else MatchBlock(self.clause, self.rows[:, keep])
 
+    def first_rows(self) -> Array:
+        """The row of each match's first event."""
+        return np.asarray(self.rows.min(axis=0)) if len(self) else np.zeros(0, np.int32)
+
+    def last_rows(self) -> Array:
+        """The row of each match's last event."""
+        return np.asarray(self.rows.max(axis=0)) if len(self) else np.zeros(0, np.int32)
+
     def rows_of(self, variable: str) -> Array:
         """The events that `variable` binds, int32 of shape (n,)."""
         for position, positive in enumerate(self.clause.positive):
@@ -88,6 +96,14 @@ class ListBlock:
         elements = np.repeat(keep, sizes)
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes[keep])))
         return ListBlock(self.clause, offsets, self.rows[elements], self.variables[elements])
+
+    def first_rows(self) -> Array:
+        """The row of each match's first event."""
+        return np.asarray(np.minimum.reduceat(self.rows, self.offsets[:-1])) if len(self) else np.zeros(0, np.int32)
+
+    def last_rows(self) -> Array:
+        """The row of each match's last event."""
+        return np.asarray(np.maximum.reduceat(self.rows, self.offsets[:-1])) if len(self) else np.zeros(0, np.int32)
 
     @classmethod
     def of(cls, block: MatchBlock) -> ListBlock:

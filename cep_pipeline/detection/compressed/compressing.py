@@ -124,14 +124,6 @@ def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) ->
         yield _Part(row, exact_sum(count[first:last]), own, closing)
 
 
-def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
-    """Matches that a mechanism lists as buffers; `parts` as `matches_in_parts` yields them."""
-    buffers = ListedBuffers(pattern, events)
-    for blocks in parts:
-        buffers.add(blocks)
-    return buffers.table()
-
-
 class ListedBuffers:
     """Makes buffers of the matches of one pattern that a mechanism lists, part after part."""
 

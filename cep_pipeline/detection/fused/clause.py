@@ -8,10 +8,18 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.fused.levels import LaidOutLevels, LevelCount, Levels, PlannedClause, Tally, levels_over
+from cep_pipeline.detection.fused.levels import (
+    LaidOutLevels,
+    LevelCount,
+    Levels,
+    PlannedClause,
+    Tally,
+    count_levels,
+    levels_over,
+)
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.mechanisms import beyond_any_match, refuse
+from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
@@ -156,6 +164,11 @@ class KernelRun:
         found = levels.beginning
         counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
         return Tally(self.order, self._counters, levels.tested, levels.decided, alone, counted_at)
+
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run, once somebody asks for them."""
+        pattern, clause, tally = self.pattern, self.clause, self.tally()
+        counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
 
     def _conjuncts_alone(self) -> tuple[int, ...]:
         """For each variable how many conjuncts there are on it alone."""

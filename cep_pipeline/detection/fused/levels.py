@@ -25,6 +25,7 @@ from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words,
 from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
 from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Slot, Test, TestedConjunct
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
@@ -36,6 +37,7 @@ from cep_pipeline.slices.keys import Key, keyed_leaf, keys_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View, clause_cache_of, row_values_of, rows_below
+from cep_pipeline.statistics.node_counts import NodeCounts
 
 Place: TypeAlias = tuple[str, int, tuple[str, ...]]
 """A node of a plan: the pattern's name, the index of the clause, and the variables bound at it."""
@@ -74,6 +76,20 @@ class LevelCount:
     def variable(self) -> str:
         """The variable that it binds last."""
         return self.bound[-1]
+
+
+def count_levels(pattern: Pattern, clause: Clause, counts: Sequence[LevelCount], counters: Counters) -> None:
+    """Add the counts of a run of a clause."""
+    stored = 0
+    for count in counts:
+        counters.evaluations += count.evaluations
+        stored += count.created
+        place = pattern.name, clause.index, count.bound
+        if count.counted_at is not None and count.counted_at != place:
+            counters.count(NodeCounts(*count.counted_at, 0, 0, shared_with=(place,)))
+            continue
+        counters.count(NodeCounts(*place, count.candidates, count.passes, count.created, count.created, count.tested))
+    counters.count_peak(stored)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

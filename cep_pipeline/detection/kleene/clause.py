@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.levels import LevelCount, order_of
+from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.trees import TreeRun, start_run
 from cep_pipeline.detection.kleene.bindings import (
     BindingRules,
@@ -20,16 +21,14 @@ from cep_pipeline.detection.kleene.bindings import (
 )
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
 from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extension, ListCandidates
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.expressions.lists import pieces, ranges
-from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches, reading
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.ownership import reading
 
 
 class KleeneRun:
@@ -37,17 +36,11 @@ class KleeneRun:
 
     Parameters
     ----------
-    pattern, clause
-        A pattern that the fused mechanism runs, and one of its clauses.
+    of
+        A clause of a pattern that the fused mechanism runs, over a slice.
     plan
         Names of the clause's positive variables in plan order, or a tree over them. The single variables are bound
         first, in this order or by what is left of the tree without the others, then the Kleene variables.
-    events
-        The slice's own events, and those before it that its matches reach back to.
-    owned
-        The slice [start, end): the matches that become final in it are wanted. None: open.
-    finality
-        When a match counts as final; None for what the clause says.
 
     Raises
     ------
@@ -55,15 +48,8 @@ class KleeneRun:
         `plan` is not for the clause's positive variables.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        plan: OrderOrTree,
-        events: PreparedEvents,
-        owned: tuple[Boundary | None, Boundary | None] = (None, None),
-        finality: Finality | None = None,
-    ) -> None:
+    def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
+        pattern, clause, events, *_ = of
         names = [variable.name for variable in clause.positive]
         order = plan.leaves if isinstance(plan, Join) else plan
         if sorted(order) != sorted(names):
@@ -71,7 +57,8 @@ class KleeneRun:
                 f"pattern {pattern.name!r}: the plan orders {', '.join(order)}, but clause {clause.index} binds "
                 f"{', '.join(names)}: plan the pattern again"
             )
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.of = of
+        self.pattern, self.clause, self.events, self.owned, _ = of
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
         self._plan_of_singles: OrderOrTree | str = self.singles
         if isinstance(plan, Join) and self.singles:
@@ -79,9 +66,7 @@ class KleeneRun:
         self._compiled: CompiledLists | None = None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         self.rules = BindingRules(pattern, clause, events)
-        self.finality = finality_of(pattern, clause) if finality is None else finality
-        self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
-        self.look_back_row = earliest_row(pattern, events, owned)
+        self.end_row, self.look_back_row = of.end_row, of.earliest_row
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -99,6 +84,10 @@ class KleeneRun:
             bound = (*bound, extension.name)
             found.append(LevelCount(bound, extension.tested, extension.passed, extension.evaluations))
         return tuple(found)
+
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run."""
+        count_levels(self.of.pattern, self.of.clause, self.counts, counters)
 
     def __iter__(self) -> Iterator[ListBlock]:
         lists = self.compiled_lists()
@@ -127,8 +116,7 @@ class KleeneRun:
         if self.owned == (None, None):
             yield block
             return
-        first, last = (end.reduceat(block.rows, block.offsets[:-1]) for end in (np.minimum, np.maximum))
-        kept = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+        kept = self.of.owns(block.first_rows(), block.last_rows())
         if kept.any():
             yield block.take(kept)
 
@@ -167,7 +155,7 @@ class KleeneRun:
             return
         for block in self._skeleton:
             bound = {variable.name: rows for variable, rows in zip(block.clause.positive, block.rows, strict=True)}
-            yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
+            yield Bindings(bound, block.first_rows(), block.last_rows()), None
 
     @cached_property
     def _skeleton(self) -> KernelRun | TreeRun:
@@ -179,7 +167,7 @@ class KleeneRun:
         """The complete matches that become final in the slice."""
         if self.owned == (None, None):
             return bindings
-        keep = owned_matches(self.pattern, self.events, self.owned, self.finality, bindings.first, bindings.last)
+        keep = self.of.owns(bindings.first, bindings.last)
         return bindings if keep.all() else bindings.take(np.flatnonzero(keep))
 
 

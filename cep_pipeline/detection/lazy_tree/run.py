@@ -7,20 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice, Lives, find_by_clause
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, Program, StreamRules, compile_program
 from cep_pipeline.detection.instances import codes as rule_codes
-from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.lazy_tree import codes as c
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, conjuncts_joining
 from cep_pipeline.detection.room import ask_for
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import before_is_earlier
-from cep_pipeline.slices.ownership import Finality, earliest_row
+from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import group_rows
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -338,50 +337,33 @@ class LazyRun:
 
     Parameters
     ----------
-    pattern, clause
-        A pattern under skip_till_any_match, and one of its clauses.
-    events, owned
-        The slice's own events with the look-back before them, and the slice `[start, end)`.
-    finality
-        When a match counts as final.
+    of
+        A clause of a pattern under skip_till_any_match.
     lives, buffered
         Where the lives of instances, and of events in the input buffer, are added by `count`.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        events: PreparedEvents,
-        owned: Owned,
-        finality: Finality,
-        lives: Lives,
-        buffered: Lives,
-    ) -> None:
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
-        self.finality, self._lives, self._buffered = finality, lives, buffered
+    def __init__(self, of: ClauseSlice, lives: Lives, buffered: Lives) -> None:
+        self.of, self._lives, self._buffered = of, lives, buffered
         self._memory: Memory | None = None
 
     def __iter__(self) -> Iterator[Block]:
-        program = compile_program(self.pattern, self.clause, self.events)
+        of = self.of
+        program = compile_program(of.pattern, of.clause, of.events)
         if not program.possible:
             return
-        events, (start, end) = self.events, self.owned
-        end_row = len(events) if end is None else events.rows_before(end)
-        stream = LazyStream(program, earliest_row(self.pattern, events, self.owned), end_row)
-        rules = StreamRules(self.pattern, self.clause, events, program)
+        stream = LazyStream(program, of.earliest_row, of.end_row)
+        rules = StreamRules(of.pattern, of.clause, of.events, program)
         rules.prepare()
-        found = FoundMatches(self.pattern, self.clause, events, self.owned, self.finality)
+        found = FoundMatches(*of)
         memory = self._memory = Memory(
             program,
             rules,
             stream,
             States(program, rules),
             found,
-            even_window=self.pattern.window.time_us is not None or not self.pattern.partition_by,
-            first_output_row=0
-            if start is None or self.finality is not Finality.LAST_EVENT
-            else events.rows_before(start),
+            even_window=of.pattern.window.time_us is not None or not of.pattern.partition_by,
+            first_output_row=of.first_row if of.finality is Finality.LAST_EVENT else 0,
         )
         reason = c.GOING_ON
         while reason != c.FINISHED:
@@ -402,9 +384,9 @@ class LazyRun:
             tried, passed, created, _, held, *_ = memory.states.counts[state].tolist()
             if tried:
                 path = memory.states.path(state)
-                tested = conjuncts_joining(self.clause, path[:-1], path[-1:]) if len(path) > 1 else None
+                tested = conjuncts_joining(self.of.clause, path[:-1], path[-1:]) if len(path) > 1 else None
                 counters.count(
-                    NodeCounts(self.pattern.name, self.clause.index, path, tried, passed, created, held, tested)
+                    NodeCounts(self.of.pattern.name, self.of.clause.index, path, tried, passed, created, held, tested)
                 )
         self._lives.add(memory.lives)
         counters.count_peak(int(memory.registers[c.PEAK]))
@@ -424,10 +406,10 @@ def find(pattern: Pattern, orders: Orders, events: PreparedEvents, owned: Owned,
     MECHANISM.check(pattern)
     lives, buffered = Lives(len(events)), Lives(len(events))
 
-    def start(clause: Clause, _: object, finality: Finality) -> LazyRun:
-        return LazyRun(pattern, clause, events, owned, finality, lives, buffered)
+    def start(of: ClauseSlice, _: object) -> LazyRun:
+        return LazyRun(of, lives, buffered)
 
-    yield from find_by_clause(None, pattern, [()] * len(pattern.clauses), owned, counters, start)
+    yield from find_by_clause(pattern, [()] * len(pattern.clauses), events, owned, counters, start)
     counters.count_peak(lives.peak())
     counters.events_buffered = max(counters.events_buffered, buffered.peak())
 

@@ -20,11 +20,12 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.detection.nfab import run_words
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.detection.nfab.stream import RunEvents, sequence_of
@@ -43,7 +44,6 @@ from cep_pipeline.slices.order import (
     instants_in_view,
     instants_of,
 )
-from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, leaf_view, without_name
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -465,12 +465,8 @@ class ClauseRuns:
 
     Parameters
     ----------
-    pattern, clause
-        A pattern, and one of its clauses: a chain or an AND of single events.
-    events, owned
-        The slice's own events with the look-back before them, and the slice `[start, end)`.
-    finality
-        When a match counts as final.
+    of
+        A clause over a slice: a chain or an AND of single events.
     lives
         Where `count` notes the runs' lives.
 
@@ -480,24 +476,15 @@ class ClauseRuns:
     that reads back the window follows just those runs that a longer one does.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        events: PreparedEvents,
-        owned: Owned,
-        finality: Finality,
-        lives: RunLives,
-    ) -> None:
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
-        self.first_row = 0 if owned[0] is None else events.rows_before(owned[0])
-        self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
-        self.chain = is_chain(clause)
-        self.finality = finality
+    def __init__(self, of: ClauseSlice, lives: RunLives) -> None:
+        self.of = of
+        self.pattern, self.clause, self.events, self.owned, _ = of
+        self.end_row = of.end_row
+        self.chain = is_chain(of.clause)
         self.evaluations = 0
         self.lives = lives
         self._ends: list[tuple[Array, Array]] = []
-        variables = len(clause.positive)
+        variables = len(of.clause.positive)
         self._nodes = variables if self.chain else 1 << variables
         if self._nodes > MOST_NODES:
             self._nodes = 1
@@ -541,7 +528,7 @@ class ClauseRuns:
         sequence = self._sequence
         rows = sequence.view.rows
         beginning = (sequence.fits[0] if self.chain else sequence.fits.max(axis=0)).view(np.bool_)
-        first_row = earliest_row(self.pattern, self.events, self.owned)
+        first_row = self.of.earliest_row
         if first_row > 0:
             beginning = beginning & (rows >= first_row)
         if self.end_row < len(self.events):
@@ -659,7 +646,7 @@ class ClauseRuns:
     def _is_owned(self, found: Array) -> Array:
         """Return whether the slice owns each match: the one in which it becomes final."""
         first, last = found.min(axis=0), found.max(axis=0)
-        final = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+        final = self.of.owns(first, last)
         return np.asarray(final & (last < self.end_row))
 
     @cached_property

@@ -150,10 +150,11 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
+    from cep_pipeline.detection.clause_runs import ClauseSlice
     from cep_pipeline.detection.kleene.clause import KleeneRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
     prepared = PreparedEvents(stream_schema().table([]), type_attribute="kind", base_type="Ev")
     with pytest.raises(PlanError, match="binds a, v: plan the pattern again"):
-        KleeneRun(pattern, pattern.clauses[0], ["a"], prepared)
+        KleeneRun(ClauseSlice(pattern, pattern.clauses[0], prepared), ["a"])
