@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cep_pipeline.detection.choice import explained_choice
+from cep_pipeline.detection.planned import explained_choice
 from cep_pipeline.errors import InputError
 from cep_pipeline.pipeline.fresh_statistics import FreshStatistics, StatisticsRequest, fresh_statistics, latest_day
 from cep_pipeline.pipeline.plan_checks import (

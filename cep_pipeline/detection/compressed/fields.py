@@ -20,13 +20,14 @@ from cep_pipeline.detection.compressed.components import (
     Group,
     NegatedVariable,
     choice_of,
+    mentions,
     needs_first,
 )
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.expressions.lists import resolved
-from cep_pipeline.patterns.conditions import Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType
 from cep_pipeline.patterns.pattern import Ties
 from cep_pipeline.slices.order import before_is_earlier
 
@@ -153,16 +154,6 @@ NOTHING, SOME, BROKEN = 0, 1, 2
 """What a side's extreme is: of no element yet, a value, or of elements that no value can be compared with."""
 
 Fields = Mapping[str, Array]
-Mention = Reference | Length | Aggregate
-
-
-def mentions(component: Component) -> Iterator[Mention]:
-    """The references of a component."""
-    for atom in component.atoms:
-        for expression in expressions_of(atom):
-            for node in walk(expression):
-                if isinstance(node, Reference | Length | Aggregate):
-                    yield node
 
 
 def fields_of(group: Group, states: RunStates) -> tuple[Field, ...]:
@@ -211,7 +202,7 @@ def _ask_for(
     ask: object,
 ) -> None:
     assert callable(ask)
-    for node in mentions(component):
+    for node in mentions(component.atoms):
         choice = choice_of(node)
         if choice is not None:
             growing = _growing(states, choice.variable)

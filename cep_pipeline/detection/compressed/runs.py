@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
-from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable, mentions
 from cep_pipeline.detection.compressed.fields import (
     BROKEN,
     NOTHING,
@@ -38,7 +38,6 @@ from cep_pipeline.detection.compressed.fields import (
     fields_of,
     from_bits,
     keeps_failure,
-    mentions,
     summary_field,
     to_bits,
 )
@@ -352,7 +351,7 @@ class Binder:
         used: dict[str, set[str]] = {name: set() for name in self.states.names}
         self.summaries: dict[str, dict[str, Aggregate | Length]] = {name: {} for name in self.states.names}
         for condition, _, _ in self.conditions:
-            for node in (node for component in condition.components for node in mentions(component)):
+            for node in (node for component in condition.components for node in mentions(component.atoms)):
                 if node.variable not in used:
                     continue
                 if isinstance(node, Reference) or (isinstance(node, Aggregate) and node.function in ("first", "last")):

@@ -7,9 +7,9 @@ the order in which data flows, from a plan and a slice to blocks of matches:
   with lists (the package `kleene`);
 - `clause`: one run by an order, from its levels to the blocks that the slice owns; `trees`: a bushy node joins the
   stored partial matches of one side to those of the other;
-- `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count; `bounds`: the index ranges
-  that order and window give a level; `conditions`: conjuncts as tests of columns; `negation`: negated variables as
-  early range checks;
+- `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count; `constraints`: the index
+  ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
+  range checks;
 - `shared_work`: partial matches that several patterns have in common, stored once;
 - `shape`: everything of a plan that code depends on;
 - `kernel`: a shape bound to arrays, run block by block; it is interpreted (`programs` writes the words, and

@@ -19,8 +19,17 @@ from typing import TypeAlias
 
 import numpy as np
 
-from cep_pipeline.detection.fused.bounds import Bound, BoundUnit, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import LevelScope, RemadeColumn, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    BoundUnit,
+    LevelScope,
+    Reach,
+    RemadeColumn,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+)
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape, run_words, running_shape
 from cep_pipeline.detection.fused.negation import LevelNegation, Surroundings
 from cep_pipeline.detection.fused.programs import FIRST_OWNED, ShapeProgram, argument_places, program_of

@@ -18,8 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.fused.bounds import Bound, BoundUnit, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    BoundUnit,
+    LevelScope,
+    Reach,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+)
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array

@@ -14,9 +14,15 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    LevelScope,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+)
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
 from cep_pipeline.detection.fused.levels import LevelCount, Levels

@@ -21,7 +21,7 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.detection.clause_runs import ClauseSlice
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.shape import Constant, Operation, Slot, Term, TestedConjunct, slots_of
 from cep_pipeline.detection.instances import KERNEL_SOURCES
 from cep_pipeline.detection.instances.conjuncts import COMPARATORS
