@@ -95,10 +95,8 @@ def plan_refusal(mechanism: str, pattern: Pattern, orders: Orders) -> str:
     if not kind.runs_trees and any(isinstance(order, Join) for order in orders):
         return "runs orders only"
     in_order = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
-    if (
-        kind.in_pattern_order
-        and [leaves_of(order) if isinstance(order, Join) else tuple(order) for order in orders] != in_order
-    ):
+    bound = [order.leaves if isinstance(order, Join) else tuple(order) for order in orders]
+    if kind.in_pattern_order and bound != in_order:
         return "binds in the pattern's order only"
     return ""
 
