@@ -220,8 +220,11 @@ done:
 }}
 """
 
-_SCATTER = """
-define i64 @scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order) {
+
+def _loop_ir(head: str, body: str) -> str:
+    """A function that runs its body for each `%i` from 0 to `%n`."""
+    return f"""
+define i64 @{head} {{
 entry:
   br label %head
 head:
@@ -229,6 +232,18 @@ head:
   %more = icmp slt i64 %i, %n
   br i1 %more, label %body, label %done
 body:
+{body}
+  %i2 = add i64 %i, 1
+  br label %head
+done:
+  ret i64 0
+}}
+"""
+
+
+_SCATTER = _loop_ir(
+    "scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order)",
+    """
   %cp = getelementptr i32, ptr %codes, i64 %i
   %c = load i32, ptr %cp
   %c64 = sext i32 %c to i64
@@ -238,37 +253,20 @@ body:
   store i64 %u2, ptr %up
   %op = getelementptr i32, ptr %order, i64 %u
   %i32 = trunc i64 %i to i32
-  store i32 %i32, ptr %op
-  %i2 = add i64 %i, 1
-  br label %head
-done:
-  ret i64 0
-}
-"""
+  store i32 %i32, ptr %op""",
+)
 
-_GATHER = """
-define i64 @gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out) {
-entry:
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %i2, %body ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %done
-body:
+_GATHER = _loop_ir(
+    "gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out)",
+    """
   %rp = getelementptr i32, ptr %rows, i64 %i
   %r = load i32, ptr %rp
   %r64 = sext i32 %r to i64
   %vp = getelementptr i64, ptr %values, i64 %r64
   %v = load i64, ptr %vp
   %op = getelementptr i64, ptr %out, i64 %i
-  store i64 %v, ptr %op
-  %i2 = add i64 %i, 1
-  br label %head
-done:
-  ret i64 0
-}
-"""
-
+  store i64 %v, ptr %op""",
+)
 
 CHUNK_BYTES = 1 << 25
 """Size of a piece of memory; larger arrays than a quarter of it get memory of their own."""
