@@ -38,12 +38,12 @@ class ClauseSlice(NamedTuple):
     @property
     def first_row(self) -> int:
         """The first row of the slice's own events."""
-        return 0 if self.owned[0] is None else self.events.rows_before(self.owned[0])
+        return self.events.rows_in(self.owned)[0]
 
     @property
     def end_row(self) -> int:
         """The row behind the slice's last event."""
-        return len(self.events) if self.owned[1] is None else self.events.rows_before(self.owned[1])
+        return self.events.rows_in(self.owned)[1]
 
     @property
     def earliest_row(self) -> int:

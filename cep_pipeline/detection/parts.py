@@ -104,9 +104,8 @@ class _Run:
     def cut(self) -> Iterator[list[list[Block]]]:
         """Parts of the slice, each of which is run by itself."""
         events, (start, stop_at) = self.events, self.owned
-        first = begin = 0 if start is None else events.rows_before(start)
-        end = len(events) if stop_at is None else events.rows_before(stop_at)
-        size = end - first
+        begin, end = events.rows_in(self.owned)
+        first, size = begin, end - begin
         while first < end:
             stop = min(first + size, end)
             part = start if first == begin else self._point(first), stop_at if stop == end else self._point(stop)

@@ -92,8 +92,7 @@ def owned_matches(
     start, end = owned
     if start is None and end is None:
         return np.ones(len(first), dtype=bool)
-    begin = 0 if start is None else events.rows_before(start)
-    stop = len(events) if end is None else events.rows_before(end)
+    begin, stop = events.rows_in(owned)
     if finality is Finality.LAST_EVENT:
         return _between(last, begin, stop)
     instants = events.timestamps[last]

@@ -177,10 +177,10 @@ class KernelRun:
     def _owned_rows(self) -> tuple[int, int]:
         """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
         events, (start, end) = self.events, self.owned
-        stop = len(events) if end is None else events.rows_before(end)
+        begin, stop = events.rows_in(self.owned)
         match self.finality:
             case Finality.LAST_EVENT:
-                return 0 if start is None else events.rows_before(start), stop
+                return begin, stop
             case Finality.LAST_INSTANT:
                 first = 0 if start is None else events.rows_before_time(start[0])
                 return first, stop if end is None else events.rows_before_time(end[0])

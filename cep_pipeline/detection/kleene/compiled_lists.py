@@ -246,9 +246,7 @@ class CompiledLists:
         if self.anchored:
             leaf = levels.leaves[-1]
         else:
-            first = 0 if self.owned[0] is None else events.rows_before(self.owned[0])
-            end = len(events) if self.owned[1] is None else events.rows_before(self.owned[1])
-            leaf = leaf_view(events, self.variable.event_type, filters, first, end)
+            leaf = leaf_view(events, self.variable.event_type, filters, *events.rows_in(self.owned))
         around = replace(levels.around, clause=clause)
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
         key = agreement_key(around, (*self.singles, name))
