@@ -117,7 +117,7 @@ class RunPool:
         self._list_sizes = np.full(2 * variables, -1, np.int64)
         self._list_sizes[:variables] = 0
         widths = {at.SLOTS: stride, at.VECTORS: self.vector_words}
-        self._of_runs = {
+        self._of_runs: dict[int, Array] = {
             place: np.zeros(self.capacity * widths.get(place, 1), dtype)
             for dtype, places in _OF_RUNS.items()
             for place in places
