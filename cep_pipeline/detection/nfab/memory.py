@@ -150,13 +150,13 @@ class RunPool:
     def set_words(self, words: Array) -> None:
         """Write the addresses."""
         words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
-        others = {
+        others: dict[int, Array] = {
             at.FREE: self._free,
             at.LISTS: self._lists,
             at.LIST_SIZES: self._list_sizes,
             at.TABLE: self._table,
         }
-        for place, array in (*self._of_runs.items(), *others.items()):
+        for place, array in (self._of_runs | others).items():
             words[place] = address(array)
 
 

@@ -1,8 +1,8 @@
 """Deterministic runs of one clause over one slice: a run from each event that can begin it, many at a time.
 
-`ClauseRuns` follows them with the kernel; where runs may skip nothing, `follow_contiguous` tests one condition after
-another for all of them. `surviving_matches` applies negated variables to finished matches (docs/language.md, section 3,
-rule 5). `RunLives` counts the runs that are alive at a time, for these and for those of the automaton.
+`ClauseRuns` follows them with the kernel; where runs may skip nothing, it tests one condition after another for all of
+them. `surviving_matches` applies negated variables to finished matches (docs/language.md, section 3, rule 5).
+`RunLives` counts the runs that are alive at a time, for these and for those of the automaton.
 
 `compile_conditions` writes the conditions over several events as words for the kernel, which interprets them: no
 pattern needs a compiler. A conjunct is the number of its variables and the variables, the number of its alternatives,
@@ -387,60 +387,6 @@ _follow = NativeKernel(
 )
 
 
-def follow_contiguous(
-    sequence: RunEvents,
-    program: RunProgram,
-    options: int,
-    width: int,
-    end_row: int,
-    times: Array,
-    instants: Array,
-    starts: Array,
-    ends: Array,
-    counts: Array,
-) -> tuple[Array, Array, Array]:
-    """Follow the runs of a chain of at least two variables, all of whose conditions are compiled.
-
-    Parameters
-    ----------
-    sequence, program
-        What the runs read, and their conditions.
-    options, width, end_row
-        The flags of `run_words.py`, the most by which the instants of a match differ, and the row before which runs
-        end.
-    times, instants
-        int64, of each place: its clock (none where it is not compared) and its instant.
-    starts, ends
-        int32, of each run: the place of its first event, and the place behind the last that it may read.
-    counts
-        Candidates, passes and evaluations as `kernel.advance` counts them; they are added.
-
-    Returns
-    -------
-    found : Array
-        int32, shape (variables, matches): rows.
-    ended : Array
-        int32, of each run: the row of the event that it ended with.
-    expired : Array
-        The runs whose window or group ended before: `ended` is the last row that they read.
-    """
-    variables, size = sequence.fits.shape
-    rows, runs = sequence.view.rows, len(starts)
-    alive, ended, expired = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs + 1, np.int32)
-    matches = _follow(
-        *(runs, variables, size, options, width, end_row),
-        *(rows, times, instants, sequence.keys, sequence.fits),
-        *(program.columns, len(program.columns), program.words, len(program.words), program.tests),
-        *(starts, ends, alive, ended, expired, np.empty(variables, np.int32)),
-        *(counts, len(counts) // 2, np.empty(program.depth + 1, np.float64), 0),
-    )
-    first = starts[alive[:matches]]
-    found = np.empty((variables, matches), np.int32)
-    for variable, own in enumerate(found):
-        np.take(rows, first + variable, out=own, mode="clip")
-    return found, ended, expired[1 : 1 + int(expired[0])]
-
-
 RUNS_AT_ONCE = 1 << 17
 """Runs followed at once: their state is what is held beside the columns."""
 MOST_NODES = 1 << 12
@@ -557,12 +503,7 @@ class ClauseRuns:
             options |= run_words.CONTIGUOUS
         if self._binds_in_a_row:
             self._counts[:2] += runs
-            found, ended, expired = follow_contiguous(
-                sequence,
-                self._program,
-                *(options, self._instants.width, self.end_row),
-                *(self._clock, self._instants_of_places, starts, ends, self._counts),
-            )
+            found, ended, expired = self._follow_in_a_row(starts, ends, options)
         else:
             found, ended, expired = self._follow_one_by_one(starts, ends, options)
         begun = sequence.view.rows[chosen]
@@ -577,8 +518,43 @@ class ClauseRuns:
         contiguous = self.pattern.strategy is not Strategy.SKIP_TILL_NEXT_MATCH
         return contiguous and self.chain and len(self.clause.positive) > 1 and not self._program.residual
 
+    def _follow_in_a_row(self, starts: Array, ends: Array, options: int) -> tuple[Array, Array, Array]:
+        """Rows of the matches, the row that each run ended with, and which runs expired, one condition after another.
+
+        Parameters
+        ----------
+        starts, ends
+            int32, of each run: the place of its first event, and the place behind the last that it may read.
+        options
+            The flags of `run_words.py`.
+
+        Returns
+        -------
+        found : Array
+            int32, shape (variables, matches): rows.
+        ended : Array
+            int32, of each run: the row of the event that it ended with.
+        expired : Array
+            The runs whose window or group ended before: `ended` is the last row that they read.
+        """
+        sequence, program, rows = self._sequence, self._program, self._sequence.view.rows
+        (variables, size), runs = sequence.fits.shape, len(starts)
+        alive, ended, expired = np.empty(runs, np.int32), np.empty(runs, np.int32), np.empty(runs + 1, np.int32)
+        matches = _follow(
+            *(runs, variables, size, options, self._instants.width, self.end_row),
+            *(rows, self._clock, self._instants_of_places, sequence.keys, sequence.fits),
+            *(program.columns, len(program.columns), program.words, len(program.words), program.tests),
+            *(starts, ends, alive, ended, expired, np.empty(variables, np.int32)),
+            *(self._counts, self._nodes, np.empty(program.depth + 1, np.float64), 0),
+        )
+        first = starts[alive[:matches]]
+        found = np.empty((variables, matches), np.int32)
+        for variable, own in enumerate(found):
+            np.take(rows, first + variable, out=own, mode="clip")
+        return found, ended, expired[1 : 1 + int(expired[0])]
+
     def _follow_one_by_one(self, starts: Array, ends: Array, options: int) -> tuple[Array, Array, Array]:
-        """Rows of the matches, the row that each run ended with, and which runs expired; see `follow_contiguous`."""
+        """The same for runs that may skip events, each of which the kernel follows on its own."""
         clause, sequence, program = self.clause, self._sequence, self._program
         variables, size = sequence.fits.shape
         runs = len(starts)
