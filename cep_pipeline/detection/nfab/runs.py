@@ -1,8 +1,8 @@
 """Deterministic runs of one clause over one slice: a run from each event that can begin it, many at a time.
 
 `ClauseRuns` follows them with the kernel; where runs may skip nothing, it tests one condition after another for all of
-them. `surviving_matches` applies negated variables to finished matches (docs/language.md, section 3, rule 5).
-`RunLives` counts the runs that are alive at a time, for these and for those of the automaton.
+them. Negated variables are applied to finished matches. `RunLives` counts the runs that are alive at a time, for these
+and for those of the automaton.
 
 `compile_conditions` writes the conditions over several events as words for the kernel, which interprets them: no
 pattern needs a compiler. A conjunct is the number of its variables and the variables, the number of its alternatives,
@@ -33,7 +33,7 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.patterns.pattern import Strategy
 from cep_pipeline.slices.blocks import MatchBlock
 from cep_pipeline.slices.keys import agreement_codes
 from cep_pipeline.slices.order import (
@@ -269,110 +269,6 @@ PAIRS_AT_ONCE = 1 << 18
 """Pairs of a match and an event that might reject it, tested at once."""
 
 
-def surviving_matches(
-    pattern: Pattern, clause: Clause, rows: Array, events: PreparedEvents, instants: WindowInstants
-) -> tuple[Array, int]:
-    """Select the matches that no event rejects.
-
-    Parameters
-    ----------
-    rows
-        int32, shape (variables, n): the events of the clause's positive variables.
-
-    Returns
-    -------
-    survives : Array
-        bool, shape (n,).
-    evaluations : int
-        How many conjuncts were tested on how many pairs.
-    """
-    survives = np.ones(rows.shape[1], dtype=bool)
-    evaluations = 0
-    for negated in clause.negated:
-        left = np.flatnonzero(survives)
-        if not len(left):
-            break
-        rejected, tested = _rejected(pattern, clause, negated, rows[:, left], events, instants)
-        survives[left[rejected]] = False
-        evaluations += tested
-    return survives, evaluations
-
-
-def _rejected(
-    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
-) -> tuple[Array, int]:
-    mentioned = [conjunct for conjunct in clause.conjuncts if negated.name in conjunct.variables]
-    own = tuple(without_name(c, negated.name) for c in mentioned if len(c.variables) == 1)
-    joint = [conjunct for conjunct in mentioned if len(conjunct.variables) > 1]
-    candidates = leaf_view(events, negated.event_type, own, 0, len(events)).rows.astype(np.int64)
-    low, high = _row_range(pattern, clause, negated, rows, events, instants)
-    if clause.agree_on:  # the candidates of each key together
-        codes = agreement_codes(events, clause.agree_on)[0].astype(np.int64)
-        keys = codes[rows[0]]
-        candidates = np.sort((codes[candidates] * len(events) + candidates)[codes[candidates] >= 0])
-        low, high = low + keys * len(events), high + keys * len(events)
-        high = np.where(keys < 0, low, high)
-    first = np.searchsorted(candidates, low)
-    behind = np.maximum(np.searchsorted(candidates, high), first)
-    if clause.agree_on:
-        candidates = candidates % max(len(events), 1)
-    if joint:
-        return _rejected_by_conditions(clause, negated, joint, rows, candidates, first, behind, events)
-    # All events in the range reject, but those of the match itself.
-    number = behind - first
-    is_candidate = np.zeros(len(events), dtype=bool)
-    is_candidate[candidates] = True
-    for bound in rows:
-        inside = is_candidate[bound]
-        keyed = bound + keys * len(events) if clause.agree_on else bound
-        number -= inside & (keyed >= low) & (keyed < high)
-    return number > 0, 0
-
-
-def _row_range(
-    pattern: Pattern, clause: Clause, negated: Variable, rows: Array, events: PreparedEvents, instants: WindowInstants
-) -> tuple[Array, Array]:
-    """The rows [low, high) that are after all events before the variable and before all events after it."""
-    number = {variable.name: place for place, variable in enumerate(clause.positive)}
-    before = [number[variable.name] for variable in clause.predecessors(negated.name)]
-    after = [number[variable.name] for variable in clause.successors(negated.name)]
-    order = StreamOrder(events.timestamps, pattern.ties)
-    wide = rows.astype(np.int64)
-    low = order.rows_after(wide[before].max(axis=0)) if before else instants.first_row_within(wide.max(axis=0))
-    high = order.rows_ahead(wide[after].min(axis=0)) if after else instants.end_row_within(wide.min(axis=0))
-    return low, high
-
-
-def _rejected_by_conditions(
-    clause: Clause,
-    negated: Variable,
-    joint: list[Conjunct],
-    rows: Array,
-    candidates: Array,
-    first: Array,
-    behind: Array,
-    events: PreparedEvents,
-) -> tuple[Array, int]:
-    rejected = np.zeros(rows.shape[1], dtype=bool)
-    ends = np.cumsum(behind - first)
-    total = int(ends[-1]) if len(ends) else 0
-    evaluations = 0
-    for begin in range(0, total, PAIRS_AT_ONCE):
-        pairs = np.arange(begin, min(begin + PAIRS_AT_ONCE, total))
-        match = np.searchsorted(ends, pairs, "right")
-        places = first[match] + pairs - (ends[match] - (behind - first)[match])
-        event = candidates[places]
-        open_ = ~rejected[match] & ~(rows[:, match] == event).any(axis=0)
-        match, event = match[open_], event[open_]
-        for conjunct in joint:
-            evaluations += len(match)
-            bound = {variable.name: rows[place, match] for place, variable in enumerate(clause.positive)}
-            holds = conjunct_holds(conjunct, events, {**bound, negated.name: event})
-            match, event = match[holds], event[holds]
-        rejected[match] = True
-    return rejected, evaluations
-
-
 _follow = NativeKernel(
     "cep_pipeline.detection.nfab.kernel",
     "follow",
@@ -439,16 +335,13 @@ class ClauseRuns:
     def __iter__(self) -> Iterator[MatchBlock]:
         if self.end_row == 0 or not constants_hold(self.clause.conjuncts, self.events):
             return
-        instants = self._instants
         starts = self._starts()
         for first in range(0, len(starts), RUNS_AT_ONCE):
             found = self._follow(starts[first : first + RUNS_AT_ONCE])
             if self.owned != EVERYTHING:
                 found = found[:, self._is_owned(found)]
             if self.clause.negated and found.shape[1]:
-                survives, tested = surviving_matches(self.pattern, self.clause, found, self.events, instants)
-                self.evaluations += tested
-                found = found[:, survives]
+                found = found[:, self._survives(found)]
             if found.shape[1]:
                 yield MatchBlock(self.clause, np.ascontiguousarray(found))
         self.evaluations += int(self._counts[-1])
@@ -624,6 +517,81 @@ class ClauseRuns:
         first, last = found.min(axis=0), found.max(axis=0)
         final = self.of.owns(first, last)
         return np.asarray(final & (last < self.end_row))
+
+    # -- negation -----------------------------------------------------------------------------------------------------
+
+    def _survives(self, rows: Array) -> Array:
+        """bool: the matches that no event rejects (docs/language.md, section 3, rule 5); rows by positive variable."""
+        survives = np.ones(rows.shape[1], dtype=bool)
+        for negated in self.clause.negated:
+            left = np.flatnonzero(survives)
+            if not len(left):
+                break
+            survives[left[self._rejected(negated, rows[:, left])]] = False
+        return survives
+
+    def _rejected(self, negated: Variable, rows: Array) -> Array:
+        clause, events = self.clause, self.events
+        mentioned = [conjunct for conjunct in clause.conjuncts if negated.name in conjunct.variables]
+        own = tuple(without_name(c, negated.name) for c in mentioned if len(c.variables) == 1)
+        joint = [conjunct for conjunct in mentioned if len(conjunct.variables) > 1]
+        candidates = leaf_view(events, negated.event_type, own, 0, len(events)).rows.astype(np.int64)
+        low, high = self._row_range(negated, rows)
+        if clause.agree_on:  # the candidates of each key together
+            codes = agreement_codes(events, clause.agree_on)[0].astype(np.int64)
+            keys = codes[rows[0]]
+            candidates = np.sort((codes[candidates] * len(events) + candidates)[codes[candidates] >= 0])
+            low, high = low + keys * len(events), high + keys * len(events)
+            high = np.where(keys < 0, low, high)
+        first = np.searchsorted(candidates, low)
+        behind = np.maximum(np.searchsorted(candidates, high), first)
+        if clause.agree_on:
+            candidates = candidates % max(len(events), 1)
+        if joint:
+            return self._rejected_by_conditions(negated, joint, rows, candidates, first, behind)
+        # All events in the range reject, but those of the match itself.
+        number = behind - first
+        is_candidate = np.zeros(len(events), dtype=bool)
+        is_candidate[candidates] = True
+        for bound in rows:
+            inside = is_candidate[bound]
+            keyed = bound + keys * len(events) if clause.agree_on else bound
+            number -= inside & (keyed >= low) & (keyed < high)
+        return np.asarray(number > 0)
+
+    def _row_range(self, negated: Variable, rows: Array) -> tuple[Array, Array]:
+        """The rows [low, high) that are after all events before the variable and before all events after it."""
+        number = {variable.name: place for place, variable in enumerate(self.clause.positive)}
+        before = [number[variable.name] for variable in self.clause.predecessors(negated.name)]
+        after = [number[variable.name] for variable in self.clause.successors(negated.name)]
+        order, instants = StreamOrder(self.events.timestamps, self.pattern.ties), self._instants
+        wide = rows.astype(np.int64)
+        low = order.rows_after(wide[before].max(axis=0)) if before else instants.first_row_within(wide.max(axis=0))
+        high = order.rows_ahead(wide[after].min(axis=0)) if after else instants.end_row_within(wide.min(axis=0))
+        return low, high
+
+    def _rejected_by_conditions(
+        self, negated: Variable, joint: list[Conjunct], rows: Array, candidates: Array, first: Array, behind: Array
+    ) -> Array:
+        rejected = np.zeros(rows.shape[1], dtype=bool)
+        ends = np.cumsum(behind - first)
+        total = int(ends[-1]) if len(ends) else 0
+        for begin in range(0, total, PAIRS_AT_ONCE):
+            pairs = np.arange(begin, min(begin + PAIRS_AT_ONCE, total))
+            match = np.searchsorted(ends, pairs, "right")
+            places = first[match] + pairs - (ends[match] - (behind - first)[match])
+            event = candidates[places]
+            open_ = ~rejected[match] & ~(rows[:, match] == event).any(axis=0)
+            match, event = match[open_], event[open_]
+            for conjunct in joint:
+                self.evaluations += len(match)
+                bound = {variable.name: rows[place, match] for place, variable in enumerate(self.clause.positive)}
+                holds = conjunct_holds(conjunct, self.events, {**bound, negated.name: event})
+                match, event = match[holds], event[holds]
+            rejected[match] = True
+        return rejected
+
+    # -- what the kernel reads ----------------------------------------------------------------------------------------
 
     @cached_property
     def _sequence(self) -> RunEvents:
