@@ -22,7 +22,7 @@ from benchmarks.report import machine, markdown_table
 from benchmarks.stock_stream import TICKERS
 from benchmarks.workloads import WORKLOADS, stock_schema
 from cep_pipeline.cli.figures import format_seconds
-from cep_pipeline.detection.fused.tiers import own_code
+from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import CepError
 from cep_pipeline.language.parser import parse_patterns

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from benchmarks.report import Timing
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused.tiers import own_code
+from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.errors import CepError
 from cep_pipeline.patterns.pattern import Pattern

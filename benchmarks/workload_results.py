@@ -18,7 +18,7 @@ from cep_pipeline.events.columns import SEQ_PER_DAY
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import Configuration, Stream
 from cep_pipeline.planning import plan
-from cep_pipeline.slices.extent import look_back
+from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.statistics import estimate_statistics
 from cep_pipeline.storage import canonical_json
 from cep_pipeline.warehouse.records import PlanRecord, PublishedMatches

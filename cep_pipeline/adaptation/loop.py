@@ -25,9 +25,8 @@ from cep_pipeline.adaptation.plan_switch import Reading, SlicesOfStream
 from cep_pipeline.adaptation.recent_statistics import PAIRS_A_CHECK, RecentStatistics, statistics_window
 from cep_pipeline.adaptation.report import AdaptationReport
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import check_options, choose_mechanisms
 from cep_pipeline.detection.detect import Tables, check_limit, check_output
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.mechanisms import Counters, check_options, choose_mechanisms
 from cep_pipeline.detection.planned import replanner_for
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.pattern import Pattern, Window

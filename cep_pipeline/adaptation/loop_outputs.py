@@ -37,7 +37,7 @@ from cep_pipeline.detection.parts import count_blocks
 from cep_pipeline.errors import TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.extent import counts_in_partitions
+from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.prepared import PreparedEvents
 
 Array = np.ndarray[Any, Any]
@@ -165,13 +165,15 @@ class ListedBuffersOutput(_ListedOutput):
         self.schema = _compressed_schema(finding.pattern)
 
     def ready(self, before: int | None) -> Iterator[pa.RecordBatch]:
-        from cep_pipeline.detection.compressed.compressing import compress_listed
+        from cep_pipeline.detection.compressed.compressing import ListedBuffers
 
         blocks = self._waiting.ending(before)
         if blocks:
             blocks, events, _ = self.finding.over(blocks)
             self._count(count_blocks(blocks, events))
-            yield from compress_listed(self.finding.pattern, [blocks], events).to_batches()
+            buffers = ListedBuffers(self.finding.pattern, events)
+            buffers.add(blocks)
+            yield from buffers.table().to_batches()
 
 
 class MergedBuffersOutput(LoopOutput):

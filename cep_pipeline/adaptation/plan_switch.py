@@ -22,9 +22,10 @@ import pyarrow.compute as pc
 from cep_pipeline.adaptation.event_stream import EventStream
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism, Orders
 from cep_pipeline.detection.parts import many_in_parts
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.extent import counts_in_partitions
+from cep_pipeline.slices.order import before_is_earlier
+from cep_pipeline.slices.ownership import counts_in_partitions
 from cep_pipeline.slices.partitions import Partitions, partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
 
@@ -77,7 +78,7 @@ class Negations:
         negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
         leading = any(not clause.predecessors(name) for clause, name in negated)
         trailing = any(not clause.successors(name) for clause, name in negated)
-        return cls(leading, trailing, bool(negated) and pattern.ties is Ties.ANY)
+        return cls(leading, trailing, bool(negated) and not before_is_earlier(pattern.ties))
 
 
 def opening_types(pattern: Pattern) -> frozenset[str]:
@@ -97,7 +98,7 @@ def opening_types(pattern: Pattern) -> frozenset[str]:
     >>> [sorted(opening_types(cep.parse_patterns(text, schema)[0])) for text in texts]
     [['A'], [], []]
     """
-    if pattern.window.time_us is None or pattern.ties is Ties.ANY:
+    if pattern.window.time_us is None or not before_is_earlier(pattern.ties):
         return frozenset()
     if pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH:
         return frozenset()

@@ -96,9 +96,9 @@ def detect(
     from cep_pipeline.cli.matches_file import write_matches
     from cep_pipeline.cli.progress import ConsoleObserver
     from cep_pipeline.cli.tables import check_output_file
-    from cep_pipeline.detection.choice import choose_mechanisms
     from cep_pipeline.detection.detect import check_output
     from cep_pipeline.detection.detect import detect as find
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
     from cep_pipeline.planning.costs import cost_named

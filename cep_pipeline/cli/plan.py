@@ -132,8 +132,8 @@ def plan(
       cep plan --compare --stream us_equity_trades --day 2013-10-07 --mechanism evaluation_tree
     """
     from cep_pipeline.detection import MECHANISMS
-    from cep_pipeline.detection.choice import choose_mechanisms, explained_choice
-    from cep_pipeline.detection.planned import plan_for
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
+    from cep_pipeline.detection.planned import explained_choice, plan_for
     from cep_pipeline.planning.costs import cost_named
     from cep_pipeline.planning.planners import MULTI_PATTERN_PLANNER_NAMES, check_planner
 
@@ -290,8 +290,8 @@ def _analyzed(
     only: tuple[str, ...] | None,
 ) -> str:
     """The text of a plan with what happened when it ran over events."""
-    from cep_pipeline.detection.choice import choose_mechanisms
     from cep_pipeline.detection.detect import detect
+    from cep_pipeline.detection.mechanisms import choose_mechanisms
     from cep_pipeline.detection.output_policy import has_output_policy
     from cep_pipeline.detection.planned import plan_for
     from cep_pipeline.events.event_files import load_events
@@ -355,7 +355,7 @@ def _explain_recorded(
 
 def _in_full(pattern_set: PatternSet, record: PlanRecord, only: tuple[str, ...]) -> str:
     """Some patterns of a recorded plan, or all, and what runs them as long as they are the configured ones."""
-    from cep_pipeline.detection.choice import explained_choice
+    from cep_pipeline.detection.planned import explained_choice
     from cep_pipeline.planning import Plan
 
     plan = Plan.from_json(record.plan, f"plan {record.version} of {pattern_set.name}")

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused.tiers import own_code
+from cep_pipeline.detection.fused.kernel import own_code
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.outputs import Detection
-from cep_pipeline.detection.planned import plan_for
+from cep_pipeline.detection.planned import plan_for, plan_refusal
 from cep_pipeline.errors import CepError, InputError, TooManyMatches
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.costs import cost_named
@@ -281,7 +281,7 @@ def compare_plans(
     model = cost_named(cost or default_cost(pattern, on_kernel=MECHANISMS[mechanism].is_columnar))
     chosen = plan_for([pattern], snapshot, {pattern.name: mechanism}, planner, cost, alpha).patterns[0].planner
     planned = compare_planners(pattern, snapshot, None, model.name, alpha)
-    refused = {one.planner: _refusal(mechanism, pattern, one) for one in planned}
+    refused = {one.planner: plan_refusal(mechanism, pattern, one.orders) for one in planned}
     runs = {one.planner: PlanRun(mechanism, one.orders) for one in planned if not refused[one.planner]}
     try:
         measured: Mapping[str, MeasuredRun] = measure_runs(pattern, runs, sample, limit=limit)
@@ -300,21 +300,6 @@ def compare_plans(
             ComparedPlan(one, one.planner == chosen, measured.get(one.planner), refused[one.planner]) for one in planned
         ),
     )
-
-
-def _refusal(mechanism: str, pattern: Pattern, planned: PlannerResult) -> str:
-    """Why a mechanism does not run a plan; empty where it does."""
-    kind = MECHANISMS[mechanism]
-    if not kind.runs_trees and any(isinstance(order, Join) for order in planned.orders):
-        return "runs orders only"
-    in_order = [[variable.name for variable in clause.positive] for clause in pattern.clauses]
-    if kind.in_pattern_order and [_leaves(order) for order in planned.orders] != in_order:
-        return "binds in the pattern's order only"
-    return ""
-
-
-def _leaves(order: Sequence[str] | Join) -> list[str]:
-    return list(order.leaves if isinstance(order, Join) else order)
 
 
 def _per_s(plan: ComparedPlan) -> float:

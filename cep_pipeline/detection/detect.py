@@ -11,10 +11,19 @@ from typing import Literal, overload
 import pyarrow as pa
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import check_options, choose_mechanisms
 from cep_pipeline.detection.decimal_text import to_text
 from cep_pipeline.detection.matches import write_matches
-from cep_pipeline.detection.mechanisms import PRUNE, Counters, Metrics, Orders, Owned, orders_only, refuse_other_orders
+from cep_pipeline.detection.mechanisms import (
+    PRUNE,
+    Counters,
+    Metrics,
+    Orders,
+    Owned,
+    check_options,
+    choose_mechanisms,
+    orders_only,
+    refuse_other_orders,
+)
 from cep_pipeline.detection.output_policy import has_output_policy, policy_text
 from cep_pipeline.detection.outputs import (
     Detection,

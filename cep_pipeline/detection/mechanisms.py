@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 from typing import Protocol
 
-from cep_pipeline.errors import PlanError, UnsupportedPattern
+from cep_pipeline.errors import InputError, PlanError, UnsupportedPattern
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern, Strategy
@@ -32,7 +32,7 @@ which do. A start of None owns what was final before, too. An end of None means 
 not final by then is final at the end. A binding that several clauses match is final at the earliest of their points,
 and found by the slice that contains it only.
 
-What a slice reads are the events from `extent.look_back_us` before its start up to its end, and none behind it.
+What a slice reads are the events from `ownership.look_back` before its start up to its end, and none behind it.
 """
 EVERYTHING: Owned = (None, None)
 PRUNE = "prune"
@@ -422,9 +422,56 @@ MECHANISMS = Mechanisms(
 )
 """The evaluation mechanisms by name, from fast to slow; those that are only for many patterns at once come last.
 
-A new mechanism is a package with a `Mechanism` record, and a line here. `choice.choose_mechanisms` takes the first one
+A new mechanism is a package with a `Mechanism` record, and a line here. `choose_mechanisms` takes the first one
 that runs a pattern.
 """
+
+
+def choose_mechanisms(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+    """The mechanism that runs each pattern, by the pattern's name: the one asked for, or the fastest that can.
+
+    Raises
+    ------
+    InputError
+        There is no such mechanism, or two patterns have one name.
+    UnsupportedPattern
+        The mechanism does not run a pattern; without one asked for: none does.
+    """
+    if mechanism is not None and mechanism not in MECHANISMS:
+        raise InputError(f"there is no mechanism {mechanism!r}; there are: {', '.join(MECHANISMS)}")
+    chosen: dict[str, str] = {}
+    for pattern in patterns:
+        if pattern.name in chosen:
+            raise InputError(f"two patterns are named {pattern.name!r}; the tables are told apart by name: rename one")
+        chosen[pattern.name] = mechanism if mechanism is not None else _fastest(pattern)
+        MECHANISMS[chosen[pattern.name]].check(pattern)
+    return chosen
+
+
+def _fastest(pattern: Pattern) -> str:
+    """The first of `MECHANISMS`, which go from fast to slow, that runs the pattern (the first of all if none does)."""
+    for name in MECHANISMS:
+        try:
+            MECHANISMS[name].check(pattern)
+        except UnsupportedPattern:
+            continue
+        return name
+    return next(iter(MECHANISMS))
+
+
+def check_options(chosen: Mapping[str, str], options: Sequence[str]) -> None:
+    """Refuse options that the chosen mechanisms do not have: an InputError."""
+    for option in options:
+        for name in chosen.values():
+            known = MECHANISMS[name].options
+            if option not in known:
+                others = f"; it knows {', '.join(known)}" if known else ""
+                raise InputError(f"mechanism {name} has no option {option!r}{others}")
+
+
+def in_pattern_order(chosen: Mapping[str, str]) -> set[str]:
+    """The patterns whose mechanism, of those chosen, runs plans in the pattern's order only."""
+    return {pattern for pattern, mechanism in chosen.items() if MECHANISMS[mechanism].in_pattern_order}
 
 
 def orders_only(mechanism: str, pattern: Pattern, orders: Orders) -> list[Sequence[str]]:

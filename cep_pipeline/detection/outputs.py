@@ -7,6 +7,7 @@ for the lists themselves; everything else is found by the mechanism, within the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -42,60 +43,31 @@ def binds_lists(pattern: Pattern) -> bool:
     return any(operand.kleene for operand in pattern.operands)
 
 
+@dataclass(frozen=True, eq=False)
 class Detection:
     """One pattern over prepared events, by one mechanism and the orders of a plan.
 
-    Parameters
+    Attributes
     ----------
     limit
         Most matches that may be listed; None: no limit.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        mechanism: Mechanism,
-        orders: Orders,
-        events: PreparedEvents,
-        counters: Counters,
-        limit: int | None = None,
-    ) -> None:
-        self.pattern, self.mechanism, self.orders, self.events = pattern, mechanism, orders, events
-        self.counters, self.limit = counters, limit
-
-    def parts(self) -> Iterator[list[Block]]:
-        """All matches as the mechanism lists them, part after part.
-
-        Raises
-        ------
-        TooManyMatches
-            There are more than the limit.
-        """
-        for [blocks] in listed_in_parts([self]):
-            yield blocks
+    pattern: Pattern
+    mechanism: Mechanism
+    orders: Orders
+    events: PreparedEvents
+    counters: Counters
+    limit: int | None = None
 
     @property
     def most(self) -> int | None:
         """The most matches that may be listed; of a pattern with an output policy only those count that it keeps."""
         return None if has_output_policy(self.pattern) else self.limit
 
-    def count(self) -> int:
-        """The number of matches.
-
-        Raises
-        ------
-        TooManyMatches
-            They must be listed to be counted, and are more than the limit.
-        """
-        counted = self.counted_at_once()
-        if counted is not None:
-            return counted
-        return sum(count_blocks(blocks, self.events) for blocks in self.to_count().parts())
-
     def to_count(self) -> Detection:
         """The same with the limit for matches that are listed only to be counted: single events need none."""
-        limit = self.limit if binds_lists(self.pattern) else None
-        return Detection(self.pattern, self.mechanism, self.orders, self.events, self.counters, limit)
+        return replace(self, limit=self.limit if binds_lists(self.pattern) else None)
 
     def counted_at_once(self) -> int | None:
         """The number of matches over Kleene variables, if they need not be listed."""
@@ -106,30 +78,9 @@ class Detection:
             counted = count_merged(self.pattern, self.events, self.counters)
         return counted
 
-    def compressed(self) -> pa.Table:
-        """The matches as buffers, one for all that end with the same event.
-
-        Raises
-        ------
-        TooManyMatches
-            They must be listed to be compressed, and are more than the limit.
-        """
-        [table] = compressed_together([self])
-        return table
-
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The matches as rows in the page's order, a batch at a time.
-
-        Raises
-        ------
-        TooManyMatches
-            There are more than the limit: raised before the first batch where they can be counted.
-        """
-        if self.counts_first:
-            self.refuse_more(Detection(self.pattern, self.mechanism, self.orders, self.events, Counters()).count())
-        rows = RowsOf(self)
-        for blocks in self.parts():
-            yield from rows.of_part(blocks)
+        """The matches as rows in the page's order, a batch at a time, as `batches_together` has them."""
+        return (batch for _, batch in batches_together([self]))
 
     @property
     def is_read_from_buffers(self) -> bool:
@@ -196,7 +147,7 @@ def first_matches(detection: Detection) -> Iterable[pa.RecordBatch]:
         return detection.batches()
     from cep_pipeline.detection.compressed.expansion import expand
 
-    lazily: Iterable[pa.RecordBatch] = expand(detection.compressed())
+    lazily: Iterable[pa.RecordBatch] = expand(*compressed_together([detection]))
     return lazily
 
 
@@ -231,7 +182,7 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
     Raises
     ------
     TooManyMatches
-        As `Detection.count`.
+        They must be listed to be counted, and are more than the limit.
     """
     counts = [detection.counted_at_once() for detection in detections]
     listed = [number for number, count in enumerate(counts) if count is None]
@@ -244,12 +195,14 @@ def count_together(detections: Sequence[Detection]) -> list[int]:
 
 
 def compressed_together(detections: Sequence[Detection]) -> list[pa.Table]:
-    """The matches of each pattern as buffers; what must be listed to be compressed is listed in one run.
+    """The matches of each pattern as buffers, one for all that end with the same event.
+
+    What must be listed to be compressed is listed in one run.
 
     Raises
     ------
     TooManyMatches
-        As `Detection.compressed`.
+        They must be listed to be compressed, and are more than the limit.
     """
     from cep_pipeline.detection.compressed.compressing import ListedBuffers, compress_merged
 
@@ -278,12 +231,12 @@ def batches_together(detections: Sequence[Detection]) -> Iterator[tuple[int, pa.
     Raises
     ------
     TooManyMatches
-        As `Detection.batches`.
+        There are more than the limit: raised before the first batch where they can be counted.
     """
     counted = [detection for detection in detections if detection.counts_first]
     if counted:
         counters = Counters()
-        unlimited = [Detection(d.pattern, d.mechanism, d.orders, d.events, counters) for d in counted]
+        unlimited = [replace(detection, counters=counters, limit=None) for detection in counted]
         for detection, count in zip(counted, count_together(unlimited), strict=True):
             detection.refuse_more(count)
     rows = [RowsOf(detection) for detection in detections]
@@ -299,7 +252,7 @@ def tables_together(detections: Sequence[Detection]) -> list[pa.Table]:
     Raises
     ------
     TooManyMatches
-        As `Detection.batches`.
+        As `batches_together`.
     """
     batches: list[list[pa.RecordBatch]] = [[] for _ in detections]
     for number, batch in batches_together(detections):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,39 +20,12 @@ from cep_pipeline.detection.room import named
 from cep_pipeline.errors import CepError, TooManyMatches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.extent import waits_for_later_events
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
 MATCHES_AT_ONCE = 1 << 22
 """Most matches held and sorted at once, unless more end with one event."""
-
-
-def matches_in_parts(
-    pattern: Pattern,
-    mechanism: Mechanism,
-    orders: Orders,
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    limit: int | None = None,
-) -> Iterator[list[Block]]:
-    """The owned matches of a pattern, part after part of the slice.
-
-    Parameters
-    ----------
-    pattern, mechanism, orders, events, owned, counters
-        As `Mechanism.find` takes them.
-    limit
-        Most matches of a part of more than one event; `MATCHES_AT_ONCE` where none is given.
-
-    Yields
-    ------
-    list of Block
-        All matches of one part. Every match of a later part comes after every match of an earlier one.
-    """
-    for [blocks] in many_in_parts([pattern], mechanism, [orders], events, owned, counters, limit):
-        yield blocks
 
 
 def many_in_parts(
@@ -90,18 +64,17 @@ def many_in_parts(
     most = [None] * len(patterns) if most is None else most
     # Matches that wait are owned when final, which need not be in the order of the last events.
     cut = [number for number, pattern in enumerate(patterns) if not waits_for_later_events(pattern)]
-    found = _Listed(patterns, most, events)
+    run = _Run(patterns, mechanism, orders, events, owned, counters, limit, _Listed(patterns, most, events))
     if mechanism.in_order and all(map(comes_in_order, patterns)):
-        yield from _in_order(patterns, mechanism, orders, events, owned, counters, limit, found)
+        yield from run.in_order()
         return
     if len(cut) == len(patterns):
-        yield from _cut(patterns, mechanism, orders, events, owned, counters, limit, found)
+        yield from run.cut()
         return
     counted = Counters()
-    at_once = _find(patterns, mechanism, orders, events, owned, counted)
-    blocks = found.take(at_once, limit if cut else None, cut)
+    blocks = run.listed.take(run.find(owned, counted), limit if cut else None, cut)
     if blocks is not None:
-        _add_whole(counters, counted)
+        run.add_whole(counted)
         yield blocks
         return
     # Too many at once: those of the patterns that do not wait come in parts.
@@ -115,106 +88,89 @@ def many_in_parts(
             yield every
 
 
-def _cut(
-    patterns: Sequence[Pattern],
-    mechanism: Mechanism,
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    limit: int,
-    listed: _Listed,
-) -> Iterator[list[list[Block]]]:
-    first = begin = 0 if owned[0] is None else events.rows_before(owned[0])
-    end = len(events) if owned[1] is None else events.rows_before(owned[1])
-    size = end - first
-    while first < end:
-        stop = min(first + size, end)
-        part = (
-            owned[0] if first == begin else _point(events, first),
-            owned[1] if stop == end else _point(events, stop),
-        )
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Patterns that are run together over a slice; `many_in_parts` says what its parameters are."""
+
+    patterns: Sequence[Pattern]
+    mechanism: Mechanism
+    orders: Sequence[Orders]
+    events: PreparedEvents
+    owned: Owned
+    counters: Counters
+    limit: int
+    listed: _Listed
+
+    def cut(self) -> Iterator[list[list[Block]]]:
+        """Parts of the slice, each of which is run by itself."""
+        events, (start, stop_at) = self.events, self.owned
+        begin, end = events.rows_in(self.owned)
+        first, size = begin, end - begin
+        while first < end:
+            stop = min(first + size, end)
+            part = start if first == begin else self._point(first), stop_at if stop == end else self._point(stop)
+            whole = stop - first == end - begin
+            counted = Counters()
+            # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
+            with nullcontext() if whole else events.forgetting():
+                found = self.listed.take(self.find(part, counted), self.limit if stop - first > 1 else None)
+            if found is None:
+                size = (stop - first + 1) // 2
+                continue
+            if whole:
+                self.add_whole(counted)
+            else:
+                self.counters.add(counted)
+            yield found
+            first = stop
+            if 2 * sum(len(block) for blocks in found for block in blocks) < self.limit:
+                size *= 2
+
+    def in_order(self) -> Iterator[list[list[Block]]]:
+        """Parts of one run; once there are too many matches for one, each of one pattern."""
+        waiting = [ArrivingMatches(pattern) for pattern in self.patterns]
         counted = Counters()
-        at_most = limit if stop - first > 1 else None
-        # What is prepared for the whole slice serves other patterns too, what is for a part serves nobody else.
-        with nullcontext() if stop - first == end - begin else events.forgetting():
-            found = listed.take(_find(patterns, mechanism, orders, events, part, counted), at_most)
-        if found is None:
-            size = (stop - first + 1) // 2
-            continue
-        if stop - first == end - begin:
-            _add_whole(counters, counted)
+        held, whole = 0, True
+
+        def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
+            for number, own in enumerate(waiting):
+                for part in own.parts(self.limit, ended=ended):
+                    yield [part if other == number else [] for other in range(len(waiting))]
+
+        for number, block in self.find(self.owned, counted):
+            self.listed.add(number, block)
+            waiting[number].add(block)
+            held += len(block)
+            if held > self.limit:
+                whole = False
+                yield from let_go(ended=False)
+                held = sum(own.held for own in waiting)
+        self.add_whole(counted)
+        if whole:
+            yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
         else:
-            counters.add(counted)
-        yield found
-        first = stop
-        if 2 * sum(len(block) for blocks in found for block in blocks) < limit:
-            size *= 2
+            yield from let_go(ended=True)
 
+    def find(self, owned: Owned, counters: Counters) -> Iterable[tuple[int, Block]]:
+        """The matches that a part of the slice owns, each with the number of its pattern."""
+        if self.mechanism.find_many is not None and len(self.patterns) > 1:
+            yield from self.mechanism.find_many(self.patterns, self.orders, self.events, owned, counters)
+            return
+        for number, (pattern, own) in enumerate(zip(self.patterns, self.orders, strict=True)):
+            with named(pattern.name):
+                for block in self.mechanism.find(pattern, own, self.events, owned, counters):
+                    yield number, block
 
-def _in_order(
-    patterns: Sequence[Pattern],
-    mechanism: Mechanism,
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-    limit: int,
-    listed: _Listed,
-) -> Iterator[list[list[Block]]]:
-    """Parts of one run; once there are too many matches for one, each of one pattern."""
-    waiting = [ArrivingMatches(pattern) for pattern in patterns]
-    counted = Counters()
-    held, whole = 0, True
+    def add_whole(self, counted: Counters) -> None:
+        """Add what was counted over all of a slice: nothing else is held, so what is still to be found can wait."""
+        self.counters.peaks += counted.peaks
+        self.counters.later += counted.later
+        counted.peaks.clear()
+        counted.later.clear()
+        self.counters.add(counted)
 
-    def let_go(*, ended: bool) -> Iterator[list[list[Block]]]:
-        for number, own in enumerate(waiting):
-            for part in own.parts(limit, ended=ended):
-                yield [part if other == number else [] for other in range(len(patterns))]
-
-    for number, block in _find(patterns, mechanism, orders, events, owned, counted):
-        listed.add(number, block)
-        waiting[number].add(block)
-        held += len(block)
-        if held > limit:
-            whole = False
-            yield from let_go(ended=False)
-            held = sum(own.held for own in waiting)
-    _add_whole(counters, counted)
-    if whole:
-        yield [[block for part in own.parts(held, ended=True) for block in part] for own in waiting]
-    else:
-        yield from let_go(ended=True)
-
-
-def _find(
-    patterns: Sequence[Pattern],
-    mechanism: Mechanism,
-    orders: Sequence[Orders],
-    events: PreparedEvents,
-    owned: Owned,
-    counters: Counters,
-) -> Iterable[tuple[int, Block]]:
-    if mechanism.find_many is not None and len(patterns) > 1:
-        yield from mechanism.find_many(patterns, orders, events, owned, counters)
-        return
-    for number, (pattern, own) in enumerate(zip(patterns, orders, strict=True)):
-        with named(pattern.name):
-            for block in mechanism.find(pattern, own, events, owned, counters):
-                yield number, block
-
-
-def _add_whole(counters: Counters, counted: Counters) -> None:
-    """Add what was counted over all of a slice: nothing else is held, so what is still to be found can wait."""
-    counters.peaks += counted.peaks
-    counters.later += counted.later
-    counted.peaks.clear()
-    counted.later.clear()
-    counters.add(counted)
-
-
-def _point(events: PreparedEvents, row: int) -> Boundary:
-    return int(events.timestamps[row]), int(events.seqs[row])
+    def _point(self, row: int) -> Boundary:
+        return int(self.events.timestamps[row]), int(self.events.seqs[row])
 
 
 def count_blocks(blocks: list[Block], events: PreparedEvents) -> int:
@@ -298,7 +254,7 @@ class ArrivingMatches:
         CepError
             They come before those that have come.
         """
-        lasts = _last_rows(block)
+        lasts = block.last_rows()
         if len(lasts) and (lasts[0] < self._latest or bool((np.diff(lasts) < 0).any())):
             raise CepError(f"pattern {self._pattern.name!r}: matches do not come in the order of their last events")
         if len(lasts):
@@ -345,10 +301,3 @@ class ArrivingMatches:
             self._blocks[0], self._lasts[0] = block.take(~first), lasts[matches:]
             matches = 0
         return taken
-
-
-def _last_rows(block: Block) -> Array:
-    """The row of each match's last event."""
-    if isinstance(block, MatchBlock):
-        return np.asarray(block.rows.max(axis=0)) if len(block) else np.zeros(0, np.int32)
-    return np.asarray(np.maximum.reduceat(block.rows, block.offsets[:-1])) if len(block) else np.zeros(0, np.int32)

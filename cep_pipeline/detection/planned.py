@@ -1,18 +1,20 @@
-"""Plans for the mechanisms that will run them: which orders, trees and cost models are for which."""
+"""Plans for the mechanisms that will run them, and the reason for each mechanism in words for `explain`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import in_pattern_order
+from cep_pipeline.detection.mechanisms import MECHANISMS, Orders, choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.outputs import listed_because
+from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Plan, plan_by_strategy
 from cep_pipeline.planning.make_plan import DEFAULT_PLANNER, planner_for
 from cep_pipeline.planning.planned_clauses import default_cost
 from cep_pipeline.planning.planners import planner_named
 from cep_pipeline.planning.replanning import Replanner
+from cep_pipeline.planning.trees import Join
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 
 MOST_COMPARED = 100
@@ -87,14 +89,77 @@ def replanner_for(
     return Replanner(pattern, name, cost or default_cost(pattern, on_kernel=of.is_columnar), alpha)
 
 
+def plan_refusal(mechanism: str, pattern: Pattern, orders: Orders) -> str:
+    """The reason why a mechanism does not run the orders or trees of a pattern's clauses; empty where it does."""
+    kind = MECHANISMS[mechanism]
+    if not kind.runs_trees and any(isinstance(order, Join) for order in orders):
+        return "runs orders only"
+    in_order = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
+    bound = [order.leaves if isinstance(order, Join) else tuple(order) for order in orders]
+    if kind.in_pattern_order and bound != in_order:
+        return "binds in the pattern's order only"
+    return ""
+
+
 def runs_on(plan: Plan, patterns: Sequence[Pattern], chosen: Mapping[str, str]) -> bool:
     """Return whether the mechanisms chosen for the patterns run the orders or trees that a plan has for them."""
-    for pattern in patterns:
-        mechanism = MECHANISMS[chosen[pattern.name]]
-        planned = plan.for_pattern(pattern.name).clauses
-        if not mechanism.runs_trees and any(clause.tree is not None for clause in planned):
-            return False
-        in_order = [tuple(variable.name for variable in clause.positive) for clause in pattern.clauses]
-        if mechanism.in_pattern_order and [clause.order for clause in planned] != in_order:
-            return False
-    return True
+    planned = ([clause.order_or_tree for clause in plan.for_pattern(pattern.name).clauses] for pattern in patterns)
+    return not any(
+        plan_refusal(chosen[pattern.name], pattern, orders) for pattern, orders in zip(patterns, planned, strict=True)
+    )
+
+
+def explained_choice(patterns: Sequence[Pattern], mechanism: str | None = None) -> dict[str, str]:
+    """Each pattern's mechanism and the reason for it, by the pattern's name; `Plan.explain` prints it.
+
+    Of a pattern with Kleene variables it also says whether its matches are counted and compressed without being listed.
+
+    Raises
+    ------
+    InputError, UnsupportedPattern
+        As `choose_mechanisms`.
+
+    Examples
+    --------
+    >>> import cep_pipeline as cep
+    >>> schema = cep.StreamSchema.from_dict({"type_attribute": "kind", "attributes": {"kind": "string"}})
+    >>> text = "PATTERN SEQ(A a, B b) WHERE skip_till_next_match { a.kind < b.kind } WITHIN 1 second"
+    >>> explained_choice(cep.parse_patterns(text, schema))["pattern_1"]
+    'nfab, the fastest that runs it: no faster one runs the strategy skip_till_next_match'
+    """
+    chosen = choose_mechanisms(patterns, mechanism)
+    if mechanism is not None:
+        return {pattern.name: f"{mechanism}, as asked for{_on_lists(pattern)}" for pattern in patterns}
+    return {
+        pattern.name: f"{chosen[pattern.name]}, {_reason(pattern, chosen[pattern.name])}{_on_lists(pattern)}"
+        for pattern in patterns
+    }
+
+
+def _on_lists(pattern: Pattern) -> str:
+    if not any(operand.kleene for operand in pattern.operands):
+        return ""
+    reason = listed_because(pattern)
+    if reason is None:
+        return "; matches are counted and compressed without being listed"
+    return f"; matches are listed to be counted or compressed (within --limit), because of {reason}"
+
+
+def _reason(pattern: Pattern, chosen: str) -> str:
+    refusals: dict[str, list[str]] = {}
+    for faster in MECHANISMS:  # from fast to slow
+        if faster == chosen:
+            break
+        try:
+            MECHANISMS[faster].check(pattern)
+        except UnsupportedPattern as refusal:
+            refusals.setdefault(refusal.feature, []).append(faster)
+    if not refusals:
+        return "the fastest mechanism"
+    if len(refusals) == 1 and len(next(iter(refusals.values()))) > 1:
+        return f"the fastest that runs it: no faster one runs {next(iter(refusals))}"
+    told = (
+        f"{', '.join(names)} {'do' if len(names) > 1 else 'does'} not run {feature}"
+        for feature, names in refusals.items()
+    )
+    return f"the fastest that runs it: {'; '.join(told)}"

@@ -603,7 +603,7 @@ class Configuration:
         of_stream: AdaptationSettings,
         place: tuple[str, ...],
     ) -> PatternSet:
-        from cep_pipeline.detection.choice import choose_mechanisms
+        from cep_pipeline.detection.mechanisms import choose_mechanisms
         from cep_pipeline.language.formatter import format_pattern
         from cep_pipeline.planning.make_plan import DEFAULT_PLANNER
 

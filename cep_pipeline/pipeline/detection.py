@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from cep_pipeline.detection.choice import choose_mechanisms
+from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.detection.planned import plan_for
 from cep_pipeline.events.timestamps import day_bounds
@@ -17,14 +17,8 @@ from cep_pipeline.pipeline.configuration import PatternSet, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, DetectedDay, Progress
 from cep_pipeline.pipeline.plans import plan_of
 from cep_pipeline.planning import Plan
-from cep_pipeline.slices.extent import (
-    LookBack,
-    can_pend,
-    columns_needed,
-    counts_in_partitions,
-    look_back,
-    waits_for_later_events,
-)
+from cep_pipeline.slices.events_input import columns_needed
+from cep_pipeline.slices.ownership import LookBack, can_pend, counts_in_partitions, look_back, waits_for_later_events
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.partitions import EarlierEvents, GatheringTask, PartitionedEvents

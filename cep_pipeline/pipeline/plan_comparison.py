@@ -21,7 +21,7 @@ from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.errors import CepError
 from cep_pipeline.pipeline.plan_checks import finite
 from cep_pipeline.planning import Plan
-from cep_pipeline.slices.extent import columns_needed
+from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.spark.slicing import RowGroup, open_events, read_row_groups
 
 if TYPE_CHECKING:

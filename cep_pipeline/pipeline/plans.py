@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import choose_mechanisms, explained_choice, in_pattern_order
-from cep_pipeline.detection.planned import plan_for, runs_on
+from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.planned import explained_choice, plan_for, runs_on
 from cep_pipeline.errors import BusyError, InputError, PatternError
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.language.formatter import format_pattern

@@ -25,7 +25,7 @@ from cep_pipeline.errors import CepError, InputError
 from cep_pipeline.events.timestamps import day_bounds
 from cep_pipeline.pipeline.configuration import PatternSet, StatisticsSettings, Stream, patterns_of
 from cep_pipeline.pipeline.day_work import DayWork, Progress
-from cep_pipeline.slices.extent import LookBack, look_back
+from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, open_events, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot

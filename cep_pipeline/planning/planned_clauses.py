@@ -9,7 +9,7 @@ from functools import cached_property
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Consume, Pattern, Ties
+from cep_pipeline.patterns.pattern import Consume, Pattern
 from cep_pipeline.planning.clause_plans import (
     Alternative,
     ClausePlan,
@@ -32,6 +32,7 @@ from cep_pipeline.planning.orderings import Ordering, TreeOrdering, ln_costs, ln
 from cep_pipeline.planning.planners import PLANNERS
 from cep_pipeline.planning.search.sums import Numbers, ln_orders, log_tables
 from cep_pipeline.planning.trees import Join, PositionTree, left_deep, named_join, positions_below
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.statistics.joint import ClauseTerms
 from cep_pipeline.statistics.snapshot import Selectivity, StatisticsSnapshot
 from cep_pipeline.statistics.terms import agreeing_attributes, format_conjunct, leaf_of
@@ -217,7 +218,7 @@ class Expectations:
     def _enclosed(self, negated: str) -> bool:
         """True if what an event of a negated variable rejects is decided by the events around it."""
         around = self.clause.predecessors(negated) and self.clause.successors(negated)
-        return bool(around) and self.pattern.ties is not Ties.ANY
+        return bool(around) and before_is_earlier(self.pattern.ties)
 
 
 BEST_SWAP = "swapping two neighbours"

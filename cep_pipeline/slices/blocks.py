@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,6 +40,14 @@ class MatchBlock:
     def take(self, keep: Array) -> MatchBlock:
         """The matches where `keep`, bool of shape (n,), is true."""
         return self if keep.all() else MatchBlock(self.clause, self.rows[:, keep])
+
+    def first_rows(self) -> Array:
+        """The row of each match's first event."""
+        return np.asarray(self.rows.min(axis=0)) if len(self) else np.zeros(0, np.int32)
+
+    def last_rows(self) -> Array:
+        """The row of each match's last event."""
+        return np.asarray(self.rows.max(axis=0)) if len(self) else np.zeros(0, np.int32)
 
     def rows_of(self, variable: str) -> Array:
         """The events that `variable` binds, int32 of shape (n,)."""
@@ -88,6 +97,14 @@ class ListBlock:
         offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes[keep])))
         return ListBlock(self.clause, offsets, self.rows[elements], self.variables[elements])
 
+    def first_rows(self) -> Array:
+        """The row of each match's first event."""
+        return np.asarray(np.minimum.reduceat(self.rows, self.offsets[:-1])) if len(self) else np.zeros(0, np.int32)
+
+    def last_rows(self) -> Array:
+        """The row of each match's last event."""
+        return np.asarray(np.maximum.reduceat(self.rows, self.offsets[:-1])) if len(self) else np.zeros(0, np.int32)
+
     @classmethod
     def of(cls, block: MatchBlock) -> ListBlock:
         """Matches of fixed width in this form."""
@@ -98,3 +115,31 @@ class ListBlock:
 
 
 Block = MatchBlock | ListBlock
+
+
+def without_earlier(run: Iterable[Block], others: Sequence[Iterable[Block]]) -> Iterator[Block]:
+    """The blocks of a run without the bindings that other clauses match.
+
+    Parameters
+    ----------
+    others
+        Runs of clauses with the same positive variables over the same slice, as if their matches were final when those
+        of this run are. Their matches are held.
+    """
+    known = {binding for other in others for block in other for binding in _bindings(block)}
+    for block in run:
+        if not known:
+            yield block
+            continue
+        kept = np.array([binding not in known for binding in _bindings(block)], dtype=bool)
+        if kept.any():
+            yield block.take(kept)
+
+
+def _bindings(block: Block) -> Iterator[bytes]:
+    """Bytes that tell the matches of a block from others of the same positive variables."""
+    if isinstance(block, MatchBlock):
+        yield from (match.tobytes() for match in np.ascontiguousarray(block.rows.T))
+        return
+    for start, end in zip(block.offsets[:-1].tolist(), block.offsets[1:].tolist(), strict=True):
+        yield block.rows[start:end].tobytes() + block.variables[start:end].tobytes()

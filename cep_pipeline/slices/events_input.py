@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from cep_pipeline.errors import InputError
 from cep_pipeline.expressions.columns import CLOCK_COLUMNS
-from cep_pipeline.patterns.expressions import ValueType
+from cep_pipeline.patterns.conditions import AllOf, AnyOf, Condition, Equivalence, Not, expressions_of
+from cep_pipeline.patterns.expressions import Aggregate, Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.extent import columns_needed
 
 
 def events_for(patterns: Iterable[Pattern], events: pa.Table, source: str = "events") -> pa.Table:
@@ -118,3 +119,68 @@ def _check_order(events: pa.Table, source: str) -> None:
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if len(twice):
             raise InputError(f"the {source} have the seq {twice[0]} twice; a seq identifies one event")
+
+
+def columns_needed(patterns: Iterable[Pattern]) -> tuple[str, ...]:
+    """The columns that detection reads: timestamp, seq, the type attribute and every attribute that is mentioned."""
+    names: dict[str, None] = dict.fromkeys(("timestamp", "seq"))
+    for pattern in patterns:
+        names.update(_columns_of(pattern))
+    return tuple(names)
+
+
+_MOST_PATTERNS = 1 << 12
+_columns: OrderedDict[int, tuple[Pattern, dict[str, None]]] = OrderedDict()
+
+
+def _columns_of(pattern: Pattern) -> dict[str, None]:
+    """The columns of one pattern, found once for this very object: every slice asks for them."""
+    known = _columns.get(id(pattern))
+    if known is not None:  # it holds the pattern, so that no other one can have its id
+        return known[1]
+    names: dict[str, None] = {pattern.type_attribute: None}
+    names.update(dict.fromkeys(pattern.partition_by))
+    names.update(dict.fromkeys(_attributes(_expressions(pattern.condition))))
+    names.update(dict.fromkeys(_equivalences(pattern.condition)))
+    names.update(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+    _columns[id(pattern)] = pattern, names
+    while len(_columns) > _MOST_PATTERNS:
+        _columns.popitem(last=False)
+    return names
+
+
+def attributes_returned(pattern: Pattern) -> tuple[str, ...]:
+    """The attributes that RETURN reads, each once."""
+    return tuple(dict.fromkeys(_attributes(item.expression for item in pattern.returns)))
+
+
+def _conditions(condition: Condition | None) -> Iterator[Condition]:
+    match condition:
+        case None:
+            return
+        case AllOf(operands) | AnyOf(operands):
+            for operand in operands:
+                yield from _conditions(operand)
+        case Not(operand):
+            yield from _conditions(operand)
+        case _:
+            yield condition
+
+
+def _expressions(condition: Condition | None) -> Iterator[Expression]:
+    for part in _conditions(condition):
+        if not isinstance(part, Equivalence | Not | AllOf | AnyOf):
+            yield from expressions_of(part)
+
+
+def _equivalences(condition: Condition | None) -> Iterator[str]:
+    for part in _conditions(condition):
+        if isinstance(part, Equivalence):
+            yield from part.attributes
+
+
+def _attributes(expressions: Iterable[Expression]) -> Iterator[str]:
+    for expression in expressions:
+        for node in walk(expression):
+            if isinstance(node, Reference | Aggregate):
+                yield node.attribute

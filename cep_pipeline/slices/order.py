@@ -2,6 +2,20 @@
 
 A slice is sorted by `(timestamp, seq)`, so an order of events is an order of rows. Under TIES STRICT and ANY events of
 one timestamp are not in the order of their rows, and "before" and "after" become ranges of rows.
+
+Ties are decided here and nowhere else: `RULES` has one row for each mode. Everybody else asks in one of these ways.
+
+| who asks | how |
+| --- | --- |
+| vectorized code | `StreamOrder`: ranges of rows, or a comparison of two rows |
+| kernels that merge sorted columns | `order_bound`: two numbers, by rows or by time |
+| kernels that test one event at a time | `order_rows`: two rows for each event, to compare rows with |
+| readers that bind events as they come | `before_is_earlier`, `earlier_is_before`, and `clock_to_compare` |
+| planners and drivers | the same two questions, and `may_be_one` |
+
+A reader that binds events in the order of the stream is a form of the rule that no function can take over: an automaton
+cannot bind an event after another one that it has not read yet. So it asks `before_is_earlier` and refuses the pattern,
+or keeps what it has read, where the answer is no.
 """
 
 from __future__ import annotations
@@ -11,13 +25,70 @@ from dataclasses import dataclass
 import numpy as np
 
 from cep_pipeline.expressions.columns import Array
+from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern, Ties
-from cep_pipeline.slices.partitions import Partitions, all_positions, partitions_of
+from cep_pipeline.slices.partitions import Partitions, all_positions, partitions_of, positions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clock_of
+from cep_pipeline.slices.views import View, clock_of, times_of
 
 WIDEST = 1 << 62
 """Instants of the events of a slice differ by less."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRule:
+    """One mode of TIES: an event is before another one if its row, or its timestamp, is the lower one.
+
+    Attributes
+    ----------
+    by_rows
+        Rows are compared; otherwise timestamps.
+    strictly
+        Of two equal ones neither is before the other; otherwise each is before the other.
+    """
+
+    by_rows: bool
+    strictly: bool
+
+
+RULES = {
+    Ties.ARRIVAL: OrderRule(by_rows=True, strictly=True),
+    Ties.STRICT: OrderRule(by_rows=False, strictly=True),
+    Ties.ANY: OrderRule(by_rows=False, strictly=False),
+}
+
+
+def before_is_earlier(ties: Ties) -> bool:
+    """Return whether an event that is before another one also comes earlier in the stream.
+
+    Examples
+    --------
+    >>> [ties.name for ties in Ties if before_is_earlier(ties)]
+    ['ARRIVAL', 'STRICT']
+    """
+    return RULES[ties].strictly
+
+
+def earlier_is_before(ties: Ties) -> bool:
+    """Return whether an event that comes earlier in the stream than another one is before it, whatever their times.
+
+    Examples
+    --------
+    >>> [ties.name for ties in Ties if earlier_is_before(ties)]
+    ['ARRIVAL', 'ANY']
+    """
+    return RULES[ties].by_rows or not RULES[ties].strictly
+
+
+def ties_among(ties: Ties, timestamps: Array) -> Ties:
+    """The mode for some events, ascending in time: ARRIVAL where no two have one timestamp, as all modes mean the same.
+
+    Examples
+    --------
+    >>> ties_among(Ties.ANY, np.array([1, 2, 2])).name, ties_among(Ties.ANY, np.array([1, 2, 3])).name
+    ('ANY', 'ARRIVAL')
+    """
+    return ties if (np.diff(timestamps) == 0).any() else Ties.ARRIVAL
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +126,7 @@ class StreamOrder:
         Array
             int64, shape of `rows`: all rows from there on come after the event.
         """
-        match self.ties:
-            case Ties.ARRIVAL:
-                return rows.astype(np.int64, copy=False) + 1
-            case Ties.STRICT:
-                return np.searchsorted(self.timestamps, self.timestamps[rows], "right")
-            case Ties.ANY:
-                return np.searchsorted(self.timestamps, self.timestamps[rows], "left")
+        return self._bounds(rows, after=True)
 
     def rows_ahead(self, rows: Array) -> Array:
         """The number of rows that come before each of some events; under TIES ANY their own may be among them.
@@ -71,20 +136,20 @@ class StreamOrder:
         Array
             int64, shape of `rows`: all rows below it come before the event.
         """
-        match self.ties:
-            case Ties.ARRIVAL:
-                return rows.astype(np.int64, copy=False)
-            case Ties.STRICT:
-                return np.searchsorted(self.timestamps, self.timestamps[rows], "left")
-            case Ties.ANY:
-                return np.searchsorted(self.timestamps, self.timestamps[rows], "right")
+        return self._bounds(rows, after=False)
+
+    def _bounds(self, rows: Array, *, after: bool) -> Array:
+        by_rows, distance = order_bound(self.ties, after=after)
+        if by_rows:
+            rows = rows.astype(np.int64, copy=False)
+            return rows + distance if distance else rows
+        return np.searchsorted(self.timestamps, self.timestamps[rows], "right" if distance else "left")
 
     def holds(self, first: Array, second: Array) -> Array:
         """bool, shape of both: the event of row `first` is before the event of row `second`; they are distinct."""
-        if self.ties is Ties.ARRIVAL:
-            return np.asarray(first < second)
-        one, other = self.timestamps[first], self.timestamps[second]
-        return np.asarray(one < other if self.ties is Ties.STRICT else one <= other)
+        rule = RULES[self.ties]
+        one, other = (first, second) if rule.by_rows else (self.timestamps[first], self.timestamps[second])
+        return np.asarray(one < other if rule.strictly else one <= other)
 
 
 def order_bound(ties: Ties, *, after: bool) -> tuple[bool, int]:
@@ -107,7 +172,49 @@ def order_bound(ties: Ties, *, after: bool) -> tuple[bool, int]:
     >>> {ties.name: (order_bound(ties, after=True), order_bound(ties, after=False)) for ties in Ties}
     {'ARRIVAL': ((True, 1), (True, 0)), 'STRICT': ((False, 1), (False, 0)), 'ANY': ((False, 0), (False, 1))}
     """
-    return ties is Ties.ARRIVAL, int((ties is not Ties.ANY) == after)
+    rule = RULES[ties]
+    return rule.by_rows, int(rule.strictly == after)
+
+
+def order_rows(events: PreparedEvents, ties: Ties) -> tuple[Array, Array]:
+    """The order as two rows for each event, for kernels that then compare nothing but rows.
+
+    Returns
+    -------
+    ahead : Array
+        int32, shape (n,): an event is before this one if its row is below `ahead` of it (and is not its own).
+    after : Array
+        int32, shape (n,): an event is after this one if its row is at least `after` of it (and is not its own).
+    """
+
+    def make() -> tuple[Array, Array]:
+        rows = events.every_row
+        if RULES[ties].by_rows:
+            return rows, rows + np.int32(1)
+        order = StreamOrder(clock_of(events), ties)
+        return order.rows_ahead(rows).astype(np.int32), order.rows_after(rows).astype(np.int32)
+
+    return events.derive(("order rows", ties), make)
+
+
+def clock_to_compare(events: PreparedEvents, view: View, ties: Ties) -> Array:
+    """The clock by which a reader of a view tells whether an event is after one that it has read before.
+
+    Returns
+    -------
+    Array
+        int64: for each row of the view; the event is after the earlier one if its clock is greater. Empty where
+        `earlier_is_before`, since there is nothing to compare.
+    """
+    return np.empty(0, np.int64) if earlier_is_before(ties) else times_of(events, view)
+
+
+def may_be_one(pattern: Pattern, clause: Clause, one: Variable, other: Variable) -> bool:
+    """Return whether two variables may bind one and the same event, as far as their types and their order say."""
+    if one.event_type != other.event_type and pattern.base_type not in (one.event_type, other.event_type):
+        return False
+    ordered = (one.name, other.name) in clause.precedence or (other.name, one.name) in clause.precedence
+    return not (ordered and before_is_earlier(pattern.ties))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,3 +261,10 @@ def instants_of(pattern: Pattern, events: PreparedEvents) -> WindowInstants:
     positions = all_positions(events, pattern.partition_by)
     partitions = partitions_of(events, pattern.partition_by) if pattern.partition_by else None
     return WindowInstants(positions, width, partitions)
+
+
+def instants_in_view(pattern: Pattern, events: PreparedEvents, view: View) -> Array:
+    """int64, padded: the instants of the rows of a view."""
+    if pattern.window.time_us is not None:
+        return times_of(events, view)
+    return positions_of(events, view, pattern.partition_by)

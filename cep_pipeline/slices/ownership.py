@@ -1,17 +1,20 @@
-"""The matches that a slice owns: those that become final in it (docs/architecture.md).
+"""The matches that a slice owns, those that become final in it, and how far back its task has to read for them.
 
-The one place for all mechanisms: they find matches by the rows of their first and last events, and ask here.
+All mechanisms ask here: they find matches by the rows of their first and last events (docs/architecture.md).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 
@@ -45,7 +48,7 @@ def finality_of(pattern: Pattern, clause: Clause) -> Finality:
     """
     if any(not clause.successors(variable.name) for variable in clause.negated):
         return Finality.WINDOW_END
-    if clause.negated and pattern.ties is Ties.ANY:
+    if clause.negated and not before_is_earlier(pattern.ties):
         return Finality.LAST_INSTANT
     return Finality.LAST_EVENT
 
@@ -89,8 +92,7 @@ def owned_matches(
     start, end = owned
     if start is None and end is None:
         return np.ones(len(first), dtype=bool)
-    begin = 0 if start is None else events.rows_before(start)
-    stop = len(events) if end is None else events.rows_before(end)
+    begin, stop = events.rows_in(owned)
     if finality is Finality.LAST_EVENT:
         return _between(last, begin, stop)
     instants = events.timestamps[last]
@@ -103,7 +105,7 @@ def owned_matches(
         return reached & passed
     closing = closing_rows(pattern, events, first)
     come = closing < len(events)
-    if pattern.ties is not Ties.ANY:  # the last event is at the closing one or before it
+    if before_is_earlier(pattern.ties):  # the last event is at the closing one or before it
         return np.asarray(np.where(come, _between(closing, begin, stop), end is None))
     return np.asarray(np.where(come, (reached | (closing >= begin)) & passed & (closing < stop), end is None))
 
@@ -148,3 +150,55 @@ def closing_rows(pattern: Pattern, events: PreparedEvents, rows: Array) -> Array
 
 def _between(rows: Array, begin: int, stop: int) -> Array:
     return np.asarray((rows >= begin) & (rows < stop))
+
+
+@dataclass(frozen=True, slots=True)
+class LookBack:
+    """The distance before the start of a slice from which its task reads.
+
+    Attributes
+    ----------
+    time_us
+        For time windows, in microseconds.
+    positions
+        For count windows: so many events before those of the time at which the slice starts. Where positions are
+        counted in partitions, so many of each partition that has events in the slice.
+    """
+
+    time_us: int = 0
+    positions: int = 0
+
+
+def look_back(patterns: Iterable[Pattern]) -> LookBack:
+    """Compute how long before the start of a slice its task must read, and how many events.
+
+    The window W of the longest pattern; 2W where one negated variable has nothing before it and one has nothing after
+    it: the match that ends its wait now began W ago, and what rejects it may lie W before that. They need not stand in
+    one clause: bindings that two clauses share are owned once, so the slice that owns them by one asks for the other.
+    """
+    time_us = positions = 0
+    for pattern in patterns:
+        negated = [(clause, variable.name) for clause in pattern.clauses for variable in clause.negated]
+        leading = any(not clause.predecessors(name) for clause, name in negated)
+        trailing = any(not clause.successors(name) for clause, name in negated)
+        windows = 2 if leading and trailing else 1
+        if pattern.window.time_us is not None:
+            time_us = max(time_us, windows * pattern.window.time_us)
+        if pattern.window.events is not None:
+            positions = max(positions, windows * (pattern.window.events - 1))
+    return LookBack(time_us, positions)
+
+
+def counts_in_partitions(pattern: Pattern) -> bool:
+    """Return whether the pattern's window counts the events of a partition, which may lie far apart in the stream."""
+    return pattern.window.events is not None and bool(pattern.partition_by)
+
+
+def can_pend(pattern: Pattern) -> bool:
+    """Return whether matches may still wait when a day is over, for a window that reaches into the next day."""
+    return any(finality_of(pattern, clause) is Finality.WINDOW_END for clause in pattern.clauses)
+
+
+def waits_for_later_events(pattern: Pattern) -> bool:
+    """Return whether matches become final only after their last event, as by a negated variable at the end."""
+    return any(finality_of(pattern, clause) is not Finality.LAST_EVENT for clause in pattern.clauses)

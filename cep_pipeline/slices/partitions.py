@@ -62,12 +62,7 @@ class Partitions:
         Array
             int64, shape of `rows`.
         """
-        back = rows.astype(np.int64)
-        places = self.place[rows]
-        grouped = places >= 0
-        places = places[grouped]
-        back[grouped] = self.rows[np.maximum(places - min(distance, len(self.place)), self.starts[places])]
-        return back
+        return self._moved(rows, -min(distance, len(self.place)))
 
     def last_rows(self, rows: Array, distance: int) -> Array:
         """The row so many positions behind each of these in its partition, or else the partition's last; or its own.
@@ -77,12 +72,14 @@ class Partitions:
         Array
             int64, shape of `rows`.
         """
-        last = rows.astype(np.int64)
-        places = self.place[rows]
-        grouped = places >= 0
-        places = places[grouped]
-        last[grouped] = self.rows[np.minimum(places + min(distance, len(self.place)), self.ends[places] - 1)]
-        return last
+        return self._moved(rows, min(distance, len(self.place)))
+
+    def _moved(self, rows: Array, distance: int) -> Array:
+        moved = rows.astype(np.int64)
+        grouped = self.place[rows] >= 0
+        places = self.place[rows][grouped]
+        moved[grouped] = self.rows[np.clip(places + distance, self.starts[places], self.ends[places] - 1)]
+        return moved
 
 
 def partitions_of(events: PreparedEvents, attributes: tuple[str, ...]) -> Partitions:

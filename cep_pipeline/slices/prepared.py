@@ -142,6 +142,12 @@ class PreparedEvents:
             found = self._rows_before[boundary] = first + int(np.searchsorted(self.seqs[first:last], seq, "left"))
         return found
 
+    def rows_in(self, part: tuple[Boundary | None, Boundary | None]) -> tuple[int, int]:
+        """The rows `[first, end)` of a part of the stream; None is an open end."""
+        start, end = part
+        first = 0 if start is None else self.rows_before(start)
+        return first, len(self) if end is None else self.rows_before(end)
+
     def rows_before_time(self, timestamp_us: int) -> int:
         """Count the events with an earlier timestamp."""
         found = self._rows_before.get(timestamp_us)

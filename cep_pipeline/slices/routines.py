@@ -1,11 +1,16 @@
-"""Compiled loops of the preparation: split by type, sort by group, gather.
+"""Arrays of a slice, and the compiled loops that make them: split by type, sort by group, gather, merge sorted clocks.
 
-They are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
+The loops are written in LLVM IR by hand and kept like the generated code, so that a worker that only runs kernels loads
 them in milliseconds and imports no compiler front end.
+
+Arrays lie in memory that a thread keeps for the next slice. Memory that the system gives anew costs more to write than
+a preparation step costs to compute.
 """
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -15,7 +20,6 @@ import numpy as np
 from cep_pipeline.compiled import object_code
 from cep_pipeline.compiled.ir_text import WIDTH, offsets_table
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.workspace import uninitialized
 
 PADDING = WIDTH
 """Readable elements behind the end of every array that a kernel or a routine reads."""
@@ -114,11 +118,6 @@ def gather(values: Array, rows: Array) -> Array:
     out = padded(len(rows), values.dtype)
     _function("gather", 4)(values.ctypes.data, rows.ctypes.data, len(rows), out.ctypes.data)
     return out
-
-
-@cache
-def _function(name: str, arguments: int) -> Any:
-    return object_code.library(_IR).function(name, arguments)
 
 
 _SELECT = f"""
@@ -221,8 +220,11 @@ done:
 }}
 """
 
-_SCATTER = """
-define i64 @scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order) {
+
+def _loop_ir(head: str, body: str) -> str:
+    """A function that runs its body for each `%i` from 0 to `%n`."""
+    return f"""
+define i64 @{head} {{
 entry:
   br label %head
 head:
@@ -230,6 +232,18 @@ head:
   %more = icmp slt i64 %i, %n
   br i1 %more, label %body, label %done
 body:
+{body}
+  %i2 = add i64 %i, 1
+  br label %head
+done:
+  ret i64 0
+}}
+"""
+
+
+_SCATTER = _loop_ir(
+    "scatter(ptr noalias %codes, i64 %n, ptr noalias %cursors, ptr noalias %order)",
+    """
   %cp = getelementptr i32, ptr %codes, i64 %i
   %c = load i32, ptr %cp
   %c64 = sext i32 %c to i64
@@ -239,45 +253,277 @@ body:
   store i64 %u2, ptr %up
   %op = getelementptr i32, ptr %order, i64 %u
   %i32 = trunc i64 %i to i32
-  store i32 %i32, ptr %op
-  %i2 = add i64 %i, 1
-  br label %head
-done:
-  ret i64 0
-}
-"""
+  store i32 %i32, ptr %op""",
+)
 
-_GATHER = """
-define i64 @gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out) {
-entry:
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %i2, %body ]
-  %more = icmp slt i64 %i, %n
-  br i1 %more, label %body, label %done
-body:
+_GATHER = _loop_ir(
+    "gather(ptr noalias %values, ptr noalias %rows, i64 %n, ptr noalias %out)",
+    """
   %rp = getelementptr i32, ptr %rows, i64 %i
   %r = load i32, ptr %rp
   %r64 = sext i32 %r to i64
   %vp = getelementptr i64, ptr %values, i64 %r64
   %v = load i64, ptr %vp
   %op = getelementptr i64, ptr %out, i64 %i
-  store i64 %v, ptr %op
-  %i2 = add i64 %i, 1
-  br label %head
-done:
-  ret i64 0
-}
-"""
-
-_IR = "\n".join(
-    (
-        offsets_table(),
-        "declare i64 @llvm.ctpop.i64(i64)",
-        f"declare i32 @llvm.vector.reduce.add.v{WIDTH}i32(<{WIDTH} x i32>)",
-        _SELECT,
-        _TALLY,
-        _SCATTER,
-        _GATHER,
-    )
+  store i64 %v, ptr %op""",
 )
+
+CHUNK_BYTES = 1 << 25
+"""Size of a piece of memory; larger arrays than a quarter of it get memory of their own."""
+KEPT_CHUNKS = 2
+"""Pieces kept when no array is in them any more, for each thread."""
+_ALIGNMENT = 64
+_UNUSED = 2
+"""References to a chunk that is only in the list: the list's, and the argument of `getrefcount`."""
+
+
+class _Workspace(threading.local):
+    """The chunks of one thread; the first one is being filled."""
+
+    def __init__(self) -> None:
+        self._chunks: list[Array] = []
+        self._filled = CHUNK_BYTES
+
+    def take(self, size: int) -> Array:
+        size = -(-size // _ALIGNMENT) * _ALIGNMENT
+        if self._chunks and sys.getrefcount(self._chunks[0]) == _UNUSED:
+            self._filled = 0
+        elif self._filled + size > CHUNK_BYTES:
+            self._chunks.insert(0, self._empty_chunk())
+            del self._chunks[KEPT_CHUNKS:]  # the arrays in it still hold a chunk that is let go of here
+            self._filled = 0
+        start, self._filled = self._filled, self._filled + size
+        piece: Array = self._chunks[0][start : start + size]
+        return piece
+
+    def _empty_chunk(self) -> Array:
+        for place in range(len(self._chunks)):
+            if sys.getrefcount(self._chunks[place]) == _UNUSED:
+                return self._chunks.pop(place)
+        return np.empty(CHUNK_BYTES, np.uint8)
+
+
+_workspace = _Workspace()
+
+
+def uninitialized(count: int, dtype: Any) -> Array:
+    """An array of `count` elements of any content."""
+    size = count * np.dtype(dtype).itemsize
+    if size > CHUNK_BYTES // 4:
+        return np.empty(count, dtype)
+    return _workspace.take(size)[:size].view(dtype)
+
+
+LANES = 4
+"""Runs of points that are merged side by side: a step waits for the one before it in its own run only."""
+VECTOR_BITS = 512
+FEW = 64
+"""So many points are searched for one by one in less time than it takes to call a merge."""
+
+
+def count_before(points: Array, point_starts: Array, values: Array, value_starts: Array, delta: int) -> Array:
+    """For each point p, the place of the first value of its group that is not below p + delta.
+
+    Parameters
+    ----------
+    points
+        int64 or int32, ascending within each group.
+    point_starts
+        int64, shape (groups + 1,): where each group of points starts.
+    values
+        Of the same dtype, padded, ascending within each group.
+    value_starts
+        int64, shape (groups + 1,).
+    delta
+        Such that no sum with a point overflows.
+
+    Returns
+    -------
+    Array
+        int32, one for each point: a place in `values`, at least the group's start and at most its end.
+    """
+    if points.dtype != values.dtype:
+        raise TypeError(f"points of {points.dtype} do not merge with values of {values.dtype}")
+    whole = len(point_starts) == 2
+    if whole and len(points) <= FEW:
+        return np.asarray(values.searchsorted(points + points.dtype.type(delta)), np.int32)
+    out: Array = uninitialized(len(points), np.int32)
+    bits = 8 * points.dtype.itemsize
+    if not whole:
+        _function(f"groups{bits}", 7)(
+            points.ctypes.data,
+            point_starts.ctypes.data,
+            values.ctypes.data,
+            value_starts.ctypes.data,
+            len(point_starts) - 1,
+            delta,
+            out.ctypes.data,
+        )
+        return out
+    starts = points[:: len(points) // LANES][:LANES]
+    first = values.searchsorted(starts + points.dtype.type(delta))
+    _function(f"merge{bits}", 7)(
+        points.ctypes.data,
+        len(points),
+        values.ctypes.data,
+        len(values),
+        first.ctypes.data,
+        delta,
+        out.ctypes.data,
+    )
+    return out
+
+
+def _merge_ir(bits: int) -> str:
+    """`merge<bits>`: points and values of one group, in `LANES` runs of points."""
+    lines = []
+    for lane in range(LANES):
+        if lane:
+            lines += [f"next{lane - 1}:", f"  br label %l{lane}key"]
+        lines += _step_ir(f"l{lane}", f"%j{lane}", f"%i{lane}", bits, f"next{lane}")
+    starts = []
+    for lane in range(LANES):
+        starts += [
+            f"  %j{lane} = alloca i64",
+            f"  %fp{lane} = getelementptr i64, ptr %first, i64 {lane}",
+            f"  %f{lane} = load i64, ptr %fp{lane}",
+            f"  store i64 %f{lane}, ptr %j{lane}",
+            f"  %base{lane} = mul i64 %q, {lane}",
+        ]
+    rest = _step_ir("r", f"%j{LANES - 1}", "%ir", bits, "rested")
+    return "\n".join(
+        (
+            f"define i64 @merge{bits}(ptr noalias %p, i64 %n, ptr noalias %v, i64 %je, ptr noalias %first,",
+            "                      i64 %delta, ptr noalias %out) {",
+            "entry:",
+            f"  %d = trunc i64 %delta to i{bits}" if bits < 64 else "  %d = add i64 %delta, 0",
+            f"  %q = udiv i64 %n, {LANES}",
+            *starts,
+            "  br label %head",
+            "head:",
+            f"  %t = phi i64 [ 0, %entry ], [ %t2, %next{LANES - 1} ]",
+            "  %more = icmp slt i64 %t, %q",
+            "  br i1 %more, label %body, label %tail",
+            "body:",
+            *(f"  %i{lane} = add i64 %base{lane}, %t" for lane in range(LANES)),
+            "  br label %l0key",
+            *lines,
+            f"next{LANES - 1}:",
+            "  %t2 = add i64 %t, 1",
+            "  br label %head",
+            "tail:",
+            f"  %ir0 = mul i64 %q, {LANES}",
+            "  br label %rhead",
+            "rhead:",
+            "  %ir = phi i64 [ %ir0, %tail ], [ %ir2, %rested ]",
+            "  %rmore = icmp slt i64 %ir, %n",
+            "  br i1 %rmore, label %rkey, label %over",
+            *rest,
+            "rested:",
+            "  %ir2 = add i64 %ir, 1",
+            "  br label %rhead",
+            "over:",
+            "  ret i64 0",
+            "}",
+        )
+    )
+
+
+def _groups_ir(bits: int) -> str:
+    """`groups<bits>`: group after group."""
+    return "\n".join(
+        (
+            f"define i64 @groups{bits}(ptr noalias %p, ptr noalias %ps, ptr noalias %v, ptr noalias %vs, i64 %groups,",
+            "                       i64 %delta, ptr noalias %out) {",
+            "entry:",
+            f"  %d = trunc i64 %delta to i{bits}" if bits < 64 else "  %d = add i64 %delta, 0",
+            "  %j = alloca i64",
+            "  br label %group",
+            "group:",
+            "  %g = phi i64 [ 0, %entry ], [ %g2, %head ]",
+            "  %any = icmp slt i64 %g, %groups",
+            "  br i1 %any, label %ends, label %over",
+            "ends:",
+            "  %g2 = add i64 %g, 1",
+            *(
+                f"  %{name}p{end} = getelementptr i64, ptr %{array}, i64 {place}\n"
+                f"  %{name}{end} = load i64, ptr %{name}p{end}"
+                for name, array in (("i", "ps"), ("j", "vs"))
+                for end, place in (("s", "%g"), ("e", "%g2"))
+            ),
+            "  store i64 %js, ptr %j",
+            "  br label %head",
+            "head:",
+            "  %i = phi i64 [ %is, %ends ], [ %i2, %stepped ]",
+            "  %more = icmp slt i64 %i, %ie",
+            "  br i1 %more, label %xkey, label %group",
+            *_step_ir("x", "%j", "%i", bits, "stepped"),
+            "stepped:",
+            "  %i2 = add i64 %i, 1",
+            "  br label %head",
+            "over:",
+            "  ret i64 0",
+            "}",
+        )
+    )
+
+
+def _step_ir(name: str, j: str, i: str, bits: int, leave: str) -> list[str]:
+    """One point: pass the values below it, a vector at a time, and write where they end.
+
+    The first value that is not below ends the run of ones in the comparison. What stands behind `%je`, the end of the
+    values, may be anything: a run that goes on there is cut off by the minimum.
+    """
+    width = VECTOR_BITS // bits
+    kind, vector = f"i{bits}", f"<{width} x i{bits}>"
+    n = f"%{name}"
+    return [
+        f"{name}key:",
+        f"  {n}pp = getelementptr {kind}, ptr %p, i64 {i}",
+        f"  {n}pv = load {kind}, ptr {n}pp",
+        f"  {n}k = add {kind} {n}pv, %d",
+        f"  {n}k0 = insertelement {vector} poison, {kind} {n}k, i32 0",
+        f"  {n}kv = shufflevector {vector} {n}k0, {vector} poison, <{width} x i32> zeroinitializer",
+        f"  {n}j0 = load i64, ptr {j}",
+        f"  br label %{name}skip",
+        f"{name}skip:",
+        f"  {n}js = phi i64 [ {n}j0, %{name}key ], [ {n}jn, %{name}full ]",
+        f"  {n}vp = getelementptr {kind}, ptr %v, i64 {n}js",
+        f"  {n}w = load {vector}, ptr {n}vp, align {bits // 8}",
+        f"  {n}lt = icmp slt {vector} {n}w, {n}kv",
+        f"  {n}m = bitcast <{width} x i1> {n}lt to i{width}",
+        f"  {n}not = xor i{width} {n}m, -1",
+        f"  {n}c = call i{width} @llvm.cttz.i{width}(i{width} {n}not, i1 false)",
+        f"  {n}c64 = zext i{width} {n}c to i64",
+        f"  {n}jn = add i64 {n}js, {n}c64",
+        f"  {n}all = icmp eq i{width} {n}m, -1",
+        f"  {n}in = icmp slt i64 {n}jn, %je",
+        f"  {n}go = and i1 {n}all, {n}in",
+        f"  br i1 {n}go, label %{name}full, label %{name}write",
+        f"{name}full:",
+        f"  br label %{name}skip",
+        f"{name}write:",
+        f"  {n}jw = call i64 @llvm.smin.i64(i64 {n}jn, i64 %je)",
+        f"  store i64 {n}jw, ptr {j}",
+        f"  {n}op = getelementptr i32, ptr %out, i64 {i}",
+        f"  {n}j32 = trunc i64 {n}jw to i32",
+        f"  store i32 {n}j32, ptr {n}op",
+        f"  br label %{leave}",
+    ]
+
+
+@cache
+def _function(name: str, arguments: int) -> Any:
+    ir = "\n".join(
+        (
+            offsets_table(),
+            "declare i64 @llvm.ctpop.i64(i64)",
+            f"declare i32 @llvm.vector.reduce.add.v{WIDTH}i32(<{WIDTH} x i32>)",
+            "declare i8 @llvm.cttz.i8(i8, i1)",
+            "declare i16 @llvm.cttz.i16(i16, i1)",
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            *(_SELECT, _TALLY, _SCATTER, _GATHER),
+            *(function for bits in (32, 64) for function in (_merge_ir(bits), _groups_ir(bits))),
+        )
+    )
+    return object_code.library(ir).function(name, arguments)

@@ -2,30 +2,105 @@
 
 A view in stream order has one group. A keyed view is sorted by (key, stream order), so that the candidates that agree
 on the key are one contiguous range. Views and all arrays made from them belong to the slice (`PreparedEvents.derive`):
-patterns over the same leaves share them.
+patterns over the same leaves share them. So do conditions that one event decides (`holds_for_all`). What depends on a
+clause and on no slice is kept with the clause (`clause_cache_of`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from cep_pipeline.errors import DataError
-from cep_pipeline.expressions.columns import Array
-from cep_pipeline.expressions.evaluate import conjunct_holds
-from cep_pipeline.patterns.conditions import Conjunct
-from cep_pipeline.patterns.expressions import Expression, Reference
+from cep_pipeline.expressions.columns import Array, RowRange
+from cep_pipeline.expressions.evaluate import atom_holds, conjunct_holds
+from cep_pipeline.patterns.conditions import Atom, Conjunct, expressions_of
+from cep_pipeline.patterns.expressions import Expression, Reference, ValueType, walk
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.rewriting import Node, rewritten
-from cep_pipeline.slices.clause_cache import clause_cache_of
-from cep_pipeline.slices.event_truths import holds_for_all
-from cep_pipeline.slices.merging import count_before
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import gather, group_rows, padded_copy
+from cep_pipeline.slices.routines import count_before, gather, group_rows, padded_copy
+
+MOST_CLAUSES = 1 << 12
+"""Clauses that are remembered; those not run for longest go first."""
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class ClauseCache:
+    """Cache of slice-independent facts about one clause, by key."""
+
+    clause: Clause
+    _known: dict[Hashable, Any] = field(default_factory=dict)
+
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """Return the fact kept under a key, computed on first use; it must depend on the clause and the key alone."""
+        try:
+            return cast(T, self._known[key])
+        except KeyError:
+            found = self._known[key] = work_out()
+            return found
+
+
+_caches: OrderedDict[int, ClauseCache] = OrderedDict()
+
+
+def clause_cache_of(clause: Clause) -> ClauseCache:
+    """The cache of this very clause object."""
+    known = _caches.get(id(clause))
+    if known is not None:  # it holds the clause, so that no other one can have its id
+        _caches.move_to_end(id(clause))
+        return known
+    made = _caches[id(clause)] = ClauseCache(clause)
+    while len(_caches) > MOST_CLAUSES:
+        _caches.popitem(last=False)
+    return made
+
+
+EVENTS_AT_ONCE = 1 << 15
+"""Events whose numbers are compared together: what is computed on the way stays in the processor's cache."""
+
+
+def atom_holds_for_all(events: PreparedEvents, atom: Atom) -> Array:
+    """Return whether an atom over one single variable holds, for each event of the slice in that variable's place.
+
+    Returns
+    -------
+    Array
+        bool, shape (n,); of an atom without variables, shape (1,).
+    """
+    read = [node for side in expressions_of(atom) for node in walk(side) if isinstance(node, Reference)]
+    if not read:
+        return atom_holds(atom, events, {})
+
+    def make() -> Array:
+        [variable] = {node.variable for node in read}
+        numbers = all(node.type.is_number or node.type is ValueType.BOOL for node in read)
+        count = len(events)
+        step = EVENTS_AT_ONCE if numbers else max(count, 1)  # strings and lists cost something for each part
+        truths = np.empty(count, np.bool_)
+        for first in range(0, count, step):
+            rows = RowRange(first, min(first + step, count))
+            truths[first : rows.end] = atom_holds(atom, events, {variable: rows})
+        return truths
+
+    return events.derive(("truths of all", atom), make)
+
+
+def holds_for_all(events: PreparedEvents, conjunct: Conjunct) -> Array:
+    """bool, shape (n,) or (1,): whether a conjunct over one single variable holds, for each event of the slice."""
+    truths = [atom_holds_for_all(events, atom) for atom in conjunct.atoms]
+    held = truths[0]
+    for other in truths[1:]:
+        held = held | other
+    return held
+
 
 ANY_EVENT = "*"
 """The variable's name in the key of what was computed for an event, whatever a pattern calls it."""

@@ -21,16 +21,16 @@ from pyspark.sql import SparkSession
 
 from cep_pipeline.compiled.object_code import adopt
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.fused.mechanism import shapes_of_plan
 from cep_pipeline.detection.fused.shape import Shape
-from cep_pipeline.detection.mechanisms import Counters
+from cep_pipeline.detection.mechanisms import Counters, choose_mechanisms
 from cep_pipeline.detection.output_policy import has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.slices.extent import can_pend, columns_needed, counts_in_partitions
+from cep_pipeline.slices.events_input import columns_needed
+from cep_pipeline.slices.ownership import can_pend, counts_in_partitions
 from cep_pipeline.spark.keeping import CANDIDATES_SCHEMA, CarryState, KeepingPass, KeepingResult
 from cep_pipeline.spark.partitions import PartitionedEvents
 from cep_pipeline.spark.slicing import RowGroup, Slice
@@ -66,11 +66,11 @@ def compiled_kernels(
         windows = span_us / (pattern.window.time_us or span_us or 1)
         for clause, own in zip(pattern.clauses, plan.for_pattern(pattern.name).clauses, strict=True):
             expected = windows * sum(exp(min(step.ln_partial_matches, _MAX_LN)) for step in own.steps)
-            if expected < tiers.COMPILED_FROM / _SHAPE_SHARERS:
+            if expected < kernel.COMPILED_FROM / _SHAPE_SHARERS:
                 continue
             for shape in shapes_of_plan(pattern, clause, own.order_or_tree):
                 work[shape] = work.get(shape, 0.0) + expected
-    return tiers.compile_shapes(shape for shape, expected in work.items() if expected >= tiers.COMPILED_FROM)
+    return kernel.compile_shapes(shape for shape, expected in work.items() if expected >= kernel.COMPILED_FROM)
 
 
 class WorkEstimate:

@@ -29,7 +29,7 @@ from cep_pipeline.detection.ordering import page_order
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.extent import waits_for_later_events
+from cep_pipeline.slices.ownership import waits_for_later_events
 from cep_pipeline.statistics.output_profile import OrderProfile, OutputProfiler
 from cep_pipeline.storage import DataDirectory, open_data_file, open_filesystem, read_data_file, storage_errors
 from cep_pipeline.warehouse.layout import MATCHES_SCHEMA, REPEATING_IN_MATCHES

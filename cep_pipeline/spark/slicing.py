@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.slices.extent import LookBack
+from cep_pipeline.slices.ownership import LookBack
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.storage import open_filesystem
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cep_pipeline.patterns.pattern import Pattern, Window
-from cep_pipeline.slices.extent import columns_needed
+from cep_pipeline.slices.events_input import columns_needed
 from cep_pipeline.spark.slicing import Slice
 from cep_pipeline.statistics import StatisticsSnapshot, combine, partial_statistics
 from cep_pipeline.statistics.estimate import windowed_statistics

@@ -167,8 +167,7 @@ def prepare(patterns: Sequence[Pattern], events: pa.Table | PreparedEvents) -> P
 
 def owned_rows(prepared: PreparedEvents, start: Boundary | None, end: Boundary | None) -> tuple[int, int]:
     """The rows `[first, last)` of the slice `[start, end)`."""
-    first = prepared.rows_before(start) if start is not None else 0
-    last = prepared.rows_before(end) if end is not None else len(prepared)
+    first, last = prepared.rows_in((start, end))
     return first, max(first, last)
 
 

@@ -12,16 +12,15 @@ import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
 from cep_pipeline.patterns.pattern import Ties, Window
+from cep_pipeline.slices.order import order_bound
 
 Array = np.ndarray[Any, Any]
 
 _find_ranges = NativeKernel(
     "cep_pipeline.statistics.pairs_kernel",
     "find_ranges",
-    (*("int64",) * 7, "int64*", "int32*", "int32*", "int64*", "int32*", "int32*"),
+    (*("int64",) * 9, "int64*", "int32*", "int32*", "int64*", "int32*", "int32*"),
 )
-_ORDERS = {Ties.ARRIVAL: 1, Ties.STRICT: 2, Ties.ANY: 3}
-"""What the kernel calls them."""
 
 LONGEST_US = 2**61
 """Windows are cut to this, so that a timestamp plus a window is an int64."""
@@ -93,7 +92,8 @@ def pair_ranges(
         len(timestamps),
         int(by_time),
         min(size, LONGEST_US),
-        _ORDERS[ties] if ordered else 0,
+        int(ordered),
+        *order_bound(ties, after=True),
         start,
         np.ascontiguousarray(timestamps),
         first,

@@ -6,8 +6,6 @@ from typing import Any
 
 from numba import carray
 
-NO_ORDER, ARRIVAL, STRICT, ANY = 0, 1, 2, 3
-
 
 def find_ranges(
     firsts: int,
@@ -15,7 +13,9 @@ def find_ranges(
     events: int,
     by_time: int,
     reach: int,
-    order: int,
+    ordered: int,
+    by_rows: int,
+    distance: int,
     start: int,
     timestamps_at: Any,
     first_at: Any,
@@ -27,7 +27,8 @@ def find_ranges(
     """For each first row where the places end in the second rows that it makes pairs with, and how many pairs there are
     up to it; returns how many ranges hold the row itself.
 
-    All bounds only grow from one first row to the next, so that each is moved over the second rows once.
+    All bounds only grow from one first row to the next, so that each is moved over the second rows once. `by_rows` and
+    `distance` are those of `slices.order.order_bound` for the events after another one.
     """
     timestamps = carray(timestamps_at, events)
     first, second = carray(first_at, firsts), carray(second_at, seconds)
@@ -49,14 +50,11 @@ def find_ranges(
             while beyond < seconds and second[beyond] <= row + reach:
                 beyond += 1
         begin = reached
-        if order == ARRIVAL:
-            while after < seconds and second[after] <= row:
+        if ordered and by_rows:
+            while after < seconds and second[after] < row + distance:
                 after += 1
-        elif order == STRICT:
-            while after < seconds and timestamps[second[after]] <= time:
-                after += 1
-        elif order == ANY:
-            while after < seconds and timestamps[second[after]] < time:
+        elif ordered:
+            while after < seconds and timestamps[second[after]] < time + distance:
                 after += 1
         begin = max(begin, after)
         if row < start:

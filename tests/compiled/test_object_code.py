@@ -15,7 +15,7 @@ import pytest
 from cep_pipeline.compiled import object_code
 from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.generator import generate
-from cep_pipeline.detection.fused.tiers import compile_shapes
+from cep_pipeline.detection.fused.kernel import compile_shapes
 from tests.detection.fused.running import pattern_of, prepare
 from tests.streams import events_table
 

@@ -16,7 +16,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
+from cep_pipeline.detection.mechanisms import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.nfab.automaton import is_chain
 from cep_pipeline.errors import UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties

@@ -14,7 +14,7 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.choice import choose_mechanisms
+from cep_pipeline.detection.mechanisms import choose_mechanisms
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import PLANNERS
 from cep_pipeline.planning.trees import OrderOrTree

@@ -16,7 +16,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.matches import candidates_of
 from cep_pipeline.detection.output_policy import KeptMatches, has_output_policy
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.extent import counts_in_partitions, look_back, waits_for_later_events
+from cep_pipeline.slices.ownership import counts_in_partitions, look_back, waits_for_later_events
 from tests.contracts.mechanisms import bindings, drawn, match_ids, parsed, planned
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS, parts
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
-from cep_pipeline.detection.parts import ArrivingMatches, many_in_parts, matches_in_parts
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Mechanism
+from cep_pipeline.detection.parts import ArrivingMatches, many_in_parts
 from cep_pipeline.errors import CepError, TooManyMatches
-from cep_pipeline.slices.blocks import ListBlock, MatchBlock
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.streams import events_table, stream_schema
@@ -60,12 +62,25 @@ def test_parts_follow_each_other_in_order(text: str, limit: int, monkeypatch: py
         assert found[limit] == found[unlimited]
 
 
+def parts_of_one(
+    pattern: Pattern,
+    mechanism: Mechanism,
+    order: list[str],
+    events: PreparedEvents,
+    counters: Counters,
+    limit: int | None = None,
+) -> Iterator[list[Block]]:
+    """The matches of one pattern of one clause, part after part."""
+    for [blocks] in many_in_parts([pattern], mechanism, [[order]], events, EVERYTHING, counters, limit):
+        yield blocks
+
+
 @pytest.mark.parametrize("limit", [1, 5, 40])
 def test_a_part_holds_no_more_than_the_limit_unless_it_is_one_event(limit: int) -> None:
     (pattern,) = patterns_of("PATTERN SEQ(A a, B b) WITHIN 90 us")
     events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
     sizes = []
-    for blocks in matches_in_parts(pattern, MECHANISMS["fused"], [["a", "b"]], events, EVERYTHING, Counters(), limit):
+    for blocks in parts_of_one(pattern, MECHANISMS["fused"], ["a", "b"], events, Counters(), limit):
         sizes.append(sum(map(len, blocks)))
         ends = {row for block in blocks for row in block.rows.max(axis=0).tolist()}
         assert sizes[-1] <= limit or len(ends) == 1
@@ -86,8 +101,8 @@ def test_mechanisms_that_find_in_order_are_run_once(mechanism: str, limit: int) 
             return MECHANISMS[mechanism].find(*arguments)
 
         once, counted, whole = replace(MECHANISMS[mechanism], find=find), Counters(), Counters()
-        [expected] = matches_in_parts(pattern, MECHANISMS[mechanism], [order], events, EVERYTHING, whole)
-        found = list(matches_in_parts(pattern, once, [order], events, EVERYTHING, counted, limit))
+        [expected] = parts_of_one(pattern, MECHANISMS[mechanism], order, events, whole)
+        found = list(parts_of_one(pattern, once, order, events, counted, limit))
         assert runs == [1] and len(found) > 1
         assert counted.metrics({}) == whole.metrics({})
         assert [one for part in found for one in bound(part)] == bound(expected)
@@ -133,7 +148,7 @@ def test_parts_leave_nothing_behind_in_the_prepared_events() -> None:
     events = PreparedEvents(events_table(ROWS), type_attribute="kind", base_type="Ev")
     derived = []
     for limit in (10_000, 1):  # whole, then event by event
-        found = matches_in_parts(pattern, MECHANISMS["fused"], [["a", "b"]], events, EVERYTHING, Counters(), limit)
+        found = parts_of_one(pattern, MECHANISMS["fused"], ["a", "b"], events, Counters(), limit)
         assert sum(len(block) for blocks in found for block in blocks) > 50
         derived.append(len(events._derived))
     assert derived[0] == derived[1] > 0

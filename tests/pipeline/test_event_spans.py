@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Window
 from cep_pipeline.pipeline.statistics import PublishedEvents
-from cep_pipeline.slices.extent import LookBack
+from cep_pipeline.slices.ownership import LookBack
 from tests.pipeline.local_days import LocalDays, events_by_day
 from tests.thoroughness import examples
 

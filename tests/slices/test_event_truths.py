@@ -14,9 +14,9 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Atom, Comparator, Comparison, Conjunct
 from cep_pipeline.patterns.expressions import Expression, Literal, Reference
 from cep_pipeline.patterns.rewriting import rewritten
-from cep_pipeline.slices import event_truths
-from cep_pipeline.slices.event_truths import holds_for_all
+from cep_pipeline.slices import views
 from cep_pipeline.slices.prepared import PreparedEvents
+from cep_pipeline.slices.views import holds_for_all
 from tests.expressions.test_evaluate import FLOAT, atoms, correlations, rows
 from tests.streams import events_table
 from tests.thoroughness import examples
@@ -42,7 +42,7 @@ def test_all_events_at_once(drawn: list[dict[str, Any]], chosen: list[Atom], at_
     )
     conjunct = Conjunct(tuple(map(of_one_event, chosen)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_truths, "EVENTS_AT_ONCE", at_once)
+        patch.setattr(views, "EVENTS_AT_ONCE", at_once)
         found = holds_for_all(events, conjunct)
     expected = conjunct_holds(conjunct, events, {"a": np.arange(len(drawn))})
     assert np.broadcast_to(found, len(drawn)).tolist() == expected.tolist()

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.choice import choose_mechanisms, in_pattern_order
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanisms import Owned
+from cep_pipeline.detection.mechanisms import Owned, choose_mechanisms, in_pattern_order
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import plan_by_strategy
 from cep_pipeline.slices.ownership import Finality, closing_rows, earliest_row, owned_matches

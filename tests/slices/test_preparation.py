@@ -15,20 +15,20 @@ from cep_pipeline.expressions.columns import Column
 from cep_pipeline.expressions.comparison import compare
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import ValueType
-from cep_pipeline.slices.keys import dense_codes
-from cep_pipeline.slices.merging import count_before
-from cep_pipeline.slices.numbers import comparable
+from cep_pipeline.slices.keys import comparable, dense_codes
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import (
+    CHUNK_BYTES,
     PADDING,
+    count_before,
     gather,
     group_rows,
     is_padded,
     padded,
     padded_copy,
     select_codes,
+    uninitialized,
 )
-from cep_pipeline.slices.workspace import CHUNK_BYTES, uninitialized
 from tests.streams import EDGE_FLOATS, EDGE_INTEGERS
 
 UNHURRIED = settings(deadline=None)

@@ -12,9 +12,9 @@ import pytest
 
 import cep_pipeline as cep
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused import kernel
 from cep_pipeline.errors import CepError
-from cep_pipeline.slices.extent import look_back
+from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import DetectionJob, _packed, _unpacked, compiled_kernels, detect_slices
 from cep_pipeline.spark.slicing import cut, read_row_groups
 from cep_pipeline.spark.tasks import run_tasks, task_steps
@@ -75,7 +75,7 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
     groups = read_row_groups(paths)
     slices = cut(groups, start=(0, 0), end=(10_000, 0), look_back=look_back(PATTERNS), count=2, work=lambda g: g.rows)
     assert not compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)  # too little to do for code of their own
-    monkeypatch.setattr(tiers, "COMPILED_FROM", 0)
+    monkeypatch.setattr(kernel, "COMPILED_FROM", 0)
     code = compiled_kernels(PATTERNS, job.plan, job.mechanism, slices)
     assert code
     monkeypatch.setenv("CEP_CACHE_DIR", str(tmp_path / "empty"))
@@ -83,7 +83,7 @@ def test_tasks_get_the_kernels_that_the_driver_compiled(
     compile_ir = object_code.compile_ir
     monkeypatch.setattr(object_code, "compile_ir", lambda ir: compiled.append(ir) or compile_ir(ir))
     object_code.library.cache_clear()
-    tiers.forget_shapes()
+    kernel.forget_shapes()
     object_code.adopt(code)
     cep.detect(PATTERNS[:1], table, plan=job.plan)
     assert not any("define i64 @run(" in ir for ir in compiled)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 import cep_pipeline as cep
-from cep_pipeline.slices.extent import look_back
+from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.detection import DetectionJob, detect_slices
 from cep_pipeline.spark.keeping import CarryState
 from cep_pipeline.spark.slicing import read_row_groups, slices_between

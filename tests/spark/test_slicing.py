@@ -15,7 +15,8 @@ import cep_pipeline as cep
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.events.schema import StreamSchema
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.extent import LookBack, columns_needed, look_back
+from cep_pipeline.slices.events_input import columns_needed
+from cep_pipeline.slices.ownership import LookBack, look_back
 from cep_pipeline.spark.detection import WorkEstimate
 from cep_pipeline.spark.slicing import RowGroup, Slice, cut, instant_before, read_row_groups, slices_between
 from tests.thoroughness import examples

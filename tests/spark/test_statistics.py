@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import cep_pipeline as cep
 from cep_pipeline.patterns.pattern import Window
-from cep_pipeline.slices.extent import look_back
+from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.spark.slicing import Slice, cut, read_row_groups
 from cep_pipeline.spark.statistics import count_slices, count_table, in_spark, in_this_process
 from cep_pipeline.statistics import StatisticsSnapshot

@@ -25,7 +25,7 @@ from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import plan_workload
 from cep_pipeline.planning.plans import Plan
-from cep_pipeline.slices.extent import look_back
+from cep_pipeline.slices.ownership import look_back
 from cep_pipeline.slices.prepared import Boundary
 from cep_pipeline.statistics.snapshot import StatisticsSnapshot
 

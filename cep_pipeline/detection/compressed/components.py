@@ -22,7 +22,8 @@ from functools import cached_property
 from cep_pipeline.patterns.conditions import Atom, Between, Comparator, Comparison, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.order import before_is_earlier, may_be_one
 
 _EXTREMES = {
     Comparator.LT: (False, True),
@@ -34,6 +35,9 @@ _EXTREMES = {
 """Of the left and the right side the extreme that decides: whether it is the least one; None: all are equal."""
 MERGED_AGGREGATES = ("count", "min", "max")
 """Aggregates over lists that take few values."""
+
+
+Mention = Reference | Length | Aggregate
 
 
 class NeedsLists(Exception):
@@ -127,7 +131,7 @@ def split(conjunct: Conjunct) -> Iterator[Conjunct]:
     match conjunct.atoms:
         case (Between(expression, low, high, False),):
             parts = [Comparison(Comparator.GE, expression, low), Comparison(Comparator.LE, expression, high)]
-            indexes = [{c for c in map(choice_of, _nodes((part,))) if c is not None and c.index} for part in parts]
+            indexes = [{c for c in map(choice_of, mentions((part,))) if c is not None and c.index} for part in parts]
             yield from [Conjunct((part,)) for part in parts] if indexes[0] == indexes[1] else [conjunct]
         case _:
             yield conjunct
@@ -136,23 +140,25 @@ def split(conjunct: Conjunct) -> Iterator[Conjunct]:
 def is_of_elements(conjunct: Conjunct) -> bool:
     """Return whether a conjunct asks something of each event of a variable alone."""
     return all(
-        isinstance(node, Reference) and node.element in (Element.ONLY, Element.EACH) for node in _nodes(conjunct.atoms)
+        isinstance(node, Reference) and node.element in (Element.ONLY, Element.EACH)
+        for node in mentions(conjunct.atoms)
     )
 
 
-def _nodes(atoms: Iterable[Atom]) -> Iterator[Reference | Length | Aggregate]:
+def mentions(atoms: Iterable[Atom]) -> Iterator[Mention]:
+    """The references of some atoms."""
     for atom in atoms:
         for expression in expressions_of(atom):
             yield from _mentions(expression)
 
 
-def _mentions(expression: Expression) -> Iterator[Reference | Length | Aggregate]:
+def _mentions(expression: Expression) -> Iterator[Mention]:
     for node in walk(expression):
         if isinstance(node, Reference | Length | Aggregate):
             yield node
 
 
-def choice_of(node: Reference | Length | Aggregate) -> Choice | None:
+def choice_of(node: Mention) -> Choice | None:
     """The choice that a node depends on."""
     if isinstance(node, Reference):
         if node.element is Element.EACH:
@@ -164,14 +170,14 @@ def choice_of(node: Reference | Length | Aggregate) -> Choice | None:
     return None
 
 
-def needs_first(node: Reference | Length | Aggregate) -> bool:
+def needs_first(node: Mention) -> bool:
     """Return whether a node means the first element of a list."""
     if isinstance(node, Reference):
         return node.element is Element.FIRST
     return isinstance(node, Aggregate) and node.function == "first"
 
 
-def _is_single(node: Reference | Length | Aggregate) -> bool:
+def _is_single(node: Mention) -> bool:
     return isinstance(node, Reference) and node.element is Element.ONLY
 
 
@@ -191,7 +197,7 @@ class Analysis:
         choices: dict[Choice, None] = {}
         events, wholes = set(), set()
         mentioned = None
-        for node in _nodes(atoms):
+        for node in mentions(atoms):
             if isinstance(node, Aggregate) and node.function in ("sum", "avg"):
                 raise NeedsLists(f"{node.function}() over the list '{node.variable}'")
             choice = choice_of(node)
@@ -239,14 +245,14 @@ class Analysis:
 
     def surely_before(self, name: str, other: str) -> bool:
         """Return whether a variable is complete when an event is bound to another one."""
-        return self.pattern.ties is not Ties.ANY and (name, other) in self.clause.precedence
+        return before_is_earlier(self.pattern.ties) and (name, other) in self.clause.precedence
 
 
 def _components(conjunct: Conjunct) -> list[tuple[Atom, ...]]:
     """The atoms of a conjunct, those together that share a choice, and those together that have none."""
     parts: list[tuple[set[Choice], list[Atom]]] = []
     for atom in conjunct.atoms:
-        chosen = {choice for choice in map(choice_of, _nodes((atom,))) if choice is not None}
+        chosen = {choice for choice in map(choice_of, mentions((atom,))) if choice is not None}
         atoms = [atom]
         apart = []
         for choices, others in parts:
@@ -400,9 +406,7 @@ def _negation(pattern: Pattern, analysis: Analysis, clause: Clause, place: int, 
     conjuncts = [conjunct for conjunct in clause.conjuncts if name in conjunct.variables]
     excluded = set()
     for other in clause.positive:
-        alike = other.event_type == variable.event_type or pattern.base_type in (other.event_type, variable.event_type)
-        ordered = (name, other.name) in clause.precedence or (other.name, name) in clause.precedence
-        if alike and not (ordered and pattern.ties is not Ties.ANY):
+        if may_be_one(pattern, clause, variable, other):
             if other.kleene:
                 raise NeedsLists(f"events of '{name}' that may be elements of '{other.name}'")
             excluded.add(other.name)

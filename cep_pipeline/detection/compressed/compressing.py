@@ -33,7 +33,7 @@ from cep_pipeline.detection.ordering import order_matches
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.extent import attributes_returned
+from cep_pipeline.slices.events_input import attributes_returned
 from cep_pipeline.slices.prepared import PreparedEvents
 
 STATEMENTS = b"cep.statements"
@@ -122,14 +122,6 @@ def _parts(pattern: Pattern, sequence: lanes.LaneEvents, graph: GraphBuilder) ->
         closing = ends.take(np.arange(first, last))
         closing = Edges(closing.source, closing.target, places[closing.variable], closing.row)
         yield _Part(row, exact_sum(count[first:last]), own, closing)
-
-
-def compress_listed(pattern: Pattern, parts: Iterable[list[Block]], events: PreparedEvents) -> pa.Table:
-    """Matches that a mechanism lists as buffers; `parts` as `matches_in_parts` yields them."""
-    buffers = ListedBuffers(pattern, events)
-    for blocks in parts:
-        buffers.add(blocks)
-    return buffers.table()
 
 
 class ListedBuffers:

@@ -20,14 +20,16 @@ from cep_pipeline.detection.compressed.components import (
     Group,
     NegatedVariable,
     choice_of,
+    mentions,
     needs_first,
 )
 from cep_pipeline.expressions.columns import Array, Column, ColumnSource
 from cep_pipeline.expressions.evaluate import conjunct_holds, expression_values
 from cep_pipeline.expressions.lists import resolved
-from cep_pipeline.patterns.conditions import Conjunct, expressions_of
-from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType, walk
+from cep_pipeline.patterns.conditions import Conjunct
+from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, ValueType
 from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.slices.order import before_is_earlier
 
 Known = Callable[[int], bool]
 """Something that is so in some states, by their bit masks."""
@@ -52,11 +54,17 @@ class RunStates:
     Parameters
     ----------
     ties
-        Under ANY nothing is complete before the match is: an event may come before another one that it follows.
+        The mode of the order.
+
+    Attributes
+    ----------
+    in_order
+        Events come in the stream as they come in a match. Where they need not, nothing is complete before the match is:
+        an event may come earlier than another one that it is after.
     """
 
     def __init__(self, group: Group, ties: Ties) -> None:
-        self.group, self.ties = group, ties
+        self.group, self.in_order = group, before_is_earlier(ties)
         self.names = tuple(variable.name for variable in group.positive)
         self.bit = {name: 1 << place for place, name in enumerate(self.names)}
         self.full = (1 << len(self.names)) - 1
@@ -86,7 +94,7 @@ class RunStates:
         return int(self._closed(state))
 
     def _find_closed(self, state: int) -> int:
-        if self.ties is Ties.ANY:
+        if not self.in_order:
             return state & self.singles
         return state & (self.singles | self.mask(name for name in self.names if self.after[name] & state))
 
@@ -112,7 +120,7 @@ class RunStates:
         """Return whether that is so whenever an event is chosen."""
         if component.negated is not None:
             return False
-        sure = 0 if self.ties is Ties.ANY else self.before[choice.variable]
+        sure = self.before[choice.variable] if self.in_order else 0
         if len(component.choices) > 1:
             return all(self.bit[c.variable] & sure for c in component.choices if c != choice)
         own = self.bit[choice.variable]
@@ -120,7 +128,7 @@ class RunStates:
 
     def is_rejection_decided(self, negation: NegatedVariable, state: int) -> bool:
         """Return whether all is known of a match that a negated variable asks for."""
-        if self.ties is Ties.ANY or not negation.before or not self.mask(negation.after) & state:
+        if not self.in_order or not negation.before or not self.mask(negation.after) & state:
             return False
         if self.mask(negation.before) & ~self.closed(state):
             return False
@@ -146,16 +154,6 @@ NOTHING, SOME, BROKEN = 0, 1, 2
 """What a side's extreme is: of no element yet, a value, or of elements that no value can be compared with."""
 
 Fields = Mapping[str, Array]
-Mention = Reference | Length | Aggregate
-
-
-def mentions(component: Component) -> Iterator[Mention]:
-    """The references of a component."""
-    for atom in component.atoms:
-        for expression in expressions_of(atom):
-            for node in walk(expression):
-                if isinstance(node, Reference | Length | Aggregate):
-                    yield node
 
 
 def fields_of(group: Group, states: RunStates) -> tuple[Field, ...]:
@@ -204,7 +202,7 @@ def _ask_for(
     ask: object,
 ) -> None:
     assert callable(ask)
-    for node in mentions(component):
+    for node in mentions(component.atoms):
         choice = choice_of(node)
         if choice is not None:
             growing = _growing(states, choice.variable)

@@ -18,9 +18,16 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.expressions.lists import Lists, holds_over_lists, ranges
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder, WindowInstants, instants_of
+from cep_pipeline.slices.order import (
+    StreamOrder,
+    WindowInstants,
+    before_is_earlier,
+    earlier_is_before,
+    instants_of,
+    ties_among,
+)
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clock_of
 
@@ -77,17 +84,17 @@ class LaneEvents:
         int64, of all events: equal where they agree, -1 for an event that agrees with none.
     fits
         bool, shape (variables, events): whether an event has a variable's type and passes its own conjuncts.
-    ties
-        As in the pattern; ARRIVAL where no two events have one timestamp, since all modes mean the same then.
+    untied
+        The order of events is that of their rows, whatever their timestamps.
     """
 
     def __init__(self, pattern: Pattern, group: Group, events: PreparedEvents) -> None:
         self.pattern, self.group, self.events = pattern, group, events
         self.size = len(events)
         self.clock = clock_of(events)
-        self.ties = pattern.ties if (np.diff(self.clock) == 0).any() else Ties.ARRIVAL
-        self.order = StreamOrder(self.clock, self.ties)
-        self.states = RunStates(group, self.ties)
+        ties = ties_among(pattern.ties, self.clock)
+        self.order, self.states = StreamOrder(self.clock, ties), RunStates(group, ties)
+        self.untied = before_is_earlier(ties) and earlier_is_before(ties)
         self.instants: WindowInstants = instants_of(pattern, events)
         agree_on = pattern.clauses[0].agree_on
         self.codes = (
@@ -130,9 +137,9 @@ class LaneEvents:
         first = np.zeros(len(rows), dtype=bool)
         last = np.zeros(len(rows), dtype=bool)
         for name, fits in zip(states.names, self.fits, strict=True):
-            if self.ties is Ties.ANY or not states.before[name]:
+            if not states.in_order or not states.before[name]:
                 first |= fits[rows]
-            if self.ties is Ties.ANY or not states.after[name]:
+            if not states.in_order or not states.after[name]:
                 last |= fits[rows]
         start = np.flatnonzero(first).astype(np.int64)
         codes = self.codes[rows[start]]
@@ -166,7 +173,7 @@ class LaneEvents:
         fitting = np.flatnonzero(self.fits[self.states.names.index(name)][self.rows])
         low = np.searchsorted(fitting, lanes.start)
         counts = np.searchsorted(fitting, lanes.stop) - low
-        closes = self.ties is not Ties.ANY and self.states.before[name] | self.states.bit[name] == self.states.full
+        closes = self.states.in_order and self.states.before[name] | self.states.bit[name] == self.states.full
         at = 0
         while at < len(lanes):
             stop = max(at + 1, int(np.searchsorted(np.cumsum(counts[at:]), LANES_AT_ONCE, "right")) + at)

@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.detection.compressed.buffers import IGNORED, GraphBuilder
-from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable
+from cep_pipeline.detection.compressed.components import Choice, Component, Condition, NegatedVariable, mentions
 from cep_pipeline.detection.compressed.fields import (
     BROKEN,
     NOTHING,
@@ -38,7 +38,6 @@ from cep_pipeline.detection.compressed.fields import (
     fields_of,
     from_bits,
     keeps_failure,
-    mentions,
     summary_field,
     to_bits,
 )
@@ -49,7 +48,6 @@ from cep_pipeline.expressions.evaluate import atom_holds
 from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.patterns.conditions import Comparator
 from cep_pipeline.patterns.expressions import Aggregate, Length, Reference
-from cep_pipeline.patterns.pattern import Ties
 
 RUNS_AT_ONCE = 1 << 21
 """Most runs alive in several lanes together; with more, fewer lanes are read side by side."""
@@ -179,13 +177,13 @@ class MergedRuns:
 
     def _advanced(self, runs: RunTable, lanes: Lanes, place: Array, row_of_lane: Array) -> RunTable:
         """The runs when time has passed: what was bound at the same timestamp is so no more."""
-        if self.sequence.ties is Ties.ARRIVAL or not len(runs):
+        if self.sequence.untied or not len(runs):
             return runs
         clock = self.sequence.clock
         passed = clock[row_of_lane] > clock[self.sequence.rows[np.minimum(place, lanes.stop) - 1]]
         passed &= place < lanes.stop
         later = passed[runs.lane]
-        if self.sequence.ties is Ties.ANY:
+        if not self.states.in_order:
             keep = ~later | self.states.where(self._is_in_order, runs.state)
             if not keep.all():
                 runs, later = runs.take(np.flatnonzero(keep)), later[keep]
@@ -353,7 +351,7 @@ class Binder:
         used: dict[str, set[str]] = {name: set() for name in self.states.names}
         self.summaries: dict[str, dict[str, Aggregate | Length]] = {name: {} for name in self.states.names}
         for condition, _, _ in self.conditions:
-            for node in (node for component in condition.components for node in mentions(component)):
+            for node in (node for component in condition.components for node in mentions(component.atoms)):
                 if node.variable not in used:
                     continue
                 if isinstance(node, Reference) or (isinstance(node, Aggregate) and node.function in ("first", "last")):
@@ -369,17 +367,17 @@ class Binder:
 
     def may_bind(self, number: int, runs: RunTable, row: Array, lanes: Lanes) -> Array:
         """Return whether each run may bind its lane's event to a variable, by type, order, and what is guessed."""
-        states, ties = self.states, self.sequence.ties
+        states = self.states
         name = states.names[number]
         may: Array = self.sequence.fits[number][row]
         if not may.any():
             return may
         before, after, bit = states.before[name], states.after[name], states.bit[name]
-        if ties is Ties.ANY:
+        if not states.in_order:
             may = may & (runs.state & after & ~runs.fresh == 0)
         else:
             may = may & (runs.state & after == 0) & (runs.state & before == before)
-            if ties is Ties.STRICT:
+            if not self.sequence.untied:
                 may &= runs.fresh & before == 0
         if bit & states.singles:
             may &= runs.state & bit == 0
@@ -407,16 +405,16 @@ class Binder:
         """
         from cep_pipeline.detection.compressed.runs import RunTable
 
-        states, ties = self.states, self.sequence.ties
+        states = self.states
         name = states.names[number]
         bit = states.bit[name]
         old = runs.state
         first = old & bit == 0
         fresh = runs.fresh
-        if ties is Ties.STRICT:
-            fresh = fresh | bit
-        elif ties is Ties.ANY:
+        if not states.in_order:
             fresh = np.where(first, fresh | bit, fresh)
+        elif not self.sequence.untied:
+            fresh = fresh | bit
         fields = self._remember(name, runs.fields, row, first)
         new = RunTable(runs.lane, old | bit, runs.clauses, fresh, fields, runs.count, runs.node)
         alive = np.ones(len(runs), dtype=bool)

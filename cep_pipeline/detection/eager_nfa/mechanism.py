@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
+from cep_pipeline.detection.clause_runs import ClauseSlice, Lives, find_by_clause
 from cep_pipeline.detection.eager_nfa import words as at
 from cep_pipeline.detection.instances import KERNEL_SOURCES, CellRing, Moment, StreamRules, compile_program
-from cep_pipeline.detection.instances.clause_runs import Lives, find_by_clause
 from cep_pipeline.detection.instances.found import FoundMatches
 from cep_pipeline.detection.mechanisms import (
     Counters,
@@ -25,6 +25,7 @@ from cep_pipeline.detection.mechanisms import (
     Owned,
     beyond_any_match,
     conjuncts_joining,
+    orders_only,
     refuse_other_orders,
 )
 from cep_pipeline.detection.room import ask_for
@@ -32,8 +33,9 @@ from cep_pipeline.errors import DataError, UnsupportedPattern
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.order import before_is_earlier, earlier_is_before
 from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
@@ -171,11 +173,11 @@ def find_eagerly(
     MECHANISM.check(pattern)
     lives = Lives(len(events))
 
-    def start(clause: Clause, order: Sequence[str], finality: Finality) -> EagerRun:
-        refuse_other_orders(MECHANISM.name, pattern, clause, order)
-        return EagerRun(pattern, clause, events, owned, finality, lives)
+    def start(of: ClauseSlice, order: Sequence[str]) -> EagerRun:
+        refuse_other_orders(MECHANISM.name, pattern, of.clause, order)
+        return EagerRun(of, lives)
 
-    yield from find_by_clause(MECHANISM.name, pattern, orders, owned, counters, start)
+    yield from find_by_clause(pattern, orders_only(MECHANISM.name, pattern, orders), events, owned, counters, start)
     counters.count_peak(lives.peak())
 
 
@@ -223,10 +225,8 @@ class EagerRun:
 
     Parameters
     ----------
-    pattern, clause
-        A pattern that the mechanism runs, and one of its clauses.
-    events, owned, finality
-        The slice's own events with the look-back before them, the slice `[start, end)`, and when matches are final.
+    of
+        A clause of a pattern that the mechanism runs.
     lives
         Where the lives of instances are added by `count`.
 
@@ -238,17 +238,10 @@ class EagerRun:
         While it is iterated over: more instances are alive than memory is there for.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        events: PreparedEvents,
-        owned: Owned,
-        finality: Finality,
-        lives: Lives,
-    ) -> None:
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
-        self.finality, self._all_lives = finality, lives
+    def __init__(self, of: ClauseSlice, lives: Lives) -> None:
+        self.of, self._all_lives = of, lives
+        pattern, clause, events, *_ = of
+        self.pattern, self.clause, self.events = pattern, clause, events
         self.automaton = compile_automaton(pattern, clause)
         self.program = compile_program(pattern, clause, events)
         self._edges = sorted(self.automaton.edges, key=lambda edge: self.program.slots[edge.variable])
@@ -259,7 +252,6 @@ class EagerRun:
 
     def __iter__(self) -> Iterator[Block]:
         program, clause = self.program, self.clause
-        first_row = 0 if self.owned[0] is None else self.events.rows_before(self.owned[0])
         relevant = np.flatnonzero(program.fits[: len(clause.positive)].any(axis=0)).astype(np.int32)
         if not program.possible or not len(relevant):
             return
@@ -267,7 +259,7 @@ class EagerRun:
         if len(rules.keys):  # key after key
             relevant = relevant[np.argsort(rules.keys[relevant], kind="stable")]
         ring = CellRing(program, FIRST_CELLS)
-        found = FoundMatches(self.pattern, clause, self.events, self.owned, self.finality, FIRST_ELEMENTS)
+        found = FoundMatches(*self.of, FIRST_ELEMENTS)
         edges, starts, latests = self._tables()
         rules.prepare()
         pending = np.zeros_like(self._counts)
@@ -283,7 +275,7 @@ class EagerRun:
         changes = self._lives.changes
         head[at.KEY] = NO_KEY
         head[at.LIVES], head[at.LIVES_BYTES] = changes.ctypes.data, changes.strides[0] * (len(changes) > 1)
-        head[at.REPORTED_FROM] = first_row if self.finality is Finality.LAST_EVENT else 0
+        head[at.REPORTED_FROM] = self.of.first_row if self.of.finality is Finality.LAST_EVENT else 0
         head[at.HAS_LISTS] = any(variable.kleene for variable in clause.positive)
         program_words, rules_words = program.kernel_words(), rules.kernel_words()
         result = at.GO_ON
@@ -319,7 +311,7 @@ class EagerRun:
             final = self.automaton.is_final(edge.target)
             last_group = self.program.groups.group(Moment(everything, everything), (edge.after,)) if final else 0
             begin = len(latests)
-            if self.pattern.ties is Ties.STRICT:
+            if not earlier_is_before(self.pattern.ties):
                 latests += [slots[name] for name in edge.directly_before]
             stores = self.automaton.goes_on(edge.target)
             edges.append(
@@ -368,7 +360,7 @@ class EagerRun:
 
 def unsupported_feature(pattern: Pattern) -> str | None:
     """The first feature of a pattern that the mechanism does not run, in words; None if it runs the pattern."""
-    return beyond_any_match(pattern) or ("TIES ANY" if pattern.ties is Ties.ANY else None)
+    return beyond_any_match(pattern) or (None if before_is_earlier(pattern.ties) else f"TIES {pattern.ties.value}")
 
 
 MECHANISM = Mechanism(

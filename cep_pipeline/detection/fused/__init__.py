@@ -7,12 +7,11 @@ the order in which data flows, from a plan and a slice to blocks of matches:
   with lists (the package `kleene`);
 - `clause`: one run by an order, from its levels to the blocks that the slice owns; `trees`: a bushy node joins the
   stored partial matches of one side to those of the other;
-- `levels`: a plan's levels over a slice, as views, ranges and tests; `bounds`: the index ranges that order and window
-  give a level; `conditions`: conjuncts as tests of columns; `negation`: negated variables as early range checks;
-- `layouts`: the argument words of plain runs, laid out once and filled in for slice after slice; `shared_work`: partial
-  matches that several patterns have in common, stored once;
-- `shape`: everything of a plan that code depends on; `words`: the places of the words that are handed to that code;
-- `kernel`: a shape bound to arrays, run block by block; `tiers`: whether a shape is interpreted (`programs` writes the
-  words, `any_shape_kernel` reads them) or has code of its own (`generator` writes its LLVM IR);
-- `counts`: candidates and passes of each level, worked out when somebody asks.
+- `levels`: a plan's levels over a slice, as views, ranges and tests, with what they count; `constraints`: the index
+  ranges that order and window give a level, and conjuncts as tests of columns; `negation`: negated variables as early
+  range checks;
+- `shared_work`: partial matches that several patterns have in common, stored once;
+- `shape`: everything of a plan that code depends on;
+- `kernel`: a shape bound to arrays, run block by block; it is interpreted (`programs` writes the words, and
+  `any_shape_kernel` reads them) or has code of its own (`generator` writes its LLVM IR).
 """

@@ -8,23 +8,29 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from cep_pipeline.detection.fused.counts import LevelCount, Tally
-from cep_pipeline.detection.fused.layouts import LaidOutLevels, levels_over
-from cep_pipeline.detection.fused.levels import Levels, PlannedClause
+from cep_pipeline.detection.fused.levels import (
+    LaidOutLevels,
+    LevelCount,
+    Levels,
+    PlannedClause,
+    Tally,
+    count_levels,
+    levels_over,
+)
 from cep_pipeline.detection.fused.shape import Shape
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.mechanisms import beyond_any_match, refuse
+from cep_pipeline.detection.mechanisms import Counters, beyond_any_match, refuse
 from cep_pipeline.errors import PlanError
 from cep_pipeline.events.columns import ARROW_TYPES
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import MatchBlock
-from cep_pipeline.slices.clause_cache import clause_cache_of
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
-from cep_pipeline.slices.views import View, leaf_of, leaf_view, view_of_leaf
+from cep_pipeline.slices.views import View, clause_cache_of, leaf_of, leaf_view, view_of_leaf
 
 BLOCK_ROWS = 1 << 16
 """Matches a block, unless the caller wants another size."""
@@ -49,7 +55,7 @@ def run_clause(
     order
         Names of the clause's positive variables in plan order.
     events
-        The slice's own events, and those of at least `extent.look_back_us` before it.
+        The slice's own events, and those of at least `ownership.look_back` before it.
     owned
         The slice [start, end): the matches that become final in it (`mechanisms.Owned`). None: open.
     block_rows
@@ -159,6 +165,11 @@ class KernelRun:
         counted_at = () if found is None else tuple(found.counted_at(level) for level in range(found.levels))
         return Tally(self.order, self._counters, levels.tested, levels.decided, alone, counted_at)
 
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run, once somebody asks for them."""
+        pattern, clause, tally = self.pattern, self.clause, self.tally()
+        counters.later.append(lambda later: count_levels(pattern, clause, tally.counts(), later))
+
     def _conjuncts_alone(self) -> tuple[int, ...]:
         """For each variable how many conjuncts there are on it alone."""
         return tuple(sum(conjunct.variables == {name} for conjunct in self.clause.conjuncts) for name in self.order)
@@ -166,10 +177,10 @@ class KernelRun:
     def _owned_rows(self) -> tuple[int, int]:
         """Rows [first, end): a match's last event lies in them; with `WINDOW_END`, all its events do."""
         events, (start, end) = self.events, self.owned
-        stop = len(events) if end is None else events.rows_before(end)
+        begin, stop = events.rows_in(self.owned)
         match self.finality:
             case Finality.LAST_EVENT:
-                return 0 if start is None else events.rows_before(start), stop
+                return begin, stop
             case Finality.LAST_INSTANT:
                 first = 0 if start is None else events.rows_before_time(start[0])
                 return first, stop if end is None else events.rows_before_time(end[0])
@@ -303,7 +314,7 @@ def _events_read(events: PreparedEvents, event_type: str, first_row: int, end_ro
 def last_variable(pattern: Pattern, clause: Clause) -> str | None:
     """The variable whose event is the last of every match in the stream's order, if the pattern's order says so."""
     names = [variable.name for variable in clause.positive]
-    if len(names) > 1 and pattern.ties is Ties.ANY:  # of events at one time, any may be the last in the stream
+    if len(names) > 1 and not before_is_earlier(pattern.ties):
         return None
     for name in names:
         if all(other == name or (other, name) in clause.precedence for other in names):

@@ -24,8 +24,7 @@ from abc import ABC, abstractmethod
 from functools import lru_cache
 
 from cep_pipeline.compiled.ir_text import WIDTH, FunctionText, offsets_table
-from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
-from cep_pipeline.detection.fused.words import (
+from cep_pipeline.detection.fused.programs import (
     BETWEEN,
     BUDGET,
     CAPACITY,
@@ -39,6 +38,7 @@ from cep_pipeline.detection.fused.words import (
     STATE,
     argument_places,
 )
+from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
 from cep_pipeline.patterns.conditions import Comparator
 
 _COMPARE = {

@@ -18,8 +18,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cep_pipeline.detection.fused.bounds import Bound, BoundUnit, Reach, bounds_of, range_ends
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    BoundUnit,
+    LevelScope,
+    Reach,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+)
 from cep_pipeline.detection.fused.kernel import Arguments, search_places
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Slot, Test, TestedConjunct
 from cep_pipeline.expressions.columns import Array
@@ -27,8 +35,9 @@ from cep_pipeline.expressions.evaluate import conjunct_holds
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.keys import Key, keyed_leaf
+from cep_pipeline.slices.order import before_is_earlier, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View, row_values_of
@@ -54,7 +63,7 @@ class Surroundings:
     events: PreparedEvents
     clause: Clause
     order: tuple[str, ...]
-    ties: Ties
+    pattern: Pattern
     reach: Reach
     leaves: Sequence[View]
     views: Sequence[View]
@@ -62,9 +71,8 @@ class Surroundings:
 
     def overlap(self, name: str, other: str) -> bool:
         """Return whether one event can have the types of both variables, and the place of either in the order."""
-        kinds = {self.clause.by_name[name].event_type, self.clause.by_name[other].event_type}
-        ordered = (name, other) in self.clause.precedence or (other, name) in self.clause.precedence
-        return (len(kinds) == 1 or self.events.base_type in kinds) and not (ordered and self.ties is not Ties.ANY)
+        of = self.clause.by_name
+        return may_be_one(self.pattern, self.clause, of[name], of[other])
 
 
 def agreement_key(around: Surroundings, names: Sequence[str]) -> Key | None:
@@ -102,7 +110,7 @@ class LevelNegation:
         self.view = self._alike[name]
         self.lows: dict[int, Array] = {}
         self.highs: dict[int, Array] = {}
-        for bound in bounds_of(clause, (*around.order, name), len(around.order), around.ties, around.reach):
+        for bound in bounds_of(clause, (*around.order, name), len(around.order), around.pattern.ties, around.reach):
             (self.lows if bound.low else self.highs)[bound.earlier] = self._ends(bound)
         self.distinct = [level for level, other in enumerate(around.order) if around.overlap(name, other)]
         compared = {around.order.index(other) for c in self.conjuncts for other in c.variables if other != name}
@@ -127,7 +135,8 @@ class LevelNegation:
             return tuple((Test(Comparator.GE, low, high),) for low in lows for high in highs)
         anchors = {other for conjunct in self.conjuncts for other in conjunct.variables} - {self.name}
         # Positions of events of one time are not ordered as TIES ANY orders them: no window limits the search.
-        if len(anchors) > 1 or (self.around.ties is Ties.ANY and self.around.reach.clock is BoundUnit.POSITION):
+        loose = not before_is_earlier(self.around.pattern.ties) and self.around.reach.clock is BoundUnit.POSITION
+        if len(anchors) > 1 or loose:
             return None
         anchor = self.around.order.index(next(iter(anchors)))
         if self.lows.keys() == {anchor}:

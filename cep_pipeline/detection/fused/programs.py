@@ -1,7 +1,8 @@
-"""Shapes as programs: int64 words from which one compiled function runs any of them (`any_shape_kernel`).
+"""Shapes as words: the argument words of generated code, and programs that one compiled function interprets.
 
-Code of its own makes a shape two to three times as fast, but takes longer to make than most patterns of a large
-workload run: `tiers` says which shapes get it.
+Arguments are an array of 64-bit words, mostly addresses. A program is int64 words from which `any_shape_kernel` runs
+any shape. Code of its own makes a shape two to three times as fast, but takes longer to make than most patterns of a
+large workload run: `kernel` says which shapes get it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,42 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.fused.shape import Constant, Operation, RangeResult, Shape, Slot, Term, Test, slots_of
-from cep_pipeline.detection.fused.words import argument_places
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator
+
+# Places of the argument words before the arrays.
+STATE, COUNTERS, CAPACITY, BUDGET, OUTER, SCRATCH, SCRATCH_STRIDE, FIRST_OWNED, HEADER = range(9)
+
+FINISHED, INSIDE, BETWEEN = 0, 1, 2
+"""First word of the state: nothing left (or not begun: then all state is 0), stopped inside, stopped between two
+iterations of the outermost loop."""
+
+
+def argument_places(shape: Shape) -> dict[str, int]:
+    """First word of each group of arrays among the argument words, and `end`, their number.
+
+    `rows`, `out` and `prefix` have one array a level; `low` and `high` one for each bound, in the order of the levels;
+    then the columns and the constants.
+    """
+    levels = len(shape.levels)
+    lows = sum(len(level.lows) for level in shape.levels)
+    highs = sum(len(level.highs) for level in shape.levels)
+    places = {}
+    place = HEADER
+    for name, size in (
+        ("rows", levels),
+        ("out", levels),
+        ("prefix", levels),
+        ("low", lows),
+        ("high", highs),
+        ("column", shape.slots),
+        ("constant", shape.constants),
+    ):
+        places[name] = place
+        place += size
+    places["end"] = place
+    return places
+
 
 # Places of a program's words before those of its levels.
 (

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cep_pipeline.detection.fused.counts import LevelCount, Place
-from cep_pipeline.detection.fused.levels import Beginning, Levels, PlannedClause, order_of
-from cep_pipeline.detection.kleene.skeleton import clause_over, skeleton_of
+from cep_pipeline.detection.fused.levels import Beginning, LevelCount, Levels, Place, PlannedClause, order_of
+from cep_pipeline.detection.kleene.bindings import clause_over, skeleton_of
 from cep_pipeline.detection.mechanisms import Orders
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause

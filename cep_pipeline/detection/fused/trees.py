@@ -15,22 +15,21 @@ from functools import cached_property
 import numpy as np
 
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
-from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.constraints import LevelScope, TestColumns, compile_conjunct
 from cep_pipeline.detection.fused.kernel import Arguments, run_shape
-from cep_pipeline.detection.fused.levels import order_of
+from cep_pipeline.detection.fused.levels import LevelCount, order_of
 from cep_pipeline.detection.fused.shape import Level, Shape, Test, TestedConjunct
 from cep_pipeline.detection.fused.shared_work import shared_work_of
-from cep_pipeline.detection.kleene.bindings import BindingRules
-from cep_pipeline.detection.kleene.skeleton import clause_over
+from cep_pipeline.detection.kleene.bindings import BindingRules, clause_over
 from cep_pipeline.detection.mechanisms import EVERYTHING
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import conjunct_holds, constants_hold
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import Join, OrderOrTree, leaves_of
 from cep_pipeline.slices.blocks import MatchBlock
+from cep_pipeline.slices.order import may_be_one
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from cep_pipeline.slices.routines import padded_copy
 from cep_pipeline.slices.views import View
@@ -282,19 +281,13 @@ class TreeRun:
                         tests.append(self._row_test(Comparator.LT, (one, name), other, ahead, columns))
                     if all((each, one) in before for each in others.names):
                         end = np.minimum(end, ahead)
-                if self._may_be_one_event(one, name):
+                if may_be_one(self.pattern, self.clause, self.clause.by_name[one], self.clause.by_name[name]):
                     tests.append(self._row_test(Comparator.NE, (one, name, "distinct"), other, rows, columns))
         codes = self._codes(left)
         lows = np.searchsorted(right.keys, self._keys(codes, begin)).astype(np.int32)
         highs = np.searchsorted(right.keys, self._keys(codes, end)).astype(np.int32)
         highs[codes < 0] = 0
         return lows, highs, tests
-
-    def _may_be_one_event(self, one: str, other: str) -> bool:
-        ordered = (one, other) in self.clause.precedence or (other, one) in self.clause.precedence
-        if ordered and self.pattern.ties is not Ties.ANY:
-            return False
-        return self.rules.share_events(self.clause.by_name[one], self.clause.by_name[other])
 
     def _row_test(
         self, comparator: Comparator, key: tuple[str, ...], right: Array, left: Array, columns: TestColumns

@@ -27,10 +27,9 @@ from cep_pipeline.patterns.expressions import (
     walk,
 )
 from cep_pipeline.patterns.rewriting import Node, rewritten
-from cep_pipeline.slices.event_truths import atom_holds_for_all
-from cep_pipeline.slices.numbers import as_floats, comparable, is_exact
+from cep_pipeline.slices.keys import as_floats, comparable, is_exact
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import ANY_EVENT
+from cep_pipeline.slices.views import ANY_EVENT, atom_holds_for_all
 
 EventOf = tuple[str, Element]
 """A variable, and which of its events."""

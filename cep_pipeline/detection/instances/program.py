@@ -23,9 +23,8 @@ from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Element
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.event_truths import holds_for_all
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import leaf_view
+from cep_pipeline.slices.views import holds_for_all, leaf_view
 
 CODE_WORDS = 11
 """Words by which a kernel finds a program (`interpreter.code_at`)."""

@@ -15,12 +15,12 @@ import numpy as np
 from cep_pipeline.detection.instances.program import Program
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder
+from cep_pipeline.slices.order import order_rows
 from cep_pipeline.slices.partitions import partitions_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.views import clock_of, everything, leaf_view, rows_below
+from cep_pipeline.slices.views import everything, leaf_view, rows_below
 
 RULES_WORDS = 15
 """Words by which a kernel finds the rules (`rules.rules_at`)."""
@@ -49,7 +49,7 @@ class StreamRules:
     def __init__(self, pattern: Pattern, clause: Clause, events: PreparedEvents, program: Program) -> None:
         self.pattern, self.clause, self.events, self.program = pattern, clause, events, program
         self.floor, self.ceiling = events.derive(("window rows", pattern.window, pattern.partition_by), self._window)
-        self.reach, self.onset = events.derive(("order rows", pattern.ties), self._order)
+        self.reach, self.onset = order_rows(events, pattern.ties)
         self._kept_for: list[tuple[Array, ...]] = []
         self.keys = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else np.empty(0, np.int32)
 
@@ -63,13 +63,6 @@ class StreamRules:
         partitions, rows, width = partitions_of(events, self.pattern.partition_by), events.every_row, window.events - 1
         ceiling = np.minimum(partitions.rows_ahead(rows, width), len(events) - 1)
         return partitions.rows_back(rows, width).astype(np.int32), ceiling.astype(np.int32)
-
-    def _order(self) -> tuple[Array, Array]:
-        rows = self.events.every_row
-        if self.pattern.ties is Ties.ARRIVAL:
-            return rows, rows + np.int32(1)
-        order = StreamOrder(clock_of(self.events), self.pattern.ties)
-        return order.rows_ahead(rows).astype(np.int32), order.rows_after(rows).astype(np.int32)
 
     @property
     def relations(self) -> Array:

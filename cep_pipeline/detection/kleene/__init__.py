@@ -4,11 +4,11 @@ The kernel finds the events of a clause's single variables; each of its partial 
 Kleene variable after another, depth first in bounded pieces, so that memory does not grow with the number of lists. The
 modules in the order in which data flows:
 
-- `skeleton`: a clause without its lists and negated variables, which the kernel runs;
-- `clause`: the run of one clause, from the kernel's partial matches to blocks of lists that the slice owns;
-- `bindings`: partial matches over lists, many at once, with the rules of order, window and agreement between two
-  events, and the negated variables that are asked of complete matches;
+- `clause`: the run of one clause, from the kernel's partial matches to blocks of lists that the slice owns; or the
+  number of matches without any list being made;
+- `bindings`: the clause without its lists and negated variables, which the kernel runs; partial matches over lists,
+  many at once, with the rules of order, window and agreement between two events, and the negated variables that are
+  asked of complete matches;
 - `extension`: all lists of one Kleene variable behind each partial match, element by element;
-- `compiled_lists`: the same for one Kleene variable in compiled code (`listing_kernel`), where conditions allow it;
-- `counting`: the number of matches without any list being made.
+- `compiled_lists`: the same for one Kleene variable in compiled code (`listing_kernel`), where conditions allow it.
 """

@@ -1,8 +1,12 @@
-"""Partial matches over lists, many at once, and the rules over two events that each new event must obey."""
+"""Partial matches over lists, many at once, and the rules over two events that each new event must obey.
+
+A clause has a *skeleton*: what is left of it without Kleene closure and negation, which the kernel runs.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,9 +16,49 @@ from cep_pipeline.patterns.normal_form import Clause, Variable
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import agreement_codes
-from cep_pipeline.slices.order import StreamOrder, instants_of
+from cep_pipeline.slices.order import StreamOrder, instants_of, may_be_one
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import clock_of
+
+
+def has_kleene(clause: Clause) -> bool:
+    """Return whether a variable of the clause binds a list."""
+    return any(variable.kleene for variable in clause.positive)
+
+
+def skeleton_of(clause: Clause) -> Clause:
+    """The clause over its single positive variables only: their order and the conjuncts that mention no others.
+
+    Notes
+    -----
+    Of every match of the clause, the events of these variables are a match of the skeleton. A clause of Kleene
+    variables alone has a skeleton without variables; one without Kleene variables runs as it is, with its negation.
+    """
+    if not has_kleene(clause):
+        return clause
+    return clause_over(clause, [variable.name for variable in clause.positive if not variable.kleene])
+
+
+def clause_over(clause: Clause, names: Collection[str]) -> Clause:
+    """The clause over some of its positive variables only: their order and the conjuncts that mention no others."""
+    kept = frozenset(names)
+    return replace(
+        clause,
+        positive=tuple(variable for variable in clause.positive if variable.name in kept),
+        negated=(),
+        precedence=frozenset(pair for pair in clause.precedence if kept.issuperset(pair)),
+        conjuncts=tuple(conjunct for conjunct in clause.conjuncts if conjunct.variables <= kept),
+    )
+
+
+def skeleton_order(clause: Clause, order: Sequence[str]) -> tuple[str, ...]:
+    """The variables of the skeleton in plan order."""
+    return tuple(name for name in order if not clause.by_name[name].kleene)
+
+
+def kleene_order(clause: Clause, order: Sequence[str]) -> tuple[str, ...]:
+    """The Kleene variables in plan order."""
+    return tuple(name for name in order if clause.by_name[name].kleene)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +143,9 @@ class BindingRules:
         self.window = instants_of(pattern, events)
         self.agreement = agreement_codes(events, clause.agree_on)[0] if clause.agree_on else None
 
-    def share_events(self, one: Variable, other: Variable) -> bool:
-        """Return whether an event may have the types of both variables."""
-        return one.event_type == other.event_type or self.events.base_type in (one.event_type, other.event_type)
+    def may_be_one(self, name: str, variable: Variable) -> bool:
+        """Return whether a bound variable and another one may have the same event."""
+        return may_be_one(self.pattern, self.clause, self.clause.by_name[name], variable)
 
     def rows_in_window(self, bindings: Bindings) -> tuple[Array, Array]:
         """The rows from which, and before which, an event is in the window of each partial match that has events."""
@@ -141,7 +185,7 @@ class BindingRules:
         """
         keep = np.ones(len(rows), dtype=bool)
         for name, value in bindings.bound.items():
-            if name == skip or not self.share_events(self.clause.by_name[name], variable):
+            if name == skip or not self.may_be_one(name, variable):
                 continue
             if isinstance(value, Lists):
                 owner = np.repeat(np.arange(len(bindings), dtype=np.int64), value.lengths)

@@ -1,4 +1,4 @@
-"""Run one clause with Kleene variables over one slice."""
+"""Run one clause with Kleene variables over one slice: list its matches, or count them without making a list."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from functools import cached_property
 
 import numpy as np
 
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.counts import LevelCount
-from cep_pipeline.detection.fused.levels import order_of
+from cep_pipeline.detection.fused.levels import LevelCount, count_levels, order_of
 from cep_pipeline.detection.fused.trees import TreeRun, start_run
-from cep_pipeline.detection.kleene.bindings import BindingRules, Bindings, unrejected
+from cep_pipeline.detection.kleene.bindings import (
+    BindingRules,
+    Bindings,
+    kleene_order,
+    skeleton_of,
+    skeleton_order,
+    unrejected,
+)
 from cep_pipeline.detection.kleene.compiled_lists import CompiledLists, lists_at_once
-from cep_pipeline.detection.kleene.extension import Extension
-from cep_pipeline.detection.kleene.skeleton import kleene_order, skeleton_of, skeleton_order
+from cep_pipeline.detection.kleene.extension import CANDIDATES_AT_ONCE, Extension, ListCandidates
+from cep_pipeline.detection.mechanisms import Counters
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.expressions.evaluate import constants_hold
-from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.expressions.lists import pieces, ranges
 from cep_pipeline.planning.trees import Join, OrderOrTree, pruned
 from cep_pipeline.slices.blocks import ListBlock
-from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches, reading
-from cep_pipeline.slices.prepared import Boundary, PreparedEvents
+from cep_pipeline.slices.ownership import reading
 
 
 class KleeneRun:
@@ -31,17 +36,11 @@ class KleeneRun:
 
     Parameters
     ----------
-    pattern, clause
-        A pattern that the fused mechanism runs, and one of its clauses.
+    of
+        A clause of a pattern that the fused mechanism runs, over a slice.
     plan
         Names of the clause's positive variables in plan order, or a tree over them. The single variables are bound
         first, in this order or by what is left of the tree without the others, then the Kleene variables.
-    events
-        The slice's own events, and those before it that its matches reach back to.
-    owned
-        The slice [start, end): the matches that become final in it are wanted. None: open.
-    finality
-        When a match counts as final; None for what the clause says.
 
     Raises
     ------
@@ -49,15 +48,8 @@ class KleeneRun:
         `plan` is not for the clause's positive variables.
     """
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        plan: OrderOrTree,
-        events: PreparedEvents,
-        owned: tuple[Boundary | None, Boundary | None] = (None, None),
-        finality: Finality | None = None,
-    ) -> None:
+    def __init__(self, of: ClauseSlice, plan: OrderOrTree) -> None:
+        pattern, clause, events, *_ = of
         names = [variable.name for variable in clause.positive]
         order = plan.leaves if isinstance(plan, Join) else plan
         if sorted(order) != sorted(names):
@@ -65,7 +57,8 @@ class KleeneRun:
                 f"pattern {pattern.name!r}: the plan orders {', '.join(order)}, but clause {clause.index} binds "
                 f"{', '.join(names)}: plan the pattern again"
             )
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
+        self.of = of
+        self.pattern, self.clause, self.events, self.owned, _ = of
         self.singles, self.lists = skeleton_order(clause, order), kleene_order(clause, order)
         self._plan_of_singles: OrderOrTree | str = self.singles
         if isinstance(plan, Join) and self.singles:
@@ -73,9 +66,7 @@ class KleeneRun:
         self._compiled: CompiledLists | None = None
         events.split(variable.event_type for variable in (*clause.positive, *clause.negated))
         self.rules = BindingRules(pattern, clause, events)
-        self.finality = finality_of(pattern, clause) if finality is None else finality
-        self.end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
-        self.look_back_row = earliest_row(pattern, events, owned)
+        self.end_row, self.look_back_row = of.end_row, of.earliest_row
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -93,6 +84,10 @@ class KleeneRun:
             bound = (*bound, extension.name)
             found.append(LevelCount(bound, extension.tested, extension.passed, extension.evaluations))
         return tuple(found)
+
+    def count(self, counters: Counters) -> None:
+        """Add the counts of the finished run."""
+        count_levels(self.of.pattern, self.of.clause, self.counts, counters)
 
     def __iter__(self) -> Iterator[ListBlock]:
         lists = self.compiled_lists()
@@ -121,8 +116,7 @@ class KleeneRun:
         if self.owned == (None, None):
             yield block
             return
-        first, last = (end.reduceat(block.rows, block.offsets[:-1]) for end in (np.minimum, np.maximum))
-        kept = owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
+        kept = self.of.owns(block.first_rows(), block.last_rows())
         if kept.any():
             yield block.take(kept)
 
@@ -161,7 +155,7 @@ class KleeneRun:
             return
         for block in self._skeleton:
             bound = {variable.name: rows for variable, rows in zip(block.clause.positive, block.rows, strict=True)}
-            yield Bindings(bound, block.rows.min(axis=0), block.rows.max(axis=0)), None
+            yield Bindings(bound, block.first_rows(), block.last_rows()), None
 
     @cached_property
     def _skeleton(self) -> KernelRun | TreeRun:
@@ -173,7 +167,7 @@ class KleeneRun:
         """The complete matches that become final in the slice."""
         if self.owned == (None, None):
             return bindings
-        keep = owned_matches(self.pattern, self.events, self.owned, self.finality, bindings.first, bindings.last)
+        keep = self.of.owns(bindings.first, bindings.last)
         return bindings if keep.all() else bindings.take(np.flatnonzero(keep))
 
 
@@ -184,3 +178,139 @@ def _extended(bindings: Bindings, anchors: Array | None, extensions: list[Extens
     first, *others = extensions
     for found in first.extended(bindings, anchors):
         yield from _extended(found, None, others)
+
+
+INT64_ELEMENTS = 62
+"""Candidates of a list up to which the number of its lists fits an int64."""
+
+
+def counts_at_once(run: KleeneRun) -> bool:
+    """Return whether the matches of a run can be counted without listing them."""
+    return run.owned == (None, None) and lists_at_once(run.clause)
+
+
+def count_matches(run: KleeneRun) -> int:
+    """The number of matches of a run that `counts_at_once` lets pass."""
+    [extension] = run.extensions
+    counted = run.compiled_lists()
+    if counted is not None:
+        total = _compiled(extension, counted)
+    else:
+        total = sum(_behind(extension, bindings, anchors) for bindings, anchors in run.skeletons())
+    extension.tested = extension.passed = total
+    return total
+
+
+def _compiled(extension: Extension, counted: CompiledLists) -> int:
+    total = 0
+    for places, found in counted.counted():
+        if not counted.conditions.adjacent:
+            total += _subsets(found, anchored=counted.anchored)
+            continue
+        large = np.flatnonzero(found < 0)
+        if len(large):
+            found = np.maximum(found, 0)
+            total += _behind(extension, *counted.bindings(places[:, large]))
+        total += _sum(found)
+    return total
+
+
+def _behind(extension: Extension, bindings: Bindings, anchors: Array | None) -> int:
+    """The lists behind partial matches, by vectors over many of them."""
+    sizes = extension.free_sizes(bindings, anchors)
+    if sizes is not None:
+        return _subsets(sizes + (anchors is not None), anchored=anchors is not None)
+    return sum(
+        _count(extension, part)
+        for candidates in extension.candidates(bindings, anchors)
+        for part in _with_windows(extension, candidates)
+    )
+
+
+def _count(extension: Extension, candidates: ListCandidates) -> int:
+    """The lists of candidates that are all in one window."""
+    if extension.conditions.adjacent:
+        return _paths(extension, candidates)
+    anchored = candidates.anchors is not None
+    return _subsets(np.diff(candidates.offsets) + anchored, anchored=anchored)
+
+
+def _subsets(sizes: Array, *, anchored: bool) -> int:
+    """All non-empty sub-lists of so many candidates, or those that begin with the first one, if there is any."""
+    often = np.bincount(sizes)
+    some = (int(size) for size in np.flatnonzero(often) if size)
+    return sum(int(often[size]) * (2 ** (size - 1) if anchored else 2**size - 1) for size in some)
+
+
+def _with_windows(extension: Extension, candidates: ListCandidates) -> Iterator[ListCandidates]:
+    """The candidates, with each possible first element as an anchor where they are not all in one window."""
+    if candidates.anchors is not None or not len(candidates.rows):
+        yield candidates
+        return
+    sizes = np.diff(candidates.offsets)
+    some = np.flatnonzero(sizes)
+    rules, rows = extension.rules, candidates.rows
+    first, last = rows[candidates.offsets[some]], rows[candidates.offsets[some + 1] - 1]
+    wide = np.zeros(len(candidates), dtype=bool)
+    wide[some] = rules.window.of_row[last] - rules.window.of_row[first] > rules.window.width
+    if not wide.any():
+        yield candidates
+        return
+    narrow = np.flatnonzero(~wide)
+    yield _some(candidates, narrow)
+    owner = np.repeat(np.arange(len(candidates), dtype=np.int64), sizes)
+    keys = owner * (len(rules.events) + 1) + rows
+    end = rules.window.end_row_within(rows)
+    following = np.searchsorted(keys, owner * (len(rules.events) + 1) + end, "left") - np.arange(len(rows)) - 1
+    anchors = np.flatnonzero(wide[owner])
+    for start, stop in pieces(following[anchors] + 1, CANDIDATES_AT_ONCE):
+        part = anchors[start:stop]
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(following[part])))
+        behind = rows[ranges(part + 1, following[part])]
+        yield ListCandidates(candidates.bindings.take(owner[part]), rows[part], offsets, behind)
+
+
+def _some(candidates: ListCandidates, members: Array) -> ListCandidates:
+    sizes = np.diff(candidates.offsets)[members]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    rows = candidates.rows[ranges(candidates.offsets[members], sizes)]
+    return ListCandidates(candidates.bindings.take(members), None, offsets, rows)
+
+
+def _paths(extension: Extension, candidates: ListCandidates) -> int:
+    """The lists whose adjacent elements may follow each other."""
+    rows, offsets = candidates.rows, candidates.offsets
+    if candidates.anchors is not None:  # the anchor is the first candidate, and no list begins behind it
+        rows = np.insert(rows, offsets[:-1], candidates.anchors)
+        offsets = offsets + np.arange(len(offsets))
+    sizes = np.diff(offsets)
+    total = 0
+    for dtype, members in ((np.int64, sizes <= INT64_ELEMENTS), (object, sizes > INT64_ELEMENTS)):
+        owner = np.flatnonzero(members & (sizes > 0))
+        if len(owner):
+            total += _path_sum(extension, candidates, owner, rows, offsets, dtype)
+    return total
+
+
+def _path_sum(
+    extension: Extension, candidates: ListCandidates, owner: Array, rows: Array, offsets: Array, dtype: type
+) -> int:
+    starts, sizes = offsets[owner], np.diff(offsets)[owner]
+    ends_with: Array = np.zeros(len(rows), dtype)
+    ends_with[starts if candidates.anchors is not None else ranges(starts, sizes)] = 1
+    for step in range(1, int(sizes.max())):
+        longer = sizes > step
+        starts, sizes, owner = starts[longer], sizes[longer], owner[longer]
+        before = ranges(starts, np.full(len(starts), step))
+        here = np.repeat(starts + step, step)
+        may_follow = extension.steps(candidates, np.repeat(owner, step), np.stack((rows[before], rows[here]), axis=1))
+        counted = np.where(may_follow, ends_with[before], 0).reshape(len(starts), step).sum(axis=1)
+        ends_with[starts + step] += counted
+    if dtype is object:
+        return int(sum(ends_with))
+    return _sum(ends_with)
+
+
+def _sum(numbers: Array) -> int:
+    """The exact sum of int64s that are not negative."""
+    return (int((numbers >> 32).sum()) << 32) + int((numbers & (2**32 - 1)).sum())

@@ -14,27 +14,32 @@ from functools import partial
 import numpy as np
 
 from cep_pipeline.compiled.native import NativeKernel
-from cep_pipeline.detection.fused.bounds import Bound, bounds_of, range_ends
 from cep_pipeline.detection.fused.clause import BLOCK_ROWS, KernelRun
-from cep_pipeline.detection.fused.conditions import LevelScope, TestColumns, compile_conjunct
-from cep_pipeline.detection.fused.counts import LevelCount
+from cep_pipeline.detection.fused.constraints import (
+    Bound,
+    LevelScope,
+    TestColumns,
+    bounds_of,
+    compile_conjunct,
+    range_ends,
+)
 from cep_pipeline.detection.fused.generator import MOST_FOLLOWERS
 from cep_pipeline.detection.fused.kernel import Arguments, count_lists, followers
-from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.levels import LevelCount, Levels
 from cep_pipeline.detection.fused.negation import Surroundings, agreement_key
 from cep_pipeline.detection.fused.shape import Level, RangeResult, Shape, Test, TestedConjunct
-from cep_pipeline.detection.kleene.bindings import Bindings
+from cep_pipeline.detection.kleene.bindings import Bindings, clause_over
 from cep_pipeline.detection.kleene.extension import ListConditions
-from cep_pipeline.detection.kleene.skeleton import clause_over
 from cep_pipeline.detection.mechanisms import EVERYTHING, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Comparator, Conjunct
 from cep_pipeline.patterns.expressions import Element, Expression, Reference
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.patterns.rewriting import rewritten
 from cep_pipeline.slices.blocks import ListBlock
 from cep_pipeline.slices.keys import keyed_leaf
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import View, leaf_view, row_values_of, without_name
 
@@ -117,7 +122,7 @@ class CompiledLists:
 
     def _one_window(self) -> bool:
         """Return whether the candidates of one partial match are all in one window, whatever the data."""
-        if self.pattern.ties is Ties.ANY and self.pattern.window.time_us is None:
+        if self.pattern.window.time_us is None and not before_is_earlier(self.pattern.ties):
             return False  # of one time, events before another one may have later positions
         before = self.clause.precedence
         name = self.variable.name
@@ -241,9 +246,7 @@ class CompiledLists:
         if self.anchored:
             leaf = levels.leaves[-1]
         else:
-            first = 0 if self.owned[0] is None else events.rows_before(self.owned[0])
-            end = len(events) if self.owned[1] is None else events.rows_before(self.owned[1])
-            leaf = leaf_view(events, self.variable.event_type, filters, first, end)
+            leaf = leaf_view(events, self.variable.event_type, filters, *events.rows_in(self.owned))
         around = replace(levels.around, clause=clause)
         leaves = {**dict(zip(self._run.order, levels.leaves, strict=True)), name: leaf}
         key = agreement_key(around, (*self.singles, name))
@@ -297,7 +300,7 @@ class CompiledLists:
         """Order and window between the single variables and an element, and the window behind the first element."""
         order = (*self.singles, self.variable.name)
         if self.singles:
-            yield from bounds_of(self.clause, order, len(self.singles), around.ties, around.reach)
+            yield from bounds_of(self.clause, order, len(self.singles), around.pattern.ties, around.reach)
         if self.anchored:
             reach = around.reach
             yield Bound(len(self.singles), False, reach.clock, reach.size + 1, reach.partition_by)

@@ -140,7 +140,7 @@ class Extension:
             or rules.agreement is not None
         ):
             return None
-        if any(rules.share_events(rules.clause.by_name[name], self.variable) for name in bindings.bound):
+        if any(rules.may_be_one(name, self.variable) for name in bindings.bound):
             return None
         begin, end = self._places(bindings, anchors)
         if anchors is None:

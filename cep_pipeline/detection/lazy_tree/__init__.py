@@ -10,7 +10,7 @@ And an instance keeps its edge, so that each match is found once. The root keeps
 much cheaper that a change pays: then all instances are given up, and the new root takes the events of its variable that
 are in the buffer; only matches that end later are looked for.
 
-- `run.py`: the mechanism, and the run of one clause over a slice.
-- `states.py`: the states with their scoping parameters, the events that are read, and the kernel's memory.
+- `run.py`: the mechanism, and the run of one clause over a slice: the states with their scoping parameters, the events
+  that are read, and the kernel's memory.
 - `kernel.py`: the automaton in Numba, with the numbers of `codes.py`.
 """

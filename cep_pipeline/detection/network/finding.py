@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from cep_pipeline.detection.instances.clause_runs import find_by_clause
+from cep_pipeline.detection.clause_runs import ClauseSlice, find_by_clause
 from cep_pipeline.detection.mechanisms import Counters, Mechanism, Orders, Owned, beyond_any_match, orders_only, refuse
 from cep_pipeline.detection.network.run import Held, NetworkRun
 from cep_pipeline.errors import PlanError
@@ -14,7 +14,6 @@ from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Member, Sharing, members_of
 from cep_pipeline.planning.trees import OrderOrTree, as_tree, leaves_of
 from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.ownership import Finality
 from cep_pipeline.slices.prepared import PreparedEvents
 
 
@@ -82,31 +81,24 @@ def find_alone(
     members = members_of([pattern])
     held = Held(len(events))
 
-    def start(clause: Clause, plan: OrderOrTree, finality: Finality) -> _RunOfOne:
-        _refuse_other_variables(sharing, pattern, clause, plan)
-        [member] = [member for member in members if member.clause is clause]
-        return _RunOfOne(member, plan, sharing, events, owned, finality, held)
+    def start(of: ClauseSlice, plan: OrderOrTree) -> _RunOfOne:
+        _refuse_other_variables(sharing, pattern, of.clause, plan)
+        [member] = [member for member in members if member.clause is of.clause]
+        return _RunOfOne(member, plan, sharing, of, held)
 
-    yield from find_by_clause(None, pattern, plans, owned, counters, start)
+    yield from find_by_clause(pattern, plans, events, owned, counters, start)
     held.count(counters)
 
 
 class _RunOfOne:
     """The network of one clause over one slice: iterate over it once for its blocks of matches."""
 
-    def __init__(
-        self,
-        member: Member,
-        plan: OrderOrTree,
-        sharing: Sharing,
-        events: PreparedEvents,
-        owned: Owned,
-        finality: Finality,
-        held: Held,
-    ) -> None:
+    def __init__(self, member: Member, plan: OrderOrTree, sharing: Sharing, of: ClauseSlice, held: Held) -> None:
         with_negated = sharing == "subexpression"
         self._held = held
-        self._run = NetworkRun([member], [plan], "none", events, owned, with_negated=with_negated, finality=finality)
+        self._run = NetworkRun(
+            [member], [plan], "none", of.events, of.owned, with_negated=with_negated, finality=of.finality
+        )
 
     def __iter__(self) -> Iterator[Block]:
         for _, block in self._run:

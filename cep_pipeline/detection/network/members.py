@@ -15,9 +15,10 @@ from weakref import WeakKeyDictionary
 from cep_pipeline.detection.instances.condition_groups import ClauseConditions
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.multi_pattern import Member
-from cep_pipeline.planning.numbers.negation import compared_with, may_be_one, next_before, next_behind
+from cep_pipeline.planning.numbers.negation import compared_with, next_before, next_behind
+from cep_pipeline.slices.order import before_is_earlier, earlier_is_before, may_be_one
 
 MOST_SPLITS = 1 << 10
 """Splits of its variables into two sides that are kept of one member."""
@@ -53,7 +54,7 @@ class Ascents:
 
     def may_come_last(self, variable: int, others: Sequence[int]) -> bool:
         """True if an event of the variable can come later in the stream than those of the others."""
-        if self._pattern.ties is Ties.ANY:
+        if not before_is_earlier(self._pattern.ties):
             return True
         name, positive = self._clause.positive[variable].name, self._clause.positive
         return not any((name, positive[other].name) in self._clause.precedence for other in others)
@@ -77,7 +78,7 @@ class Ascents:
                 continue
             if (x in own and one_event) or y in upper:
                 continue
-            if y == variable and single and self._pattern.ties is not Ties.STRICT:
+            if y == variable and single and earlier_is_before(self._pattern.ties):
                 continue
             needed.append((x, y))
         distinct = [
@@ -136,7 +137,7 @@ class MemberParts:
         comes later may still be before those that have been.
         """
         clause, name = self._clause, variable.name
-        if self._pattern.ties is Ties.ANY or not (clause.predecessors(name) and clause.successors(name)):
+        if not (before_is_earlier(self._pattern.ties) and clause.predecessors(name) and clause.successors(name)):
             return None
         compared = compared_with(self._pattern, clause, variable)
         return frozenset((*next_before(clause, name), *next_behind(clause, name), *compared))

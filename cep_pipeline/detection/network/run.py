@@ -14,12 +14,11 @@ from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Owned, conju
 from cep_pipeline.detection.network import codes as c
 from cep_pipeline.detection.network.memory import MOST_FOUND, Compiled, EventRows, Memory, Output
 from cep_pipeline.detection.network.network import Node, network_of
-from cep_pipeline.detection.shared_bindings import without_earlier
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.planning.multi_pattern import Member, MemberId, Sharing
 from cep_pipeline.planning.trees import OrderOrTree
-from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.blocks import Block, without_earlier
 from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.slices.views import leaf_view
@@ -259,7 +258,7 @@ class _Outputs:
     """The matches of the members of a run.
 
     A binding that two clauses of a pattern match is final at the earlier of their points: the later one leaves it out,
-    once both are known (`shared_bindings`).
+    once both are known (`blocks.without_earlier`).
     """
 
     def __init__(self, run: NetworkRun) -> None:

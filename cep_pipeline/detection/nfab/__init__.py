@@ -6,7 +6,7 @@ each.
 
 - Deterministic runs, for a clause of single events under a strategy other than skip_till_any_match: an event that a run
   can take is taken, so that each run is followed on its own and never forks. Data flows from `stream` (the events that
-  runs read, by partition) and `program` (conditions as words) through `runs` (the driver, negation, runs alive) to
+  runs read, by partition) through `runs` (conditions as words, the driver, negation, runs alive) to
   `kernel`, whose words `run_words` names.
 - The automaton, for chains with Kleene variables, chains under skip_till_any_match, and chains with the options `merge`
   or `backtrack`. `automaton` compiles states and edges by the six steps of section 3.2; `value_vector` finds the values

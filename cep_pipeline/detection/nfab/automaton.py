@@ -18,7 +18,8 @@ from cep_pipeline.language.formatter import format_condition, format_type, forma
 from cep_pipeline.patterns.conditions import AnyOf, Conjunct, expressions_of
 from cep_pipeline.patterns.expressions import Aggregate, Element, Expression, Length, Reference, walk
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.order import earlier_is_before
 
 Mention = Reference | Aggregate | Length
 """A node of a conjunct that reads a variable."""
@@ -219,13 +220,13 @@ def _with_ignore(states: list[State], pattern: Pattern, clause: Clause) -> list[
                 formula = ()
         edges = (replace(edge, formula=formula) if edge.move is Move.IGNORE else edge for edge in state.edges)
         result.append(replace(state, edges=tuple(edges)))
-    if pattern.ties is Ties.STRICT:
+    if not earlier_is_before(pattern.ties):
         return [_ordered_strictly(state, earlier) for earlier, state in zip([None, *states], result, strict=False)]
     return result
 
 
 def _ordered_strictly(state: State, earlier: State | None) -> State:
-    """`TIES STRICT`: a variable begins later than all that is bound before it."""
+    """The order where a later place in the stream does not suffice: a variable begins at a later time."""
     if earlier is None:
         return state
     later = "timestamp > all before"

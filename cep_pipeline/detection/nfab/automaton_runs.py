@@ -20,12 +20,11 @@ from cep_pipeline.detection.nfab.value_vector import VectorWords, vector_words
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy, Ties
+from cep_pipeline.patterns.pattern import Consume, Output, Pattern, Strategy
 from cep_pipeline.slices.blocks import Block, ListBlock, MatchBlock
-from cep_pipeline.slices.event_truths import holds_for_all
-from cep_pipeline.slices.order import WindowInstants, instants_of
+from cep_pipeline.slices.order import WindowInstants, clock_to_compare, earlier_is_before, instants_in_view, instants_of
 from cep_pipeline.slices.prepared import PreparedEvents
-from cep_pipeline.slices.routines import gather
+from cep_pipeline.slices.views import holds_for_all
 
 _advance = NativeKernel(
     "cep_pipeline.detection.nfab.automaton_kernel",
@@ -173,8 +172,8 @@ class AutomatonRuns:
             at.CONTROL: control,
             at.STARTS: starts,
             at.ROWS: sequence.view.rows,
-            at.TIMES: self._times(),
-            at.INSTANTS: self._instants_of_places(),
+            at.CLOCKS: clock_to_compare(self.events, sequence.view, self.pattern.ties),
+            at.INSTANTS: instants_in_view(self.pattern, self.events, sequence.view),
             at.INSTANTS_OF_ROWS: self.instants.of_row,
             at.KEYS: sequence.keys,
             at.FITS: sequence.fits,
@@ -237,8 +236,8 @@ class AutomatonRuns:
             options |= at.CONTIGUOUS
         if self.pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
             options |= at.ANY_MATCH
-        if self.pattern.ties is Ties.STRICT:
-            options |= at.STRICT
+        if not earlier_is_before(self.pattern.ties):
+            options |= at.COMPARES_CLOCKS
         if len(self.sequence.keys):
             options |= at.AGREEING
         if self.merges:
@@ -252,18 +251,6 @@ class AutomatonRuns:
         if self.prunes:
             options |= at.PRUNING
         return options
-
-    def _times(self) -> Array:
-        """int64: the timestamp of each place; of none where ties do not matter."""
-        if self.pattern.ties is not Ties.STRICT:
-            return np.empty(0, np.int64)
-        view = self.sequence.view
-        return self.events.derive(("times", view.identity), lambda: gather(self.events.timestamps, view.rows))
-
-    def _instants_of_places(self) -> Array:
-        view = self.sequence.view
-        key = "clock" if self.pattern.window.time_us is not None else ("positions", self.pattern.partition_by)
-        return self.events.derive(("instants", key, view.identity), lambda: gather(self.instants.of_row, view.rows))
 
 
 def is_prunable(pattern: Pattern, clause: Clause) -> bool:

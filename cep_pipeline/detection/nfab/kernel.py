@@ -21,6 +21,7 @@ from cep_pipeline.detection.nfab.run_words import (
     ACCEPTED,
     AGREEING,
     CHAIN,
+    COMPARES_CLOCKS,
     CONSTANT,
     CONTIGUOUS,
     DIVIDE,
@@ -35,7 +36,6 @@ from cep_pipeline.detection.nfab.run_words import (
     ROOT,
     RUNNING,
     SLOT,
-    STRICT,
     TIMES,
 )
 
@@ -91,7 +91,7 @@ def term_value(
 def conjunct_holds(
     program: Any, at: int, bound: Any, variable: int, place: int, columns: Any, size: int, stack: Any, base: int
 ) -> bool:
-    """Test whether an alternative of a conjunct holds, whose words (see `program.py`) begin at `at`."""
+    """Test whether an alternative of a conjunct holds, whose words (see `runs.py`) begin at `at`."""
     alternatives = program[at]
     at += 1
     for _ in range(alternatives):
@@ -129,7 +129,7 @@ def advance(
     rows_of_slice: int,
     end_row: int,
     rows_at: Any,
-    times_at: Any,
+    clocks_at: Any,
     instants_at: Any,
     keys_at: Any,
     fits_at: Any,
@@ -160,8 +160,8 @@ def advance(
         Numbers of runs, positive variables and places; the flags of `run_words.py`.
     width, rows_of_slice, end_row
         The most that instants of a match differ by; the number of events; the row before which runs end.
-    rows, times, instants, keys
-        Of each place: its row of the events, timestamp, instant (timestamp or position) and, where they are
+    rows, clocks, instants, keys
+        Of each place: its row of the events, clock to compare, instant (timestamp or position) and, where they are
         compared, the code of what events agree on.
     fits, links
         [variables, size]: whether an event has the variable's type and passes the conditions on it alone; and for
@@ -194,7 +194,7 @@ def advance(
         How many runs wait for a decision.
     """
     rows = carray(rows_at, (size,))
-    times = carray(times_at, (size,))
+    clocks = carray(clocks_at, (size,))
     instants = carray(instants_at, (size,))
     keys = carray(keys_at, (size,))
     fits = carray(fits_at, (variables, size))
@@ -211,7 +211,7 @@ def advance(
     states = carray(states_at, (runs,))
     counts = carray(counts_at, (2 * nodes + 1,))
     chain, contiguous = options & CHAIN != 0, options & CONTIGUOUS != 0
-    strict, agreeing = options & STRICT != 0, options & AGREEING != 0
+    compares, agreeing = options & COMPARES_CLOCKS != 0, options & AGREEING != 0
     tests = carray(tests_at, (tests[variables] + 1,))
     scans = carray(scans_at, (variables + 1,))
     scans = carray(scans_at, (4 * scans[variables] + variables + 1,))
@@ -270,7 +270,7 @@ def advance(
                         break
                     if not skipping:
                         break
-                    if strict and times[place] <= times[bound[variable - 1]]:
+                    if compares and clocks[place] <= clocks[bound[variable - 1]]:
                         place = links[variable, place]
                         continue
                     passes = True
@@ -297,7 +297,7 @@ def advance(
                     bound[variable] < 0
                     and fits[variable, place] != 0
                     and (not agreeing or keys[place] == key)
-                    and not (chain and strict and times[place] <= times[bound[variable - 1]])
+                    and not (chain and compares and clocks[place] <= clocks[bound[variable - 1]])
                 ):
                     counts[2 * ((variable if chain else mask | (1 << variable)) if nodes > 1 else 0)] += 1
                     state = ACCEPTED
@@ -445,7 +445,7 @@ def follow(
     width: int,
     end_row: int,
     rows_at: Any,
-    times_at: Any,
+    clocks_at: Any,
     instants_at: Any,
     keys_at: Any,
     fits_at: Any,
@@ -469,7 +469,7 @@ def follow(
 
     Parameters
     ----------
-    runs, variables, size, options, width, end_row, rows, times, instants, keys, fits, columns, program, tests
+    runs, variables, size, options, width, end_row, rows, clocks, instants, keys, fits, columns, program, tests
         As for `kernel.advance`.
     begun, ends
         Of each run: the place of its first event, and the place behind the last that it reads.
@@ -490,7 +490,7 @@ def follow(
         How many runs have a match.
     """
     rows = carray(rows_at, (size,))
-    times = carray(times_at, (size,))
+    clocks = carray(clocks_at, (size,))
     instants = carray(instants_at, (size,))
     keys = carray(keys_at, (size,))
     fits = carray(fits_at, (variables, size))
@@ -521,8 +521,8 @@ def follow(
         number = kept
         if options & AGREEING:
             number = keep_compared(EQUAL, number, begun, keys, keys, 0, variable, alive)
-        if options & STRICT:
-            number = keep_compared(LESS, number, begun, times, times, variable - 1, variable, alive)
+        if options & COMPARES_CLOCKS:
+            number = keep_compared(LESS, number, begun, clocks, clocks, variable - 1, variable, alive)
         node = variable if nodes > 1 else 0
         counts[2 * node] += number
         for test in range(tests[variable], tests[variable + 1]):

@@ -1,9 +1,14 @@
-"""The arrays of the automaton's kernels, as pointers: the events, the pool of runs, the edges, the finished runs.
+"""The automaton's arrays as its kernels see them, and the steps of one run: start, begin, take, finish, end.
 
-Imported only where kernels are compiled. The arrays belong to `memory.py`, which writes their addresses, in the order
-of `words.py`, into one array of words. A run's computation state (SIGMOD'08 section 5.2.1) is its slots (what each
-variable binds: a row, or the newest cell of a list, with its running aggregates), its version number, its newest event
-in the match buffer, its start, and where merging is on the value vector that is compared.
+This module is imported only where kernels are compiled. The arrays belong to `memory.py`. It writes their addresses
+into one array of words, in the order of `words.py`; `machine_at` turns the words into pointers.
+
+A run is a row of the pool. It has the following state (SIGMOD'08, section 5.2.1):
+
+- a slot for each variable: the row of its event, or the newest cell of its list, which has the running aggregates;
+- a version number, and its newest event in the match buffer, from which its match can be read backwards;
+- the place and the instant of its first event;
+- where runs are merged, the value vector by which two runs are compared.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -23,7 +28,7 @@ from cep_pipeline.detection.nfab.buffer import NUMBERS, Buffer, Versions, buffer
 
 
 class AutomatonArrays(NamedTuple):
-    """All that a kernel reads and writes; see `words.py` for what each is."""
+    """Everything that a kernel reads and writes; `words.py` explains each field."""
 
     control: Any
     variables: Any
@@ -35,7 +40,7 @@ class AutomatonArrays(NamedTuple):
     starts: Any
     number_of_starts: Any
     rows: Any
-    times: Any
+    clocks: Any
     instants: Any
     instants_of_rows: Any
     keys: Any
@@ -96,7 +101,7 @@ def machine_at(words: Any) -> AutomatonArrays:
         int32_at(words[at.STARTS]),
         words[at.NUMBER_OF_STARTS],
         int32_at(words[at.ROWS]),
-        int64_at(words[at.TIMES]),
+        int64_at(words[at.CLOCKS]),
         int64_at(words[at.INSTANTS]),
         int64_at(words[at.INSTANTS_OF_ROWS]),
         int32_at(words[at.KEYS]),
@@ -146,7 +151,7 @@ def machine_at(words: Any) -> AutomatonArrays:
 
 @njit(error_model="numpy", forceinline=True)
 def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions, Rules]:
-    """The machine, the cells of its lists, its conditions, its match buffer, versions, and the rules of negation."""
+    """All parts behind the words: arrays, cells of lists, conditions, match buffer, versions, and rules of negation."""
     return (
         machine_at(words),
         cells_at(words, at.CELLS),
@@ -159,7 +164,7 @@ def parts_at(words: Any) -> tuple[AutomatonArrays, Cells, Code, Buffer, Versions
 
 @njit(error_model="numpy")
 def allocate(words: Any) -> int:
-    """A run from the pool; there must be one."""
+    """Take a run from the pool, which must have one."""
     machine = machine_at(words)
     machine.control[at.FREE_RUNS] -= 1
     machine.control[at.ALIVE] += 1
@@ -168,7 +173,7 @@ def allocate(words: Any) -> int:
 
 @njit(error_model="numpy")
 def release(words: Any, run: int) -> None:
-    """A run back to the pool."""
+    """Give a run back to the pool."""
     machine = machine_at(words)
     machine.free[machine.control[at.FREE_RUNS]] = run
     machine.control[at.FREE_RUNS] += 1
@@ -177,7 +182,7 @@ def release(words: Any, run: int) -> None:
 
 @njit(error_model="numpy")
 def copy_of(words: Any, run: int) -> int:
-    """A copy of a run, which has the same version until it goes on with an event."""
+    """Copy a run. The copy has the same version until it binds an event."""
     machine = machine_at(words)
     copy = allocate(words)
     for variable in range(machine.variables):
@@ -209,7 +214,7 @@ def holds(words: Any, group: int, base: int) -> bool:
 
 @njit(error_model="numpy")
 def start(words: Any, place: int) -> int:
-    """A new run whose first event is at a place; -1 where the conditions on it alone do not hold."""
+    """Start a run with the event at a place; returns -1 if the conditions on that event alone do not hold."""
     machine, cells, _, _, versions, _ = parts_at(words)
     row = machine.rows[place]
     run = allocate(words)
@@ -239,7 +244,7 @@ def start(words: Any, place: int) -> int:
 
 @njit(error_model="numpy")
 def agrees(words: Any, run: int, place: int) -> bool:
-    """Test whether the event at a place agrees with those of a run, if the order of events does not say so."""
+    """Test whether an event agrees with those of a run; true where the sequence is sorted so that all do."""
     machine = machine_at(words)
     if not machine.options & at.AGREEING:
         return True
@@ -249,9 +254,9 @@ def agrees(words: Any, run: int, place: int) -> bool:
 
 @njit(error_model="numpy")
 def begin(words: Any, run: int, variable: int, place: int) -> int:
-    """The begin edge: a copy of the run that has left its state with the event, or -1."""
+    """Follow the begin edge: returns a copy of the run that binds the event to the next variable, or -1."""
     machine, cells, _, _, _, _ = parts_at(words)
-    if machine.options & at.STRICT and machine.times[place] <= machine.newest[run]:
+    if machine.options & at.COMPARES_CLOCKS and machine.clocks[place] <= machine.newest[run]:
         return -1
     row = machine.rows[place]
     machine.counts[2 * variable] += 1
@@ -303,7 +308,7 @@ def take(words: Any, run: int, ignoring: int, variable: int, place: int) -> bool
 
 @njit(error_model="numpy")
 def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
-    """A run splits: the copy goes on with an event, and has one more digit; the last digit of the other increases."""
+    """Number the versions where a run splits: the copy gets one more digit, and the last digit of the run increases."""
     machine = machine_at(words)
     versions = versions_at(words, at.VERSIONS)
     machine.prefixes[copy] = extended(versions, machine.prefixes[run], machine.digits[run], row)
@@ -313,7 +318,7 @@ def _goes_on(words: Any, run: int, copy: int, row: int) -> None:
 
 @njit(error_model="numpy")
 def _selected(words: Any, run: int, variable: int, before: int, place: int) -> None:
-    """A run binds an event to a variable; its newest one is in the stack of the state `before`."""
+    """Note that a run binds an event to a variable; its newest event so far is in the stack of the state `before`."""
     machine, _, _, buffer, _, _ = parts_at(words)
     length = machine.lengths[run]
     if length == 0 and before >= 0:  # it goes on from a junction
@@ -334,13 +339,13 @@ def _selected(words: Any, run: int, variable: int, before: int, place: int) -> N
     )
     machine.lengths[run] = length
     machine.places[run] = place
-    if machine.options & at.STRICT:
-        machine.newest[run] = machine.times[place]
+    if machine.options & at.COMPARES_CLOCKS:
+        machine.newest[run] = machine.clocks[place]
 
 
 @njit(error_model="numpy")
 def finish(words: Any, run: int) -> None:
-    """Note the matches of a run that has bound all variables, if what is bound at the end holds."""
+    """Note the matches of a run that has bound all variables, if the last conditions hold and nothing rejects it."""
     machine, cells, code, _, _, rules = parts_at(words)
     left = machine.groups[3 * machine.variables - 1]
     if left >= 0 and not holds(words, left, run * machine.stride):
@@ -360,7 +365,7 @@ def finish(words: Any, run: int) -> None:
 
 @njit(error_model="numpy")
 def end(words: Any, run: int, row: int) -> None:
-    """A run that ends with the event of a row."""
+    """End a run with the event of a row."""
     machine = machine_at(words)
     machine.change[row] -= 1
     release(words, run)
@@ -368,7 +373,7 @@ def end(words: Any, run: int, row: int) -> None:
 
 @njit(error_model="numpy")
 def expire(words: Any, run: int) -> None:
-    """A run whose window, or whose partition, has ended."""
+    """End a run because its window, or its partition, has ended."""
     machine = machine_at(words)
     machine.expired[machine.firsts[run]] += 1
     release(words, run)

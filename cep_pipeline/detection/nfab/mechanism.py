@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from cep_pipeline.detection.instances.clause_runs import ClauseRun, find_by_clause
+from cep_pipeline.detection.clause_runs import ClauseRun, ClauseSlice, find_by_clause
 from cep_pipeline.detection.mechanisms import (
     EVERYTHING,
     PRUNE,
@@ -26,10 +26,9 @@ from cep_pipeline.detection.nfab.automaton import describe, is_chain
 from cep_pipeline.detection.nfab.automaton_runs import AutomatonRuns
 from cep_pipeline.detection.nfab.runs import ClauseRuns, RunLives
 from cep_pipeline.expressions.columns import Array
-from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Strategy, Ties
-from cep_pipeline.slices.blocks import Block, MatchBlock
-from cep_pipeline.slices.ownership import Finality, earliest_row, owned_matches
+from cep_pipeline.patterns.pattern import Pattern, Strategy
+from cep_pipeline.slices.blocks import Block
+from cep_pipeline.slices.order import before_is_earlier
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
 
@@ -61,69 +60,47 @@ def find_matches(
     automaton in the pattern's order do (DEBS'15 section 4), and the options change nothing.
     """
     MECHANISM.check(pattern)
-    for clause, order in zip(pattern.clauses, orders_only(MECHANISM.name, pattern, orders), strict=True):
+    planned = orders_only(MECHANISM.name, pattern, orders)
+    for clause, order in zip(pattern.clauses, planned, strict=True):
         refuse_other_orders(MECHANISM.name, pattern, clause, order)
-    if pattern.ties is Ties.ANY and pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH:
+    forking = pattern.strategy is Strategy.SKIP_TILL_ANY_MATCH
+    if forking and not before_is_earlier(pattern.ties):
         yield from find_alone(MECHANISM.name, "prefix", pattern, orders, events, owned, counters)
         return
     lives = RunLives()
 
-    def start(clause: Clause, _: object, finality: Finality) -> ClauseRun:
-        return _run(pattern, clause, events, owned, finality, options, lives)
+    def start(of: ClauseSlice, _: object) -> ClauseRun:
+        deterministic = not forking and not any(variable.kleene for variable in of.clause.positive)
+        if deterministic and not (options - {PRUNE} and is_chain(of.clause)):
+            return ClauseRuns(of, lives)
+        return OwnedRuns(of, options, lives)
 
-    yield from find_by_clause(MECHANISM.name, pattern, orders, owned, counters, start)
+    yield from find_by_clause(pattern, planned, events, owned, counters, start)
     counters.peaks.append(partial(lives.peak, len(events)))
-
-
-def _run(
-    pattern: Pattern,
-    clause: Clause,
-    events: PreparedEvents,
-    owned: Owned,
-    finality: Finality,
-    options: frozenset[str],
-    lives: RunLives,
-) -> ClauseRuns | OwnedRuns:
-    deterministic = pattern.strategy is not Strategy.SKIP_TILL_ANY_MATCH and not any(v.kleene for v in clause.positive)
-    if deterministic and not (options - {PRUNE} and is_chain(clause)):
-        return ClauseRuns(pattern, clause, events, owned, finality, lives)
-    return OwnedRuns(pattern, clause, events, owned, finality, options, lives)
 
 
 class OwnedRuns:
     """The runs of a chain over one slice: iterate over it once for the matches that the slice owns."""
 
-    def __init__(
-        self,
-        pattern: Pattern,
-        clause: Clause,
-        events: PreparedEvents,
-        owned: Owned,
-        finality: Finality,
-        options: frozenset[str],
-        lives: RunLives,
-    ) -> None:
-        self.pattern, self.clause, self.events, self.owned = pattern, clause, events, owned
-        self.finality, self.lives = finality, lives
-        end_row = len(events) if owned[1] is None else events.rows_before(owned[1])
+    def __init__(self, of: ClauseSlice, options: frozenset[str], lives: RunLives) -> None:
+        self.of, self.pattern, self.clause, self.lives = of, of.pattern, of.clause, lives
         self.runs = AutomatonRuns(
-            pattern,
-            clause,
-            events,
-            earliest_row(pattern, events, owned),
-            end_row,
+            of.pattern,
+            of.clause,
+            of.events,
+            of.earliest_row,
+            of.end_row,
             merge="merge" in options,
             backtrack="backtrack" in options,
-            prune=PRUNE in options and owned == EVERYTHING,
+            prune=PRUNE in options and of.owned == EVERYTHING,
         )
 
     def __iter__(self) -> Iterator[Block]:
         for block in self.runs:
-            if self.owned == EVERYTHING:
+            if self.of.owned == EVERYTHING:
                 yield block
                 continue
-            first, last = _ends(block)
-            kept = block.take(owned_matches(self.pattern, self.events, self.owned, self.finality, first, last))
+            kept = block.take(self.of.owns(block.first_rows(), block.last_rows()))
             if len(kept):
                 yield kept
 
@@ -158,14 +135,6 @@ class OwnedRuns:
     def _ends_of_expired(self) -> Array:
         rows = self.runs.rows_of_expired()
         return np.minimum(self.runs.instants.end_row_within(rows), self.runs.end_row)
-
-
-def _ends(block: Block) -> tuple[Array, Array]:
-    """The rows of the first and of the last event of each match."""
-    if isinstance(block, MatchBlock):
-        return block.rows.min(axis=0), block.rows.max(axis=0)
-    starts = block.offsets[:-1]
-    return np.minimum.reduceat(block.rows, starts), np.maximum.reduceat(block.rows, starts)
 
 
 def unsupported_feature(pattern: Pattern) -> str | None:

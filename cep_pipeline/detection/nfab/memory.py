@@ -89,6 +89,16 @@ class VersionNumbers:
         return [address(self.ends), address(self.prefixes), self.size - 1]
 
 
+_OF_RUNS: dict[type, tuple[int, ...]] = {
+    np.int32: (
+        *(at.SLOTS, at.EVENTS, at.PREFIXES, at.DIGITS, at.LENGTHS, at.JUNCTIONS, at.JUNCTION_STATES),
+        *(at.RUN_KEYS, at.FIRSTS, at.STATES),
+    ),
+    np.int64: (at.BEGUN, at.NEWEST, at.PLACES, at.HASHES, at.VECTORS),
+}
+"""The arrays that have a number, or some, for each run, by their words."""
+
+
 class RunPool:
     """The runs of a clause, and the lists of those in each state.
 
@@ -104,70 +114,49 @@ class RunPool:
         self.variables, self.stride, self.vector_words = variables, stride, max(vector_words, 1)
         self.control = control
         self.capacity = 1 << 10
-        self.list_sizes = np.full(2 * variables, -1, np.int64)
-        self.list_sizes[:variables] = 0
-        self.slots = np.zeros(self.capacity * stride, np.int32)
-        self.events, self.prefixes, self.digits, self.lengths, self.junctions, self.junction_states = (
-            np.zeros(self.capacity, np.int32) for _ in range(6)
-        )
-        self.run_keys, self.firsts, self.states = (np.zeros(self.capacity, np.int32) for _ in range(3))
-        self.begun, self.newest, self.places, self.hashes = (np.zeros(self.capacity, np.int64) for _ in range(4))
-        self.vectors = np.zeros(self.capacity * self.vector_words, np.int64)
-        self.lists = np.zeros(self.capacity * variables, np.int32)
-        self.free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
-        self.table = np.zeros(4 * self.capacity, np.int32)
+        self._list_sizes = np.full(2 * variables, -1, np.int64)
+        self._list_sizes[:variables] = 0
+        widths = {at.SLOTS: stride, at.VECTORS: self.vector_words}
+        self._of_runs: dict[int, Array] = {
+            place: np.zeros(self.capacity * widths.get(place, 1), dtype)
+            for dtype, places in _OF_RUNS.items()
+            for place in places
+        }
+        self._lists = np.zeros(self.capacity * variables, np.int32)
+        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
+        self._table = np.zeros(4 * self.capacity, np.int32)
         control[at.FREE_RUNS] = self.capacity
 
     def grow(self) -> None:
         """Double the pool; its words change."""
         if 2 * self.capacity > MOST:
             raise NoRoom(f"more than {self.capacity:,} runs live at a time: shorten the window")
-        size = sum(array.nbytes for array in (self.slots, self.vectors, self.lists, self.table))
-        ask_for(2 * size, f"{self.capacity:,} runs live at a time")
+        large = self._of_runs[at.SLOTS], self._of_runs[at.VECTORS], self._lists, self._table
+        ask_for(2 * sum(array.nbytes for array in large), f"{self.capacity:,} runs live at a time")
         old = self.capacity
         self.capacity *= 2
-        for name in (
-            *("events", "prefixes", "digits", "lengths", "junctions", "junction_states"),
-            *("run_keys", "firsts", "states", "begun", "newest", "places", "hashes"),
-        ):
-            setattr(self, name, _longer(getattr(self, name), self.capacity))
-        self.slots = _longer(self.slots, self.capacity * self.stride)
-        self.vectors = _longer(self.vectors, self.capacity * self.vector_words)
+        self._of_runs = {place: _longer(array, 2 * len(array)) for place, array in self._of_runs.items()}
         lists = np.zeros((self.variables, self.capacity), np.int32)
-        lists[:, :old] = self.lists.reshape(self.variables, old)
-        self.lists = lists.reshape(-1)
+        lists[:, :old] = self._lists.reshape(self.variables, old)
+        self._lists = lists.reshape(-1)
         number = int(self.control[at.FREE_RUNS])
         free = np.zeros(self.capacity, np.int32)
         free[: self.capacity - old] = np.arange(old, self.capacity)[::-1]
-        free[self.capacity - old : self.capacity - old + number] = self.free[:number]
-        self.free = free
+        free[self.capacity - old : self.capacity - old + number] = self._free[:number]
+        self._free = free
         self.control[at.FREE_RUNS] = self.capacity - old + number
-        self.table = np.zeros(4 * self.capacity, np.int32)
+        self._table = np.zeros(4 * self.capacity, np.int32)
 
     def set_words(self, words: Array) -> None:
         """Write the addresses."""
         words[at.STRIDE], words[at.VECTOR_WORDS], words[at.CAPACITY] = self.stride, self.vector_words, self.capacity
-        for place, array in (
-            (at.SLOTS, self.slots),
-            (at.EVENTS, self.events),
-            (at.PREFIXES, self.prefixes),
-            (at.DIGITS, self.digits),
-            (at.LENGTHS, self.lengths),
-            (at.JUNCTIONS, self.junctions),
-            (at.JUNCTION_STATES, self.junction_states),
-            (at.BEGUN, self.begun),
-            (at.NEWEST, self.newest),
-            (at.RUN_KEYS, self.run_keys),
-            (at.FIRSTS, self.firsts),
-            (at.PLACES, self.places),
-            (at.STATES, self.states),
-            (at.FREE, self.free),
-            (at.LISTS, self.lists),
-            (at.LIST_SIZES, self.list_sizes),
-            (at.VECTORS, self.vectors),
-            (at.HASHES, self.hashes),
-            (at.TABLE, self.table),
-        ):
+        others: dict[int, Array] = {
+            at.FREE: self._free,
+            at.LISTS: self._lists,
+            at.LIST_SIZES: self._list_sizes,
+            at.TABLE: self._table,
+        }
+        for place, array in (self._of_runs | others).items():
             words[place] = address(array)
 
 

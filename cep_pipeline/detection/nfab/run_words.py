@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-CHAIN, CONTIGUOUS, STRICT, AGREEING = 1, 2, 4, 8
-"""Options: a chain (else an AND), no event of the sequence may be skipped, `TIES STRICT`, and keys must be equal."""
+CHAIN, CONTIGUOUS, COMPARES_CLOCKS, AGREEING = 1, 2, 4, 8
+"""Options: a chain (else an AND); no event of the sequence may be skipped; an event must have a greater clock than the
+one before it (`slices.order.clock_to_compare`); and keys must be equal."""
 
 RUNNING, ACCEPTED, REJECTED, PENDING, MATCHED, KILLED, EXPIRED = range(7)
 """States of a run: it goes on, with the answer that its candidate is taken or not; it waits for that answer; or it has

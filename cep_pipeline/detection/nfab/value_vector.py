@@ -22,7 +22,8 @@ from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.conditions import Conjunct
 from cep_pipeline.patterns.expressions import Aggregate, Element, Length, Reference, ValueType
 from cep_pipeline.patterns.normal_form import Clause
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.order import earlier_is_before
 from cep_pipeline.slices.prepared import PreparedEvents
 
 TIMESTAMP = "timestamp"
@@ -98,7 +99,7 @@ def value_vector(pattern: Pattern, clause: Clause) -> ValueVector:
                 if place_of[node.variable] <= state:
                     growing = place_of[node.variable] == last and not _reads_pairs(read, node.variable)
                     relevant[state].update(_values(node, place_of, clause, growing=growing))
-    if pattern.ties is Ties.STRICT:
+    if not earlier_is_before(pattern.ties):
         # A later variable begins after the newest event; of one that is left, nothing of this is asked any more.
         for state in places[:-1]:
             relevant[state].add(Value(state, ValueSource.LAST, TIMESTAMP))

@@ -13,7 +13,7 @@ from __future__ import annotations
     STARTS,
     NUMBER_OF_STARTS,
     ROWS,
-    TIMES,
+    CLOCKS,
     INSTANTS,
     INSTANTS_OF_ROWS,
     KEYS,
@@ -69,9 +69,9 @@ SIZE, END_ROW
     Number of places of the sequence that runs read, and the row before which they end.
 STARTS, NUMBER_OF_STARTS
     int32, ascending: the places of the events that can begin the pattern.
-ROWS, TIMES, INSTANTS, KEYS
-    Of each place its row, timestamp, instant (timestamp or position) and the code of what events agree on; times and
-    keys only where the options ask for them.
+ROWS, CLOCKS, INSTANTS, KEYS
+    Of each place its row, clock (`slices.order.clock_to_compare`), instant (timestamp or position) and the code of what
+    events agree on; clocks and keys only where the options ask for them.
 INSTANTS_OF_ROWS
     int64: the instants by row.
 FITS
@@ -85,7 +85,7 @@ GROUPS
 SLOTS, EVENTS, PREFIXES, DIGITS, LENGTHS, JUNCTIONS, JUNCTION_STATES, BEGUN, NEWEST, RUN_KEYS, FIRSTS, PLACES, STATES
     The pool of runs: what each variable binds, the newest event in the buffer, the version number, how many events are
     bound (0: runs were just merged; below 0: so many since the newest junction, and which that is), the instant of the
-    first event, the timestamp of the newest, the code that events agree on, the place of the first event, and the place
+    first event, the clock of the newest, the code that events agree on, the place of the first event, and the place
     of the newest (-1 once the value vector has been computed with it), and the variable in whose state that was; for
     backtracking the variable bound last.
 FREE, CAPACITY
@@ -121,11 +121,12 @@ NUMBER = RULES + 15
 """Where the words of lists' cells, of the conditions, of the match buffer, of version numbers and of negation begin,
 and how many there are."""
 
-CONTIGUOUS, STRICT, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING = 1, 2, 4, 8, 16, 32, 64, 128
-PRUNING = 256
-"""Options: no event may be skipped, `TIES STRICT`, keys must be equal, every event may be ignored, equivalent runs are
-merged, finished matches may be rejected, matches are not constructed, runs are followed one at a time, and a match ends
-all other runs of its partition."""
+CONTIGUOUS, COMPARES_CLOCKS, AGREEING, ANY_MATCH, MERGING, NEGATION, MATCHING_ONLY, BACKTRACKING, PRUNING = (
+    1 << bit for bit in range(9)
+)
+"""Options, in this order: no event may be skipped; a variable begins at a greater clock than that of the run's newest
+event; keys must be equal; every event may be ignored; equivalent runs are merged; finished matches may be rejected;
+matches are not constructed; runs are followed one at a time; a match ends all other runs of its partition."""
 
 (
     NEXT_START,

@@ -1,8 +1,14 @@
 """The nodes of a shared plan as a table of integers, written in Numba. Imported only where kernels are compiled.
 
-A node is known by its signature, 64 bits that are the same for equal nodes of any members (`canonical.py` says which
-are equal; here the texts are numbers). The table counts its uses and keeps the multiset of its windows. It costs what
-it costs a member with the largest of them: conditions pass more or fewer pairs in other windows, too.
+A plan of many members has each node once, however many members use it. The table finds a node by its signature: a
+number of 64 bits that is the same for equal nodes, whichever member they come from. `canonical.py` says which nodes are
+equal, by texts; signatures are hashes of what the texts say.
+
+For each node the table counts how many members use it in which window. The node costs what it costs a member with the
+largest of these windows; it is costed in that window, as a condition passes another share of the pairs in each.
+
+A step of the search is `begin`, then `use` and `drop` of nodes, then `difference` for what that does to the cost, and
+`settle`.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-any-return"
@@ -112,7 +118,7 @@ FREE, STAMP, TOUCHED = 0, 1, 2
 
 
 class Canon(NamedTuple):
-    """Room for the slots of a tree's nodes.
+    """Scratch memory for the slots of a tree's nodes.
 
     Attributes
     ----------
@@ -129,7 +135,7 @@ class Canon(NamedTuple):
 
 @njit(error_model="numpy")
 def mix(number: int) -> int:
-    """A hash of 64 bits (the finalizer of splitmix64)."""
+    """Hash a number to 64 bits, by the finalizer of splitmix64."""
     number = (number ^ ((number >> 30) & 0x3FFFFFFFF)) * -4658895280553007687
     number = (number ^ ((number >> 27) & 0x1FFFFFFFFF)) * -7723592293110705685
     return number ^ ((number >> 31) & 0x1FFFFFFFF)
@@ -137,7 +143,7 @@ def mix(number: int) -> int:
 
 @njit(error_model="numpy")
 def place_of(single: int) -> int:
-    """The variable of a set of one."""
+    """Return the variable of a set that has one variable."""
     place = 0
     while single > 1:
         single >>= 1
@@ -147,20 +153,20 @@ def place_of(single: int) -> int:
 
 @njit(error_model="numpy")
 def joined_cost(terms: Terms, base: int, inside: int, side: int) -> float:
-    """The cost of joining a set of one side and the rest, without the costs of these."""
+    """Cost the join that makes a set from one side and the rest of it; the costs of these two are not in it."""
     return terms.nodes[base + inside] + candidates_cost(terms, base, inside, side)
 
 
 @njit(error_model="numpy")
 def candidates_cost(terms: Terms, base: int, inside: int, side: int) -> float:
-    """The cost of testing the candidates of such a join."""
+    """Cost the test of the candidates of such a join."""
     pair = terms.pairs[base + inside]
     return pair * terms.products[base + side] * terms.products[base + (inside ^ side)] if pair > 0.0 else 0.0
 
 
 @njit(error_model="numpy")
 def relations_hash(m: Members, member: int, inside: int, ranks: Any) -> int:
-    """A hash of the relations among the variables of a set, by the ranks of the variables."""
+    """Hash the relations among the variables of a set, by the ranks of the variables."""
     total = 0
     for relation in range(m.relations_at[member], m.relations_at[member + 1]):
         if m.relation_sets[relation] & ~inside:
@@ -181,7 +187,7 @@ def relations_hash(m: Members, member: int, inside: int, ranks: Any) -> int:
 
 @njit(error_model="numpy")
 def order_signatures(m: Members, member: int, count: int, sets: Any, added: Any, ranks: Any, found: Any) -> None:
-    """The signatures of an order's beginnings: the sets that it binds, and the variable of each step."""
+    """Find the signatures of an order's beginnings, with the set that each binds and the variable of its last step."""
     signature = 0
     for step in range(count):
         place = added[step]
@@ -242,7 +248,7 @@ def _side(m: Members, member: int, sets: Any, count: int, side: int, signatures:
 
 @njit(error_model="numpy")
 def tree_signatures(m: Members, member: int, count: int, sets: Any, lefts: Any, found: Any, c: Canon) -> None:
-    """The signatures of a tree's joins, given by their sets in ascending order and one side of each.
+    """Find the signatures of a tree's joins, which are given by their sets in ascending order and one side of each.
 
     Where two sides of a join are equal, either may have the first slots: the least of all hashes counts, as it is the
     same for all trees that differ by that only.
@@ -281,7 +287,7 @@ def tree_signatures(m: Members, member: int, count: int, sets: Any, lefts: Any, 
 
 @njit(error_model="numpy")
 def clear(m: Members, t: Nodes) -> None:
-    """No nodes."""
+    """Empty the table."""
     for at in range(t.chains):
         t.heads[at] = -1
     for at in range(t.capacity):
@@ -298,7 +304,7 @@ def clear(m: Members, t: Nodes) -> None:
 
 @njit(error_model="numpy")
 def begin(t: Nodes) -> None:
-    """Begin a step: nothing is changed yet."""
+    """Begin a step, in which no node has changed yet."""
     t.registers[STAMP] += 1
     t.registers[TOUCHED] = 0
 
@@ -314,7 +320,7 @@ def _touch(t: Nodes, node: int) -> None:
 
 @njit(error_model="numpy")
 def node_of(t: Nodes, signature: int) -> int:
-    """The node with a signature, made if there is none."""
+    """Find the node with a signature, or make it."""
     chain = signature & (t.chains - 1)
     node = t.heads[chain]
     while node >= 0 and t.signature[node] != signature:
@@ -330,7 +336,7 @@ def node_of(t: Nodes, signature: int) -> int:
 
 @njit(error_model="numpy")
 def use(m: Members, t: Nodes, node: int, member: int, inside: int, side: int) -> None:
-    """A member's plan uses a node for a set of its variables, which is joined of one side and the rest."""
+    """Note that a member's plan uses a node: it stands for a set of variables, joined from one side and the rest."""
     _touch(t, node)
     window = m.window[member]
     place = node * m.windows + window
@@ -344,7 +350,7 @@ def use(m: Members, t: Nodes, node: int, member: int, inside: int, side: int) ->
 
 @njit(error_model="numpy")
 def drop(m: Members, t: Nodes, node: int, member: int) -> None:
-    """A member's plan uses a node no longer."""
+    """Note that a member's plan no longer uses a node."""
     _touch(t, node)
     window = m.window[member]
     base = node * m.windows
@@ -359,7 +365,7 @@ def drop(m: Members, t: Nodes, node: int, member: int) -> None:
 
 @njit(error_model="numpy")
 def difference(t: Nodes) -> float:
-    """The change of the plan's cost by the step. The sum is compensated, so that large costs hide no difference."""
+    """Sum up how the step changes the plan's cost. The sum is compensated, so that large costs hide no difference."""
     total, lost = 0.0, 0.0
     for at in range(t.registers[TOUCHED]):
         node = t.touched[at]
@@ -375,7 +381,7 @@ def difference(t: Nodes) -> float:
 
 @njit(error_model="numpy")
 def settle(t: Nodes) -> None:
-    """End a step: nodes that are not used are forgotten."""
+    """End a step, and forget the nodes that nobody uses any more."""
     for at in range(t.registers[TOUCHED]):
         node = t.touched[at]
         if t.uses[node]:
@@ -395,7 +401,7 @@ def settle(t: Nodes) -> None:
 
 @njit(error_model="numpy")
 def cost_of_all(t: Nodes) -> float:
-    """The cost of all nodes, each counted once."""
+    """Sum up the costs of all nodes, each counted once."""
     total = 0.0
     for node in range(t.capacity):
         if t.uses[node]:

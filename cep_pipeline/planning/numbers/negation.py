@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cep_pipeline.patterns.normal_form import Clause, Variable
-from cep_pipeline.patterns.pattern import Pattern, Ties
+from cep_pipeline.patterns.pattern import Pattern
+from cep_pipeline.slices.order import before_is_earlier, may_be_one
 
 
 def next_before(clause: Clause, name: str) -> list[str]:
@@ -26,7 +27,7 @@ def surrounding(pattern: Pattern, clause: Clause, name: str) -> tuple[str, ...]:
     On a side where nothing is ordered the window of the whole match decides, and so the variables at its other edge.
     """
     positive = [variable.name for variable in clause.positive]
-    loose = pattern.ties is Ties.ANY and pattern.window.events is not None
+    loose = pattern.window.events is not None and not before_is_earlier(pattern.ties)
     before, behind = next_before(clause, name), next_behind(clause, name)
     lowest = positive if loose else [one for one in positive if not _any_ordered(clause, positive, one, behind=True)]
     highest = positive if loose else [one for one in positive if not _any_ordered(clause, positive, one, behind=False)]
@@ -43,10 +44,3 @@ def compared_with(pattern: Pattern, clause: Clause, negated: Variable) -> tuple[
     """The positive variables that conditions compare a negated one with, or that may bind the very same event."""
     names = {name for c in clause.conjuncts if negated.name in c.variables for name in c.variables}
     return tuple(v.name for v in clause.positive if v.name in names or may_be_one(pattern, clause, negated, v))
-
-
-def may_be_one(pattern: Pattern, clause: Clause, one: Variable, other: Variable) -> bool:
-    """True if two variables may bind one event, as far as types and order say."""
-    same = one.event_type == other.event_type or pattern.base_type in (one.event_type, other.event_type)
-    ordered = (one.name, other.name) in clause.precedence or (other.name, one.name) in clause.precedence
-    return same and (pattern.ties is Ties.ANY or not ordered)

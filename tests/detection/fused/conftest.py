@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused import kernel
 
 
 @pytest.fixture(autouse=True, params=["interpreted", "own code"])
 def tier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    tiers.forget_shapes()
+    kernel.forget_shapes()
     if request.param == "own code":
-        monkeypatch.setattr(tiers, "COMPILED_FROM", 0)
+        monkeypatch.setattr(kernel, "COMPILED_FROM", 0)
     yield request.param
-    tiers.forget_shapes()
+    kernel.forget_shapes()

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.stock_stream import generate_stock_stream
 from cep_pipeline.detection import MECHANISMS
-from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.fused.clause import run_clause
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.events.schema import StreamSchema
@@ -104,21 +104,21 @@ def test_a_call_without_matches_returns_for_an_interrupt(monkeypatch: pytest.Mon
     table = events_table(long_ranges(20))
     answer = expected(pattern, table)
     calls = []
-    function = tiers.object_code.Library.function
+    function = kernel.object_code.Library.function
 
     def counted(library: Any, name: str, arguments: int) -> Any:
         compiled = function(library, name, arguments)
         return lambda *words: (calls.append(name), compiled(*words))[1]
 
-    monkeypatch.setattr(tiers.object_code.Library, "function", counted)
-    monkeypatch.setattr(tiers, "COMPILED_FROM", 0)
+    monkeypatch.setattr(kernel.object_code.Library, "function", counted)
+    monkeypatch.setattr(kernel, "COMPILED_FROM", 0)
     for budget in (0, 1, 100):
         calls.clear()
-        tiers.forget_shapes()
-        monkeypatch.setattr(tiers, "CANDIDATES_A_CALL", budget)
+        kernel.forget_shapes()
+        monkeypatch.setattr(kernel, "CANDIDATES_A_CALL", budget)
         assert found(pattern, prepare(pattern, table)) == answer
-        assert calls.count(tiers.ENTRY) > 20
-    tiers.forget_shapes()
+        assert calls.count(kernel.ENTRY) > 20
+    kernel.forget_shapes()
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from cep_pipeline.detection.fused import clause
 from cep_pipeline.detection.fused.clause import run_clause
-from cep_pipeline.detection.fused.layouts import LaidOutLevels
-from cep_pipeline.detection.fused.levels import Levels
+from cep_pipeline.detection.fused.levels import LaidOutLevels, Levels
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.slices.prepared import Boundary, PreparedEvents
 from tests.detection.fused.running import boundaries_of, expected, found, pattern_of, prepare, written_orders

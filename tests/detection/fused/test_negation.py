@@ -16,8 +16,7 @@ from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.levels import Levels
 from cep_pipeline.detection.mechanisms import Counters, Owned
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.extent import look_back_us
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.ownership import Finality, finality_of, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.detection.fused.running import (
     Binding,
@@ -135,7 +134,7 @@ def owned_by(pattern: Pattern, stream: list[Row], owned: Owned, orders: Orders |
     read = [
         place
         for place, row in enumerate(stream)
-        if (start is None or row["timestamp"] >= start[0] - look_back_us([pattern]))
+        if (start is None or row["timestamp"] >= start[0] - look_back([pattern]).time_us)
         and (end is None or (row["timestamp"], row["seq"]) < end)
     ]
     events = prepare(pattern, events_table([stream[place] for place in read]))

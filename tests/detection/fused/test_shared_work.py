@@ -23,7 +23,7 @@ from cep_pipeline.detection.mechanisms import Counters, Metrics
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning import Join, Plan
 from cep_pipeline.planning.multi_pattern import shared_plan_of
-from cep_pipeline.slices.extent import counts_in_partitions, look_back
+from cep_pipeline.slices.ownership import counts_in_partitions, look_back
 from cep_pipeline.slices.prepared import PreparedEvents
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.pattern_strategies import ANY_MATCH_LANGUAGE, FIRST_SLICE, TIME_WINDOWS, Statement, conditions, statements

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cep_pipeline.compiled import object_code
-from cep_pipeline.detection.fused import tiers
+from cep_pipeline.detection.fused import kernel
 from cep_pipeline.detection.fused.clause import run_clause, shapes_of
 from cep_pipeline.detection.fused.programs import program_of
 from cep_pipeline.detection.fused.shape import RangeResult, Shape
@@ -37,8 +37,8 @@ def test_a_run_may_go_over_between_any_two_blocks(
     order = [variable.name for variable in clause.positive][::-1]
     found = []
     for compiled_from in (1 << 40, 0, 1, 30, 200, 1000):
-        tiers.forget_shapes()
-        monkeypatch.setattr(tiers, "COMPILED_FROM", compiled_from)
+        kernel.forget_shapes()
+        monkeypatch.setattr(kernel, "COMPILED_FROM", compiled_from)
         run = run_clause(pattern, clause, order, events, owned, block_rows=20)
         found.append((np.hstack([np.empty((len(order), 0), np.int32), *(b.rows for b in run)]), run.counts))
     rows, counts = found[0]
@@ -54,13 +54,13 @@ def test_code_that_somebody_has_made_is_taken_sooner(monkeypatch: pytest.MonkeyP
     events = prepare(pattern, events_table(ROWS))
     loaded: list[str] = []
     library_for = object_code.library_for
-    monkeypatch.setattr(tiers, "LOADED_FROM", 100)
-    monkeypatch.setattr(tiers, "COMPILED_FROM", 1 << 40)
+    monkeypatch.setattr(kernel, "LOADED_FROM", 100)
+    monkeypatch.setattr(kernel, "COMPILED_FROM", 1 << 40)
     monkeypatch.setattr(
         object_code, "library_for", lambda key, make_ir: (loaded.append(key), library_for(key, make_ir))[1]
     )
     for at_hand in (False, True):
-        tiers.forget_shapes()
+        kernel.forget_shapes()
         monkeypatch.setattr(object_code, "is_at_hand", lambda key, at_hand=at_hand: at_hand)
         first = sum(len(block) for block in run_clause(pattern, clause, "abcd", events, block_rows=20))
         assert bool(loaded) == at_hand

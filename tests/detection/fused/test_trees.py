@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
+from cep_pipeline.detection.clause_runs import ClauseSlice
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import trees
 from cep_pipeline.detection.fused.mechanism import shapes_of_plan, start
@@ -117,14 +118,9 @@ def test_one_side_of_a_bushy_node_is_stored_and_counted() -> None:
     text = "PATTERN SEQ(A a, B b, C c, X.1 d) WHERE a.x < b.x AND c.x < d.x AND b.x != c.x WITHIN 12 us"
     pattern = pattern_of(text.replace("X.1", '"X.1"'))
     table = events_table([{**row, "kind": row["kind"].replace("X", "X.1")} for row in stream])
-    run = start(
-        pattern,
-        pattern.clauses[0],
-        Join(Join("a", "b"), Join("c", "d")),
-        prepare(pattern, table),
-        EVERYTHING,
-        finality_of(pattern, pattern.clauses[0]),
-    )
+    [clause] = pattern.clauses
+    of = ClauseSlice(pattern, clause, prepare(pattern, table), EVERYTHING, finality_of(pattern, clause))
+    run = start(of, Join(Join("a", "b"), Join("c", "d")))
     found = sum(map(len, run))
     assert found == len(evaluate([pattern], table)) > 0
     nodes = {count.bound: count for count in run.counts}
@@ -146,7 +142,7 @@ def test_a_tree_of_other_variables_is_refused() -> None:
     tree = Join(Join("a", "b"), Join("c", "e"))
     clause = pattern.clauses[0]
     with pytest.raises(PlanError, match="does not join the variables of clause 0: plan the pattern again"):
-        start(pattern, clause, tree, prepare(pattern, events_table([])), EVERYTHING, finality_of(pattern, clause))
+        start(ClauseSlice(pattern, clause, prepare(pattern, events_table([]))), tree)
 
 
 def test_shapes_below_a_bushy_node_are_known_before_events_are_read() -> None:

@@ -16,7 +16,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.kleene import bindings, extension
 from cep_pipeline.errors import PlanError
 from cep_pipeline.expressions import lists
-from cep_pipeline.slices.extent import look_back_us
+from cep_pipeline.slices.ownership import look_back
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
 from tests.streams import Row, events_table, rows, stream_schema
@@ -116,14 +116,14 @@ def test_slices_own_every_match_once(text: str, stream_rows: list[Row]) -> None:
     [pattern] = cep.parse_patterns(text, stream_schema())
     table = events_table(stream_rows)
     plan = cep.plan([pattern], cep.estimate_statistics([pattern], table))
-    look_back = look_back_us([pattern]) if pattern.window.time_us is not None else 2**62
+    reach_us = look_back([pattern]).time_us if pattern.window.time_us is not None else 2**62
     points = [(row["timestamp"], row["seq"]) for row in stream_rows]
     found: list[str] = []
     for start, end in pairwise([None, *points, None]):
         read = [
             row
             for row in stream_rows
-            if (start is None or row["timestamp"] >= start[0] - look_back)
+            if (start is None or row["timestamp"] >= start[0] - reach_us)
             and (end is None or (row["timestamp"], row["seq"]) < end)
         ]
         batches: list[pa.RecordBatch] = []
@@ -150,10 +150,11 @@ def test_first_matches_of_very_many_come_at_once() -> None:
 
 
 def test_an_order_of_other_variables_is_refused() -> None:
+    from cep_pipeline.detection.clause_runs import ClauseSlice
     from cep_pipeline.detection.kleene.clause import KleeneRun
     from cep_pipeline.slices.prepared import PreparedEvents
 
     [pattern] = cep.parse_patterns("PATTERN SEQ(A a, B+ v[]) WITHIN 1 day", stream_schema())
     prepared = PreparedEvents(stream_schema().table([]), type_attribute="kind", base_type="Ev")
     with pytest.raises(PlanError, match="binds a, v: plan the pattern again"):
-        KleeneRun(pattern, pattern.clauses[0], ["a"], prepared)
+        KleeneRun(ClauseSlice(pattern, pattern.clauses[0], prepared), ["a"])

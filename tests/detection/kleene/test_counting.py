@@ -14,7 +14,7 @@ from benchmarks.stock_stream import generate_stock_stream
 from benchmarks.workloads import stock_schema
 from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.fused import kernel
-from cep_pipeline.detection.kleene import compiled_lists, counting
+from cep_pipeline.detection.kleene import clause, compiled_lists
 from cep_pipeline.detection.kleene.extension import Extension
 from tests.answers import comparable, from_tables
 from tests.oracle import evaluate
@@ -72,9 +72,9 @@ def test_counts_equal_the_matches_of_the_oracle(data: st.DataObject, stream_rows
     text = data.draw(texts())
     table = events_table(stream_rows)
     with (
-        patch.object(counting, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
+        patch.object(clause, "INT64_ELEMENTS", data.draw(st.sampled_from([62, 2, 1]))),
         patch.object(kernel, "MOST_LISTS", data.draw(st.sampled_from([1 << 60, 3]))),
-        patch.object(counting, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
+        patch.object(clause, "CANDIDATES_AT_ONCE", data.draw(st.sampled_from([1 << 18, 3]))),
         patch.object(Extension, "extended", side_effect=AssertionError("lists are made")),
     ):
         found = counted(text, table)

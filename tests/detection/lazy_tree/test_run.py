@@ -12,7 +12,7 @@ import cep_pipeline as cep
 from cep_pipeline.detection import MECHANISMS
 from cep_pipeline.detection.instances import cell_ring
 from cep_pipeline.detection.instances.found import FoundMatches
-from cep_pipeline.detection.lazy_tree import run, states
+from cep_pipeline.detection.lazy_tree import run
 from cep_pipeline.detection.mechanisms import EVERYTHING, Counters
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.slices.blocks import ListBlock, MatchBlock
@@ -39,9 +39,9 @@ def bindings(mechanism: str, text: str, rows: list[Row], order: str = "") -> lis
 @pytest.fixture
 def little_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Memory that must grow at every occasion."""
-    monkeypatch.setattr(states, "INSTANCE_ROOM", 2)
-    monkeypatch.setattr(states, "SEARCH_ROOM", 2)
-    monkeypatch.setattr(states, "CellRing", lambda program: cell_ring.CellRing(program, 2))
+    monkeypatch.setattr(run, "INSTANCE_ROOM", 2)
+    monkeypatch.setattr(run, "SEARCH_ROOM", 2)
+    monkeypatch.setattr(run, "CellRing", lambda program: cell_ring.CellRing(program, 2))
     monkeypatch.setattr(run, "FoundMatches", lambda *arguments: FoundMatches(*arguments, elements=1))
     yield
 

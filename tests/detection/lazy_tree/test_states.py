@@ -9,7 +9,7 @@ import pytest
 import cep_pipeline as cep
 from cep_pipeline.detection.instances import StreamRules, compile_program
 from cep_pipeline.detection.lazy_tree import codes as c
-from cep_pipeline.detection.lazy_tree.states import States
+from cep_pipeline.detection.lazy_tree.run import States
 from cep_pipeline.slices.prepared import PreparedEvents
 from tests.streams import events_table, stream_schema
 

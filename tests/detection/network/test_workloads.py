@@ -15,7 +15,7 @@ from cep_pipeline.detection.detect import detect_slice
 from cep_pipeline.detection.mechanisms import Metrics
 from cep_pipeline.patterns.pattern import Pattern
 from cep_pipeline.planning.trees import as_tree
-from cep_pipeline.slices.extent import counts_in_partitions, look_back
+from cep_pipeline.slices.ownership import counts_in_partitions, look_back
 from cep_pipeline.statistics.node_counts import NodeCounts
 from tests.answers import comparable, from_tables
 from tests.contracts.mechanisms import bindings

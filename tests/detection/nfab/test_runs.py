@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cep_pipeline as cep
-from cep_pipeline.detection.choice import choose_mechanisms
 from cep_pipeline.detection.detect import detect_slice
-from cep_pipeline.detection.mechanisms import Metrics
+from cep_pipeline.detection.mechanisms import Metrics, choose_mechanisms
 from cep_pipeline.detection.nfab import runs
 from cep_pipeline.errors import PlanError, UnsupportedPattern
 from cep_pipeline.patterns.pattern import Pattern

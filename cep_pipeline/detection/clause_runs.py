@@ -1,19 +1,58 @@
-"""A pattern clause after clause: what the mechanisms over instances do alike around the run of one clause."""
+"""A pattern clause after clause: what all mechanisms do alike around the run of one clause over one slice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned, orders_only
-from cep_pipeline.detection.shared_bindings import without_earlier
+from cep_pipeline.detection.mechanisms import EVERYTHING, Counters, Orders, Owned
 from cep_pipeline.expressions.columns import Array
 from cep_pipeline.patterns.normal_form import Clause
 from cep_pipeline.patterns.pattern import Pattern
-from cep_pipeline.slices.blocks import Block
-from cep_pipeline.slices.ownership import Finality, finality_of
+from cep_pipeline.slices.blocks import Block, without_earlier
+from cep_pipeline.slices.ownership import Finality, earliest_row, finality_of, owned_matches
+from cep_pipeline.slices.prepared import PreparedEvents
+
+
+class ClauseSlice(NamedTuple):
+    """One clause of a pattern over one slice, and which of its matches are wanted.
+
+    Attributes
+    ----------
+    events
+        The slice's own events with the look-back before them.
+    owned
+        The slice `[start, end)`.
+    finality
+        When a match of the clause counts as final.
+    """
+
+    pattern: Pattern
+    clause: Clause
+    events: PreparedEvents
+    owned: Owned = EVERYTHING
+    finality: Finality = Finality.LAST_EVENT
+
+    @property
+    def first_row(self) -> int:
+        """The first row of the slice's own events."""
+        return self.events.rows_in(self.owned)[0]
+
+    @property
+    def end_row(self) -> int:
+        """The row behind the slice's last event."""
+        return self.events.rows_in(self.owned)[1]
+
+    @property
+    def earliest_row(self) -> int:
+        """The first row that a wanted match may begin with."""
+        return earliest_row(self.pattern, self.events, self.owned)
+
+    def owns(self, first: Array, last: Array) -> Array:
+        """bool: the matches that are wanted, by the rows of their first and last events."""
+        return owned_matches(self.pattern, self.events, self.owned, self.finality, first, last)
 
 
 class ClauseRun(Protocol):
@@ -27,34 +66,31 @@ class ClauseRun(Protocol):
 
 
 def find_by_clause(
-    mechanism: str | None,
     pattern: Pattern,
-    orders: Orders,
+    plans: Orders,
+    events: PreparedEvents,
     owned: Owned,
     counters: Counters,
-    start: Callable[[Clause, Any, Finality], ClauseRun],
+    start: Callable[[ClauseSlice, Any], ClauseRun],
 ) -> Iterator[Block]:
     """The owned matches of a pattern by runs of its clauses.
 
     Parameters
     ----------
-    mechanism
-        Whose name a refusal of trees gives; None where trees are run.
     start
-        Makes the run of a clause by an order (or a tree), whose matches count as final at a point.
+        Makes the run of a clause by an order or a tree.
 
     Notes
     -----
     A binding that two clauses match is final at the earlier of their points: the run of the later one leaves it out.
     """
-    checked = orders if mechanism is None else orders_only(mechanism, pattern, orders)
-    planned = list(zip(pattern.clauses, checked, strict=True))
-    for clause, order in planned:
+    planned = list(zip(pattern.clauses, plans, strict=True))
+    for clause, plan in planned:
         finality = finality_of(pattern, clause)
-        run = start(clause, order, finality)
+        run = start(ClauseSlice(pattern, clause, events, owned, finality), plan)
         earlier = [
-            start(other, other_order, finality)
-            for other, other_order in planned
+            start(ClauseSlice(pattern, other, events, owned, finality), other_plan)
+            for other, other_plan in planned
             if owned != EVERYTHING and other.positive == clause.positive and finality_of(pattern, other) < finality
         ]
         yield from without_earlier(run, earlier)
