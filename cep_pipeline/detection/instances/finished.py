@@ -62,17 +62,19 @@ def add_match(found: Found, rules: Rules, cells: Cells, slots: Any, base: int) -
         end = begin
         for slot in range(rules.positive):
             value = slots[base + slot]
-            length = length_of(cells, value) if rules.kleene[slot] else 1
-            if end + length > found.capacity:
-                return False
-            for place in range(end + length - 1, end - 1, -1):
-                found.variables[place] = slot
-                if rules.kleene[slot]:
-                    found.rows[place] = row_of(cells, value)
-                    value = cell_before(cells, value)
-                else:
-                    found.rows[place] = value
+            kleene = rules.kleene[slot]
+            length = length_of(cells, value) if kleene else 1
             end += length
+            if end > found.capacity:
+                return False
+            if not kleene:
+                found.variables[end - 1] = slot
+                found.rows[end - 1] = value
+                continue
+            for place in range(end - 1, end - 1 - length, -1):
+                found.variables[place] = slot
+                found.rows[place] = row_of(cells, value)
+                value = cell_before(cells, value)
         found.ends[found.used[0]] = end
     found.used[0] += 1
     found.used[1] = end

@@ -168,7 +168,8 @@ def _direct_comparison_holds(items: Any, at: int, cells: Cells, slots: Any, base
     return compare(items[at + 1], left, right)
 
 
-@njit(error_model="numpy")
+# Numba hands `forceinline` on to all that a function calls. This is long and seldom called, and stays a function.
+@njit(error_model="numpy", forceinline=False)
 def conjunct_holds(code: Code, cells: Cells, at: int, fixed: int, slots: Any, base: int) -> bool:
     """True if the conjunct at `words[at]` is true for every choice of elements and indexes.
 

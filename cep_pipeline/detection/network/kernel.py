@@ -37,7 +37,7 @@ from cep_pipeline.detection.network.stores import (
     bury,
     compact,
     cut,
-    holds_more,
+    instances_made,
     keep,
     load,
     machine_at,
@@ -502,17 +502,28 @@ def join(w: Any, own: int, edge: int, begin: int, end: int, slot: int, row: int,
 
 
 @njit(error_model="numpy")
-def push_frame(w: Any, node: int, begin: int, end: int, slot: int) -> None:
-    """New instances of a node are to be joined along its edges."""
+def go_along(w: Any, node: int, edge: int, begin: int, end: int, slot: int, row: int, key: int) -> int:
+    """Join new instances of a node along one of its edges; what that makes is to be joined next."""
     m = machine_at(w)
-    r = m.registers
-    at = r[c.DEPTH] * c.FRAME_WORDS
-    m.frames[at + c.F_NODE] = node
-    m.frames[at + c.F_BEGIN] = begin
-    m.frames[at + c.F_END] = end
-    m.frames[at + c.F_EDGE] = m.nodes[node * c.NODE_WORDS + c.N_EDGES]
-    m.frames[at + c.F_SLOT] = slot
-    r[c.DEPTH] += 1
+    e = edge * c.EDGE_WORDS
+    above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
+    made = m.tails[above]
+    if role == c.SIDE:
+        status = join(w, node, edge, begin, end, slot, row, key)
+    elif role == c.ELEMENT:
+        status = take_element(w, edge, row, key)
+    else:
+        status = make_lists(w, node, edge, begin, end, slot, row, key)
+    if m.tails[above] > made:
+        r = m.registers
+        at = r[c.DEPTH] * c.FRAME_WORDS
+        m.frames[at + c.F_NODE] = above
+        m.frames[at + c.F_BEGIN] = made
+        m.frames[at + c.F_END] = m.tails[above]
+        m.frames[at + c.F_EDGE] = m.nodes[above * c.NODE_WORDS + c.N_EDGES]
+        m.frames[at + c.F_SLOT] = m.edges[e + c.E_OWN] + slot
+        r[c.DEPTH] += 1
+    return status
 
 
 @njit(error_model="numpy")
@@ -522,28 +533,17 @@ def climb(w: Any, row: int, key: int) -> int:
     r = m.registers
     while r[c.DEPTH] > 0:
         at = (r[c.DEPTH] - 1) * c.FRAME_WORDS
-        node, begin, end = m.frames[at + c.F_NODE], m.frames[at + c.F_BEGIN], m.frames[at + c.F_END]
-        edge, slot = m.frames[at + c.F_EDGE], m.frames[at + c.F_SLOT]
+        node, begin, edge = m.frames[at + c.F_NODE], m.frames[at + c.F_BEGIN], m.frames[at + c.F_EDGE]
         n = node * c.NODE_WORDS
         if edge == m.nodes[n + c.N_EDGES_END]:
-            if m.nodes[n + c.N_STORED] == 0 and m.nodes[n + c.N_KIND] != c.EVENTS:
+            if m.nodes[n + c.N_STORED] == 0:
                 cut(w, node, begin)
             r[c.DEPTH] -= 1
             continue
         m.frames[at + c.F_EDGE] = edge + 1
-        e = edge * c.EDGE_WORDS
-        above, role = m.edges[e + c.E_PARENT], m.edges[e + c.E_ROLE]
-        made = m.tails[above]
-        if role == c.SIDE:
-            status = join(w, node, edge, begin, end, slot, row, key)
-        elif role == c.ELEMENT:
-            status = take_element(w, edge, row, key)
-        else:
-            status = make_lists(w, node, edge, begin, end, slot, row, key)
+        status = go_along(w, node, edge, begin, m.frames[at + c.F_END], m.frames[at + c.F_SLOT], row, key)
         if status != c.FINISHED:
             return status
-        if m.tails[above] > made:
-            push_frame(w, above, made, m.tails[above], m.edges[e + c.E_OWN] + slot)
     return c.FINISHED
 
 
@@ -562,10 +562,12 @@ def take(w: Any, step: int, row: int) -> int:
             status = passed(w, node, row, row, key)
             if status != c.FINISHED:
                 return status
-        push_frame(w, node, 0, 1, 0)
-        status = climb(w, row, key)
-        if status != c.FINISHED:
-            return status
+        for edge in range(m.nodes[n + c.N_EDGES], m.nodes[n + c.N_EDGES_END]):
+            status = go_along(w, node, edge, 0, 1, 0, row, key)
+            if status == c.FINISHED and m.registers[c.DEPTH] > 0:
+                status = climb(w, row, key)
+            if status != c.FINISHED:
+                return status
     return c.FINISHED
 
 
@@ -611,15 +613,15 @@ def run_network(words: Any) -> int:
         r[c.TOUCHED], r[c.TOUCHED_OUTPUTS] = 0, 0
         before = m.tested[0]
         code = take(w, step, row)
-        held = holds_more(w)
-        if code == c.FINISHED and not keep(w):
+        made = instances_made(w)
+        if code == c.FINISHED and made > 0 and not keep(w, made):
             code = c.DEATHS_FULL
         if code != c.FINISHED:
             take_back(w, before)
             if code != c.STORE_FULL or not compact(w, r[c.SHORT_OF], row):
                 return int(code)
             continue
-        if r[c.LISTING] and not held:  # its lists are part of no instance
+        if r[c.LISTING] and made == 0:  # its lists are part of no instance
             m.cells.ends[1] = r[c.CELLS_MADE]
         read(w, step, row)
         m.held[step] = r[c.ALIVE]

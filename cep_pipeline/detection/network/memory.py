@@ -95,18 +95,22 @@ class EventRows:
         if what.agree_on:
             self.keys, different = agreement_codes(events, what.agree_on)
             self.different = max(different, 1)
-            own = self.keys[self.rows]
-            known = self.rows[own >= 0]
-            order, self.starts = group_rows(self.keys[known], self.different)
-            self.by_key = known[order]
+            rows, own = self.rows, self.keys[self.rows]
+            agreeing = own >= 0
+            if not agreeing.all():
+                rows, own = rows[agreeing], own[agreeing]
+            order, self.starts = group_rows(own, self.different)
+            self.by_key = rows[order]
         self.by_key = np.ascontiguousarray(self.by_key)
         self.read: Array = np.zeros(self.different, np.int32)
 
     def held(self, ceiling: Array, size: int) -> Array:
-        """int64, shape (size,): events held after each row, each until its window ends."""
+        """int32, shape (size,): events held after each row, each until its window ends."""
         rows = self.by_key
-        change = np.bincount(rows, minlength=size + 1) - np.bincount(ceiling[rows] + 1, minlength=size + 1)
-        return np.cumsum(change[:size])
+        change = np.zeros(size + 1, np.int32)
+        change[rows] = 1
+        change -= np.bincount(ceiling[rows] + np.int32(1), minlength=size + 1)
+        return np.cumsum(change[:size], dtype=np.int32)
 
 
 def steps_of(leaves: Sequence[tuple[int, EventRows]]) -> tuple[Array, Array, Array]:
@@ -115,6 +119,8 @@ def steps_of(leaves: Sequence[tuple[int, EventRows]]) -> tuple[Array, Array, Arr
     nodes = np.repeat(
         np.array([node for node, _ in leaves], np.int32), np.array([len(leaf.rows) for _, leaf in leaves], np.int64)
     )
+    if len(leaves) == 1:
+        return rows.astype(np.int32, copy=False), np.arange(len(rows) + 1), nodes
     order = np.argsort(rows, kind="stable")
     rows, nodes = rows[order], nodes[order]
     starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1]))) if len(rows) else np.zeros(0, np.int64)

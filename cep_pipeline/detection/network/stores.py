@@ -111,7 +111,7 @@ class View(NamedTuple):
     bound: Any
 
 
-@njit(error_model="numpy")
+@njit(error_model="numpy", forceinline=True)
 def machine_at(words: Any) -> Machine:
     """The pointers in the words that `memory.py` writes, in the order of the attributes."""
     return Machine(
@@ -303,23 +303,20 @@ def bury(w: Any, row: int) -> None:
 
 
 @njit(error_model="numpy")
-def holds_more(w: Any) -> bool:
-    """True if the event has made instances that are held."""
+def instances_made(w: Any) -> int:
+    """The number of instances that the event has made and that are held."""
     m = machine_at(w)
-    for number in range(m.registers[c.TOUCHED]):  # noqa: SIM110 (Numba has no any)
-        if m.tails[m.touched[number]] > m.marks[m.touched[number]]:
-            return True
-    return False
+    made = 0
+    for number in range(m.registers[c.TOUCHED]):
+        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
+    return made
 
 
 @njit(error_model="numpy")
-def keep(w: Any) -> bool:
-    """Hold what the event made, until windows end; False where there is no room to note when."""
+def keep(w: Any, made: int) -> bool:
+    """Hold the instances that the event made, until windows end; False where there is no room to note when."""
     m = machine_at(w)
     r = m.registers
-    made = 0
-    for number in range(r[c.TOUCHED]):
-        made += m.tails[m.touched[number]] - m.marks[m.touched[number]]
     if r[c.DEATHS_USED] + made > r[c.DEATHS_ROOM]:
         return False
     for number in range(r[c.TOUCHED]):
