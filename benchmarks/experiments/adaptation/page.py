@@ -45,9 +45,7 @@ from benchmarks.experiments.adaptation.sizes import (
 from benchmarks.experiments.adaptation.streams import ALIKE, LONGEST_S, REPORTS, SKEWED, STOCKS, TRAFFIC
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
-from benchmarks.experiments.findings import findings_table, reasons
-from benchmarks.experiments.page import Page
-from benchmarks.report import machine
+from benchmarks.experiments.page import Page, Picture, findings_page, made_by
 from cep_pipeline.band_charts import PALETTE
 
 STYLES = {
@@ -146,24 +144,15 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             tables.windows_table(rows),
         ),
     }
-    parts = [
-        "# The plan follows the data: invariants and other decisions to plan again",
-        f"Made by `cep experiment adaptation{' --full' if request.full else ''} --seed {request.seed}` on {machine()}.",
+    return findings_page(
+        "The plan follows the data: invariants and other decisions to plan again",
+        made_by("adaptation", request.full, request.seed),
         _WHAT,
-        "## Findings",
-        findings_table(findings),
-        "## Pictures",
-        "{chart:distance}",
-        "*Throughput against the minimal distance d, for sequences (figure 6).*",
-        "{chart:gain}",
-        "*Gain over the static plan against the length of the sequence (figures 7 and 8).*",
-        "## Why",
-        *reasons(findings),
-    ]
-    for heading, (text, *of) in sections.items():
-        parts += [f"## {heading}", text, *of]
-    parts += ["## How it was measured", _how(rows, tried, sizes, request, descriptions)]
-    return Page("\n\n".join(parts) + "\n", _charts(apart, compared, sizes))
+        findings,
+        _pictures(apart, compared, sizes),
+        [part for heading, texts in sections.items() for part in (f"## {heading}", *texts)],
+        (_how(rows, tried, sizes, request, descriptions),),
+    )
 
 
 _WHAT = """\
@@ -265,7 +254,7 @@ def _listed(values: Iterable[float], last: str = "and") -> str:
     return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
 
 
-def _charts(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> dict[str, tuple[str, str]]:
+def _pictures(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> list[Picture]:
     tried = {distance_name(distance): distance for distance in sizes.distances}
     by_distance = [
         {**row, "d": tried[str(row["decision"])], "events of the pattern": f"{row['size']} events", "case": _case(row)}
@@ -273,9 +262,11 @@ def _charts(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> dict[
         if row["decision"] in tried
     ]
     gains = [{**row, "case": _case(row)} for row in rows_of(compared, set=SEQUENCE)]
-    return {
-        "distance": (
+    return [
+        Picture(
+            "distance",
             "Throughput against the minimal distance",
+            "Throughput against the minimal distance d, for sequences (figure 6).",
             line_chart(
                 by_distance,
                 Axis("d", "d"),
@@ -286,8 +277,10 @@ def _charts(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> dict[
                 height=180,
             ),
         ),
-        "gain": (
+        Picture(
+            "gain",
             "Gain over the static plan against the number of events of the sequence",
+            "Gain over the static plan against the length of the sequence (figures 7 and 8).",
             line_chart(
                 gains,
                 Axis("size", "events of the sequence"),
@@ -299,7 +292,7 @@ def _charts(rows: Sequence[Row], compared: Sequence[Row], sizes: Sizes) -> dict[
                 height=180,
             ),
         ),
-    }
+    ]
 
 
 def _case(row: Row) -> str:

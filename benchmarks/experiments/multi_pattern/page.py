@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from benchmarks.charts import Axis, Style, line_chart
 from benchmarks.experiments.cells import Row
 from benchmarks.experiments.experiment import Request
-from benchmarks.experiments.findings import findings_table, reasons
 from benchmarks.experiments.multi_pattern import parts as part_names
 from benchmarks.experiments.multi_pattern.costs import KINDS
 from benchmarks.experiments.multi_pattern.exchanged import exchanged_chart, exchanged_how, exchanged_table
@@ -24,8 +23,8 @@ from benchmarks.experiments.multi_pattern.workloads import (
     MORE_MATCHES,
     MOST_MATCHES,
 )
-from benchmarks.experiments.page import Page
-from benchmarks.report import machine, markdown_table
+from benchmarks.experiments.page import Page, Picture, findings_page, made_by
+from benchmarks.report import markdown_table
 from cep_pipeline.band_charts import PALETTE
 from cep_pipeline.cli.figures import count_per_s, format_seconds, times_as_fast
 from cep_pipeline.planning.multi_pattern.costs import SHARED_COSTS
@@ -123,27 +122,20 @@ def write_page(rows: Sequence[Row], sizes: Sizes, request: Request, descriptions
             "step.",
             _recomputed(rows_of(rows, part=part_names.RECOMPUTED)),
         ),
-        "How it was measured": (
+    }
+    return findings_page(
+        "Hundreds of patterns at once: shared plans by local search",
+        made_by("multi_pattern", request.full, request.seed),
+        _WHAT,
+        findings,
+        [Picture(name, shows, f"{shows}.", svg) for name, (shows, svg) in charts.items()],
+        [part for heading, texts in sections.items() for part in (f"## {heading}", *texts)],
+        (
             _how(noise_of(apart), sizes, request, descriptions),
             "### The exchanges of types",
             exchanged_how(exchanged, sizes.adaptive),
         ),
-    }
-    parts = [
-        "# Hundreds of patterns at once: shared plans by local search",
-        f"Made by `cep experiment multi_pattern{' --full' if request.full else ''} --seed {request.seed}` "
-        f"on {machine()}.",
-        _WHAT,
-        "## Findings",
-        findings_table(findings),
-        "## Pictures",
-    ]
-    for name, (caption, _) in charts.items():
-        parts += [f"{{chart:{name}}}", f"*{caption}.*"]
-    parts += ["## Why", *reasons(findings)]
-    for heading, texts in sections.items():
-        parts += [f"## {heading}", *texts]
-    return Page("\n\n".join(parts) + "\n", charts)
+    )
 
 
 _WHAT = """\
