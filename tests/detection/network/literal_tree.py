@@ -29,7 +29,7 @@ class NodeWork:
 
 
 class LiteralTree:
-    """A tree over one clause, after it has read the events one by one.
+    """A tree over one clause, which reads the events one by one.
 
     Attributes
     ----------
@@ -38,7 +38,8 @@ class LiteralTree:
     matches
         What left the root.
     held_after
-        How many instances there were after each event. What is out of the window goes when an event is taken.
+        How many instances there were after each event. What is out of the window goes when an event is taken, by this
+        clause or by another one of the pattern.
     """
 
     def __init__(self, pattern: Pattern, clause: OracleClause, tree: Tree, events: Sequence[Event]) -> None:
@@ -49,11 +50,10 @@ class LiteralTree:
         self.held: dict[Tree, list[Binding]] = {node: [] for node in nodes_of(tree)}
         self.matches: list[Binding] = []
         self.held_after: list[int] = []
-        if all(conjunct.holds({}) for conjunct in clause.conjuncts if not conjunct.variables):
-            for event in events:
-                self._read(event)
+        self.reads = all(conjunct.holds({}) for conjunct in clause.conjuncts if not conjunct.variables)
 
-    def _read(self, event: Event) -> None:
+    def fitting(self, event: Event) -> list[str]:
+        """The variables that an event can be bound to."""
         fitting = []
         for variable, operand in self.operands.items():
             work = self.work[variable,]
@@ -61,8 +61,13 @@ class LiteralTree:
             if operand.event_type in event.types and self._hold([], {variable: (event,)}):
                 work.passes += 1
                 fitting.append(variable)
-        if fitting:
+        return fitting
+
+    def read(self, event: Event, fitting: Sequence[str], taken: bool) -> None:
+        """Take an event for its variables; where any clause takes it, what is out of the window goes before."""
+        if taken:
             self._forget(event)
+        if fitting:
             self._take(event, fitting)
         for node, instances in self.held.items():
             self.work[leaves_of(node)].peak = max(self.work[leaves_of(node)].peak, len(instances))
@@ -132,7 +137,13 @@ class LiteralTree:
 def read_literally(pattern: Pattern, orders: Sequence[OrderOrTree], table: pa.Table) -> list[LiteralTree]:
     """The trees of all clauses, after they have read a table."""
     events = read_events(table, pattern)
-    return [
+    trees = [
         LiteralTree(pattern, clause, as_tree(order), events)
         for clause, order in zip(clauses_of(pattern), orders, strict=True)
     ]
+    reading = [tree for tree in trees if tree.reads]
+    for event in events:
+        fitting = [tree.fitting(event) for tree in reading]
+        for tree, own in zip(reading, fitting, strict=True):
+            tree.read(event, own, any(fitting))
+    return trees

@@ -53,6 +53,15 @@ def test_counts_are_those_of_the_literal_tree(data: st.DataObject, stream_rows: 
     assert found[pattern.name].num_rows == len(bindings)
 
 
+def test_an_instance_goes_with_its_window_whichever_clause_takes_the_event() -> None:
+    text = "PATTERN SEQ(OR(B a, A b), A c) WITHIN 1500 ms TIES ARRIVAL"
+    [pattern] = cep.parse_patterns(text, stream_schema())
+    table = events_table(stream("AABA"))
+    plan = planned(pattern, table, "trivial", "evaluation_tree")
+    _, metrics = cep.detect([pattern], table, plan, "evaluation_tree", metrics=True)
+    assert metrics.peak_instances == 2  # when b comes, the first a is out of its window: one a and the b are left
+
+
 def stream(kinds: str, x: str | None = None) -> list[Row]:
     """Events of these types a second apart, with these digits as x."""
     digits = x or "0" * len(kinds)
