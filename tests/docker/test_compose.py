@@ -105,7 +105,7 @@ def test_its_pipeline_is_the_checkouts_with_other_places() -> None:
     for name in local.stream_names():
         here, there = local.stream_settings(name), composed.stream_settings(name)
         assert (composed.folder / there.schema_file).resolve() == (local.folder / here.schema_file).resolve()
-        assert there.data == Path("/var/lib/cep/raw") / name
+        assert there.data == f"/var/lib/cep/raw/{name}"
         assert list(there.pattern_sets) == list(here.pattern_sets)
         for key, pattern_set in here.pattern_sets.items():
             file = composed.folder / there.pattern_sets[key].file
