@@ -153,9 +153,9 @@ def run_step(step: str, stream: str, timezone: str) -> None:
 
     context = get_current_context()
     day = business_day(context, timezone)
-    chosen = context["params"].get("pattern_set")
+    chosen, ends = (context["params"].get(name) for name in ("pattern_set", "end_of_stream"))
     with failures_explained():
-        run_task(step, DayTask(configuration_path(), stream, day, context["run_id"], chosen))
+        run_task(step, DayTask(configuration_path(), stream, day, context["run_id"], chosen, bool(ends)))
 
 
 class SparkJob(SparkSubmitOperator):

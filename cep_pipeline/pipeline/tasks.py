@@ -147,7 +147,9 @@ class _Handover:
         before = self.read(DONE, {"started": work.started.isoformat(), "steps": []})
         work.started = datetime.fromisoformat(before["started"])
         work.steps += [RunStep(*one) for one in before["steps"]]
-        for name in step.takes:
+        # The record of the run, which the last step writes, is of all that was made.
+        made = {name for earlier in STEPS[:-1] for name in earlier.gives}
+        for name in made if step is STEPS[-1] else step.takes:
             _, take = _DOCUMENTS[name]
             take(work, self.read(name))
         if any(one.name == PUBLISH_EVENTS for one in work.steps):

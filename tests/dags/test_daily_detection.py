@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from cep_pipeline.errors import BusyError, DataError, InputError
+from cep_pipeline.pipeline.tasks import DayTask
 from tests.dags.conftest import CHECKOUT
 
 STEPS = ["ingest", "validate", "preprocess", "estimate_statistics", "plan", "detect", "publish"]
@@ -185,6 +186,23 @@ def submit(folder: Path, monkeypatch: pytest.MonkeyPatch, exit_code: int, **para
     given["params"].update(params)
     SparkJob(task_id="ingest", job="ingest", stream="trades", timezone="UTC").execute(given)
     return (folder / "arguments").read_text()
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_a_step_without_spark_is_given_the_same_as_a_job(
+    airflow_home: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    import cep_tasks
+
+    given = context(partition="2013-10-07")
+    given["params"].update(pattern_set="market", end_of_stream=ends)
+    done: list[tuple[str, DayTask]] = []
+    monkeypatch.setenv("CEP_CONFIG", "/etc/cep/pipeline.yaml")
+    monkeypatch.setattr(cep_tasks, "get_current_context", lambda: given)
+    monkeypatch.setattr("cep_pipeline.pipeline.tasks.run_task", lambda step, task: done.append((step, task)))
+    cep_tasks.run_step("publish", "trades", "UTC")
+    task = DayTask(Path("/etc/cep/pipeline.yaml"), "trades", date(2013, 10, 7), "manual__1", "market", ends)
+    assert done == [("publish", task)]
 
 
 def test_a_job_is_given_configuration_stream_day_and_run(

@@ -34,7 +34,7 @@ def test_a_step_that_is_added_to_the_list_is_done_by_a_run_and_as_a_task(
             with work.timed("report"):
                 done.append((work.day, {name: sum(found.matches.values()) for name, found in work.detected.items()}))
 
-    added = (*STEPS, Step("report", "detect", report, takes=("staged", "detected")))
+    added = (*STEPS, Step("report", "detect", report))
     for module in ("day", "run", "tasks"):
         monkeypatch.setattr(f"cep_pipeline.pipeline.{module}.STEPS", added)
     outcome = project.run(warehouse="run").run_days([MONDAY, TUESDAY])
