@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from cep_pipeline.cli.options import counted
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -54,7 +56,7 @@ def machine() -> str:
                 break
     except OSError:
         pass  # not Linux: the platform's own name stands
-    return f"{name}, {cores()} cores (shared), Python {platform.python_version()}, {', '.join(_versions())}"
+    return f"{name}, {counted(cores(), 'core')} (shared), Python {platform.python_version()}, {', '.join(_versions())}"
 
 
 def cores() -> int:

@@ -21,7 +21,8 @@ class SourceLayout:
     Parameters
     ----------
     format
-        A key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2, zstd and lz4 are known by the file's ending.
+        A key of `readers.READERS`. `csv` files may be compressed: gzip, bzip2, zstd and lz4 are known by the ending of
+        the file's name.
     paths
         Templates relative to the data folder; all files that fit are read.
     timestamp_column, timestamp_format
