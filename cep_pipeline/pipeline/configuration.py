@@ -417,7 +417,8 @@ class SparkSettings(Document):
         default=3,
         ge=1,
         le=64,
-        description="Detection cuts a day into at most this many slices a core.",
+        description="Detection cuts a day into this many slices for each core, and into more where there is more "
+        "work, or where a slice would own more than a million events.",
         examples=[4],
     )
     properties: dict[str, str] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -263,15 +264,15 @@ def cut_day(
     start: Boundary,
     patterns: int = 1,
 ) -> list[Slice]:
-    """Cut the day, from `start` on, into slices of about equal work, some for each core (`slices_of_a_core`)."""
+    """Cut the day, from `start` on, into slices of about equal work (`slices_of_a_day`)."""
     estimated = sum(weigh(group) for group in events.row_groups if group.last >= start)
-    each = slices_of_a_core(work.settings.slices_per_core, patterns, estimated / parallelism)
+    count = slices_of_a_day(work.settings.slices_per_core, patterns, estimated, events.events_of(work), parallelism)
     return cut(
         events.row_groups,
         start=start,
         end=work.end,
         look_back=events.look_back,
-        count=parallelism * each,
+        count=count,
         work=weigh,
     )
 
@@ -282,6 +283,39 @@ MANY_PATTERNS = 100
 
 COST_OF_A_PATTERN = 50_000
 """So many events and partial matches take as long as to begin with a pattern on a slice: a quarter of a millisecond."""
+
+
+WORK_OF_A_SLICE = 50_000_000
+"""Estimated events and partial matches that are worth a slice of their own, on whatever machine: parts of a second."""
+LEAST_ROWS = 10_000
+"""Fewer events are not worth a slice, whatever is expected of them."""
+
+
+def slices_of_a_day(configured: int, patterns: int, estimated: float, rows: int, parallelism: int) -> int:
+    """Return the number of slices of a day: by its work, and at least some for each core that is known.
+
+    A cluster that is busy, or is just beginning, shows few cores. Its day is cut by work all the same, so that all
+    cores find tasks once they are there.
+
+    Parameters
+    ----------
+    configured, patterns
+        As `slices_of_a_core` takes them.
+    estimated
+        Estimated events and partial matches of the day.
+    rows
+        Events of the day.
+    parallelism
+        Cores that are known.
+
+    Examples
+    --------
+    >>> [slices_of_a_day(3, 10, estimated, 20_000_000, 2) for estimated in (1e6, 1e9, 1e10, 1e20)]
+    [6, 20, 200, 2000]
+    """
+    by_core = parallelism * slices_of_a_core(configured, patterns, estimated / parallelism)
+    by_work = estimated / max(WORK_OF_A_SLICE, patterns * COST_OF_A_PATTERN)
+    return max(by_core, math.ceil(min(by_work, rows / LEAST_ROWS)))
 
 
 def slices_of_a_core(configured: int, patterns: int, work_of_a_core: float) -> int:

@@ -238,7 +238,10 @@ def _day_before(day: date, events: EventsSnapshot) -> date | None:
 def _cut(
     events: PublishedEvents, patterns: Sequence[Pattern], start: Boundary, end: Boundary, parallelism: int
 ) -> list[Slice]:
-    """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count."""
+    """Slices of about equal numbers of events: as many as there are cores, fewer where there is little to count.
+
+    There are more where slices would own more than `slicing.MOST_ROWS` events.
+    """
     count = max(1, min(parallelism, math.ceil(events.rows(start, end) / EVENTS_A_SLICE)))
     return events.slices(start, end, look_back(patterns), count, lambda group: group.rows)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -115,6 +116,10 @@ def _microseconds(value: object) -> int:
     return int(scalar.cast(pa.int64()).as_py())
 
 
+MOST_ROWS = 1_000_000
+"""No slice owns more events than this, so that the memory of a task does not grow with the day."""
+
+
 def cut(
     row_groups: Sequence[RowGroup],
     *,
@@ -123,8 +128,9 @@ def cut(
     look_back: LookBack,
     count: int,
     work: Callable[[RowGroup], float],
+    most_rows: int = MOST_ROWS,
 ) -> list[Slice]:
-    """Cut `[start, end)` into at most `count` slices of about equal work.
+    """Cut `[start, end)` into `count` slices of about equal work, and those that own too many events further.
 
     Parameters
     ----------
@@ -135,23 +141,39 @@ def cut(
     look_back
         How far before its start a slice reads.
     count
-        Largest number of slices.
+        Number of slices; there are fewer where slices would own nothing.
     work
         Estimated work of the owned part of a row group, in any unit.
+    most_rows
+        Most events that a slice owns; those of the row groups at both ends count whole.
     """
     owned = [row_group for row_group in row_groups if start <= row_group.last and row_group.first < end]
-    shares = np.array([max(work(row_group), 1e-9) for row_group in owned])
-    reached = np.concatenate(([0.0], np.cumsum(shares)))
+    rows = np.cumsum([0, *(row_group.rows for row_group in owned)])
+    reached = np.cumsum([0.0, *(max(work(row_group), 1e-9) for row_group in owned)])
+    equal = np.interp(np.linspace(0.0, reached[-1], count + 1), reached, rows).astype(np.int64)
     points: list[Boundary] = []
-    for target in np.linspace(0.0, reached[-1], count + 1)[1:-1]:
-        if not owned:
-            break
-        place = min(int(np.searchsorted(reached, target, side="right")) - 1, len(owned) - 1)
-        row = int((target - reached[place]) / shares[place] * owned[place].rows)
-        point = _point(owned[place], row)
+    for row in _split(equal, most_rows)[1:-1]:
+        place = min(int(np.searchsorted(rows, row, side="right")) - 1, len(owned) - 1)
+        point = _point(owned[place], row - int(rows[place])) if owned else start
         if start < point < end and (not points or points[-1] < point):
             points.append(point)
     return slices_between(row_groups, [start, *points, end], look_back)
+
+
+def _split(rows: Iterable[int], most: int) -> list[int]:
+    """Ascending numbers of rows with further ones between those that are more than `most` apart.
+
+    Examples
+    --------
+    >>> _split([0, 10, 45], 20)
+    [0, 10, 27, 45]
+    """
+    between = list(map(int, rows))
+    split = between[:1]
+    for first, last in pairwise(between):
+        parts = max(-(-(last - first) // most), 1)
+        split += [first + (last - first) * part // parts for part in range(1, parts + 1)]
+    return split
 
 
 def slices_between(
@@ -194,10 +216,17 @@ def instant_before(row_groups: Sequence[RowGroup], positions: int) -> int | None
 
 
 def _point(row_group: RowGroup, row: int) -> Boundary:
-    """The point of a row of a row group; only that group's two key columns are read."""
+    """The point of a row of a row group."""
     if row <= 0:
         return row_group.first
-    with open_events(row_group.path) as file:
-        keys = file.read_row_group(row_group.index, columns=["timestamp", "seq"])
-    row = min(row, keys.num_rows - 1)
-    return int(keys["timestamp"].cast(pa.int64())[row].as_py()), int(keys["seq"][row].as_py())
+    times, seqs = _keys(row_group.path, row_group.index)
+    row = min(row, len(times) - 1)
+    return int(times[row]), int(seqs[row])
+
+
+@lru_cache(maxsize=1)
+def _keys(path: str, index: int) -> tuple[Array, Array]:
+    """Timestamps (int64, microseconds) and seqs of a row group; points are asked for in order, so one is kept."""
+    with open_events(path) as file:
+        keys = file.read_row_group(index, columns=["timestamp", "seq"])
+    return keys["timestamp"].cast(pa.int64()).to_numpy(), keys["seq"].to_numpy()

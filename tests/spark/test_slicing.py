@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,6 +124,25 @@ def test_any_number_of_slices_owns_everything_once(
         assert len(slices) <= count
         assert all(a.end == b.start for a, b in pairwise(slices))
         assert comparable(found_in(slices, PATTERNS, table)) == whole(PATTERNS, table)
+
+
+def points_of(events: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(events["timestamp"].cast(pa.int64()).to_pylist(), events["seq"].to_pylist(), strict=True))
+
+
+@settings(deadline=None, max_examples=examples(40))
+@given(drawn=ROWS, row_group_size=st.integers(1, 4), count=st.integers(1, 4), most_rows=st.integers(1, 5))
+def test_no_slice_owns_more_events_than_it_may(
+    drawn: list[tuple[int, str, int | None]], row_group_size: int, count: int, most_rows: int
+) -> None:
+    table = table_of(drawn)
+    bounds: dict[str, Any] = {"start": (0, 0), "end": (10_000, 0), "look_back": LookBack(), "work": lambda g: g.index}
+    with tempfile.TemporaryDirectory() as folder:
+        row_groups = read_row_groups(write(table, Path(folder), row_group_size))
+        slices = cut(row_groups, **bounds, count=count, most_rows=most_rows)
+        owned = [sum(point >= part.start for point in points_of(part.read(["kind"]))) for part in slices]
+        assert sum(owned) == table.num_rows and max(owned, default=0) <= most_rows
+        assert all(a.end == b.start for a, b in pairwise(slices))
 
 
 def test_a_slice_reads_its_look_back_and_nothing_else(tmp_path: Path) -> None:
