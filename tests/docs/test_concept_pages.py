@@ -68,9 +68,7 @@ def test_every_mechanism_is_described() -> None:
 
 @pytest.mark.parametrize("name", sorted(MECHANISMS))
 def test_a_mechanism_runs_the_plans_that_its_row_says(name: str) -> None:
-    [row] = [
-        row for row in rows(section("mechanisms", "The mechanisms")) if row[0] == f"`{name}`" and len(row) == 5
-    ]
+    [row] = [row for row in rows(section("mechanisms", "The mechanisms")) if row[0] == f"`{name}`" and len(row) == 5]
     assert ("any tree" in row[3]) == MECHANISMS[name].runs_trees
     assert (row[3] == "the pattern's order") == MECHANISMS[name].in_pattern_order
 
