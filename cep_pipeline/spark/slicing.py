@@ -150,9 +150,11 @@ def cut(
     owned = [row_group for row_group in row_groups if start <= row_group.last and row_group.first < end]
     rows = np.cumsum([0, *(row_group.rows for row_group in owned)])
     reached = np.cumsum([0.0, *(max(work(row_group), 1e-9) for row_group in owned)])
-    equal = np.interp(np.linspace(0.0, reached[-1], count + 1), reached, rows).astype(np.int64)
+    equal = np.interp(np.linspace(0.0, reached[-1], count + 1), reached, rows)
+    # Rounding must not decide: the same day is cut alike, whatever the unit of work.
+    at = np.floor(equal + 1e-6).astype(np.int64)
     points: list[Boundary] = []
-    for row in _split(equal, most_rows)[1:-1]:
+    for row in _split(at, most_rows)[1:-1]:
         place = min(int(np.searchsorted(rows, row, side="right")) - 1, len(owned) - 1)
         point = _point(owned[place], row - int(rows[place])) if owned else start
         if start < point < end and (not points or points[-1] < point):
