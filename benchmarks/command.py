@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
-KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
 WORKLOADS = ("trades", "traffic")
 
 
 @click.command()
-@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD)))
+@click.argument("names", nargs=-1, type=click.Choice((*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE)))
 @click.option(
     "--events",
     multiple=True,
@@ -75,9 +75,14 @@ WORKLOADS = ("trades", "traffic")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False),
-    default=Path("var/workload"),
+    help="Of workload and scale: their projects are made in this folder.  [default: var/workload, var/scale]",
+)
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
     show_default=True,
-    help="Of workload: its projects are made in this folder.",
+    help="Of scale: this share of each size is measured.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Also write the result to this Markdown file.")
 def bench(
@@ -93,7 +98,8 @@ def bench(
     seed: int,
     days: int | None,
     search_s: float,
-    folder: Path,
+    folder: Path | None,
+    share: float,
     out: Path | None,
 ) -> None:
     """Measure speed, side by side with peers in one run; without NAMES all benchmarks, in about two minutes.
@@ -111,6 +117,9 @@ def bench(
                   and one for a month of traffic, runs each from raw files to matches in one job, and tells time, memory
                   of all processes and matches. Stopped, it goes on where it was; what is finished is only told. Each
                   is a project in a folder, on which the other commands work with --config
+      scale       only when asked for, in about an hour: a day of 1 to 80 million events, 1 to 500 days, 1 to 1,000
+                  patterns and 1 to 100 streams, each from raw files to matches, with time and memory, and what a day
+                  of 10^12 events would take. Stopped, it goes on where it was
 
     All engines must find the same matches. Engines that are not installed are compared through their ratio to DuckDB.
 
@@ -120,6 +129,7 @@ def bench(
       cep bench --out docs/benchmarks.md
       cep bench detection --events 1000000 --events 5000000 --repetitions 7
       cep bench workload --stream traffic --patterns 200 --days 3
+      cep bench scale --share 0.01
 
     The machine is shared: quote the ratios, which come from runs that followed each other, not the seconds.
     """
@@ -141,7 +151,9 @@ def bench(
         master=master,
         constants=constants,
         workloads=_workloads(names, streams, patterns, seed, days, search_s, data),
-        projects=folder,
+        projects=folder or Path("var/workload"),
+        scale=share,
+        scale_folder=folder or Path("var/scale"),
     )
     console = Console(stderr=True)
     columns = (

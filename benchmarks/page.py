@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 BENCHMARKS = ("detection", "mechanisms", "strategies", "ingestion", "statistics")
 """What is measured unless something is asked for, in the order of the page."""
-KERNEL_COSTS, WORKLOAD = "kernel-costs", "workload"
+KERNEL_COSTS, WORKLOAD, SCALE = "kernel-costs", "workload", "scale"
 """What is measured only when it is asked for."""
 
 
@@ -30,7 +30,7 @@ class Settings:
     Attributes
     ----------
     names
-        Of `BENCHMARKS`, `KERNEL_COSTS` or `WORKLOAD`.
+        Of `BENCHMARKS`, `KERNEL_COSTS`, `WORKLOAD` or `SCALE`.
     lengths
         Lengths of the stock stream for the columnar kernel; the longest is that of the strategies, too.
     mechanism_length
@@ -47,6 +47,8 @@ class Settings:
         File to which the constants of the kernel's costs are written.
     workloads, projects
         The workloads of many patterns that are run, and the folder of their projects.
+    scale, scale_folder
+        The share of each size that the benchmark of growth measures, and the folder of its projects and results.
     """
 
     names: Sequence[str] = BENCHMARKS
@@ -59,6 +61,8 @@ class Settings:
     constants: Path | None = None
     workloads: Sequence[Request] = ()
     projects: Path = Path("var/workload")
+    scale: float = 1.0
+    scale_folder: Path = Path("var/scale")
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
     """
     run = _Run(settings, progress, Streams(settings.data, settings.looks), report)
     sections = [_head(settings)]
-    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD):
+    for name in (*BENCHMARKS, KERNEL_COSTS, WORKLOAD, SCALE):
         if name in settings.names:
             report(f"measuring {name}")
             sections += _SECTIONS[name](run)
@@ -89,6 +93,8 @@ def make_page(settings: Settings, progress: Progress, report: Callable[[str], No
 def _head(settings: Settings) -> str:
     if tuple(settings.names) == (WORKLOAD,):
         return f"# Many patterns in one job\n\nMade by `cep bench workload` on {machine()}."
+    if tuple(settings.names) == (SCALE,):
+        return f"# Scale\n\nMade by `cep bench scale` on {machine()}."
     return (
         f"# Benchmarks\n\nMade by `cep bench` on {machine()}. n runs of each engine in turn, after one that is not "
         f"counted (n is {settings.repetitions}, or 1 where a run takes seconds); spread = (max - min) / median; ratios "
@@ -227,6 +233,15 @@ def _workload(run: _Run) -> list[str]:
     return workload_sections(measured, settings.master)
 
 
+def _scale(run: _Run) -> list[str]:
+    from benchmarks.scale import measure_scale, sizes_of
+    from benchmarks.scale_page import scale_sections
+
+    settings = run.settings
+    measured = measure_scale(settings.scale_folder, sizes_of(settings.scale), settings.master, run.progress)
+    return scale_sections(measured, settings.master)
+
+
 _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "detection": _detection,
     "mechanisms": _mechanisms,
@@ -235,4 +250,5 @@ _SECTIONS: Mapping[str, Callable[[_Run], list[str]]] = {
     "statistics": _statistics,
     KERNEL_COSTS: _kernel_costs,
     WORKLOAD: _workload,
+    SCALE: _scale,
 }

@@ -67,6 +67,8 @@ class Watched:
         The most memory that they held at once, and how many they were then; 0 where the system does not tell.
     used_s
         Of each process the seconds of the processor at the last look.
+    largest_kb
+        Most memory that one process held: `driver`, the first of them; `jvm`; `worker`, each other process of Python.
 
     Notes
     -----
@@ -77,6 +79,7 @@ class Watched:
     peak_kb: int = 0
     processes: int = 0
     used_s: dict[int, float] = field(default_factory=dict)
+    largest_kb: dict[str, int] = field(default_factory=dict)
     _done: threading.Event = field(default_factory=threading.Event, repr=False)
     _thread: threading.Thread | None = field(default=None, repr=False)
 
@@ -88,11 +91,23 @@ class Watched:
     def look(self) -> None:
         """Look once."""
         pids = descendants(self.pid)
-        now_kb = sum(map(held_kb, pids))
+        held = {pid: held_kb(pid) for pid in pids}
+        now_kb = sum(held.values())
+        for pid, kb in held.items():
+            kind = self._kind(pid)
+            self.largest_kb[kind] = max(self.largest_kb.get(kind, 0), kb)
         if now_kb > self.peak_kb:
             self.peak_kb, self.processes = now_kb, len(pids)
         for pid in pids:
             self.used_s[pid] = max(self.used_s.get(pid, 0.0), processor_s(pid))
+
+    def _kind(self, pid: int) -> str:
+        if pid == self.pid:
+            return "driver"
+        try:
+            return "jvm" if (_PROC / str(pid) / "comm").read_text().strip() == "java" else "worker"
+        except OSError:
+            return "worker"  # it has ended, and holds nothing
 
     def __enter__(self) -> Self:
         if told_here():

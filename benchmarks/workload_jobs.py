@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import date
@@ -101,8 +101,44 @@ def run_jobs(project: Project, master: str, progress: Progress) -> list[JobPart]
 
 
 def _run(project: Project, job: Job, progress: Progress) -> None:
+    def keep(watched: Watched, seconds: float, ended: bool) -> None:
+        part = JobPart(job.name, seconds, watched.processor_s, watched.peak_kb, watched.processes, ended)
+        with (project.folder / PARTS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(part)) + "\n")
+
+    run_watched(
+        project.configuration, job.days, f"{project.request.workload.name}: {job.patterns:,} patterns", progress, keep
+    )
+
+
+def run_watched(
+    configuration: Path,
+    days: Sequence[date],
+    what: str,
+    progress: Progress,
+    keep: Callable[[Watched, float, bool], None],
+) -> None:
+    """Do a job in a fresh process, and watch it with all that it starts.
+
+    Parameters
+    ----------
+    configuration
+        A `pipeline.yaml`. The job is for each of its streams.
+    days
+        The job takes them from raw files to matches; without days it checks the plans.
+    what
+        The job, as the progress names it.
+    keep
+        Told what the job took, also where it failed: the watched processes, seconds on the wall, and True if the job
+        came to its end.
+
+    Raises
+    ------
+    CepError
+        The job failed; what it has published stays.
+    """
     receiving, sending = get_context("spawn").Pipe(duplex=False)
-    process = get_context("spawn").Process(target=do_job, args=(project.configuration, job.days, sending))
+    process = get_context("spawn").Process(target=do_job, args=(configuration, days, sending))
     begin, ended = time.perf_counter(), False
     process.start()
     sending.close()
@@ -110,12 +146,12 @@ def _run(project: Project, job: Job, progress: Progress) -> None:
     watched = Watched(process.pid)
     try:
         with watched:
-            _follow(receiving, f"{project.request.workload.name}: {job.patterns:,} patterns", progress)
+            _follow(receiving, what, progress)
             process.join()
         if process.exitcode:
             raise CepError(
-                f"{project.folder}: the job {job.name!r} ended with exit code {process.exitcode} and without a word; "
-                "the same command goes on with the days that are left"
+                f"{configuration.parent}: the job ended with exit code {process.exitcode} and without a word; the same "
+                "command goes on with the days that are left"
             )
         ended = True
     finally:
@@ -123,10 +159,7 @@ def _run(project: Project, job: Job, progress: Progress) -> None:
         if process.is_alive():
             process.terminate()
             process.join()
-        seconds = time.perf_counter() - begin
-        part = JobPart(job.name, seconds, watched.processor_s, watched.peak_kb, watched.processes, ended)
-        with (project.folder / PARTS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(part)) + "\n")
+        keep(watched, time.perf_counter() - begin, ended)
 
 
 def _follow(receiving: Connection, what: str, progress: Progress) -> None:
@@ -158,15 +191,14 @@ def do_job(configuration: Path, days: Sequence[date], sending: Connection) -> No
     observer = _Telling(sending)
     try:
         read = Configuration.load(configuration)
-        stream = read.stream(read.stream_names()[0])
-        tables = Warehouse.open(read.warehouse_location).stream(stream.schema)
-        if days:
-            settings = read.settings.spark
-            sets = stream.pattern_sets
-            PipelineRun(stream, tables, settings, sets, lambda: _session(settings.master), observer).run_days(days)
-        else:
-            with observer.step(CHECK) as progress:
-                check_invariants(tables, stream, stream.pattern_sets, run_id=new_run_id(), progress=progress)
+        warehouse, settings = Warehouse.open(read.warehouse_location), read.settings.spark
+        for stream in map(read.stream, read.stream_names()):
+            tables, sets = warehouse.stream(stream.schema), stream.pattern_sets
+            if days:
+                PipelineRun(stream, tables, settings, sets, lambda: _session(settings.master), observer).run_days(days)
+            else:
+                with observer.step(CHECK) as progress:
+                    check_invariants(tables, stream, sets, run_id=new_run_id(), progress=progress)
     except CepError as error:
         sending.send(error)
     except KeyboardInterrupt:

@@ -1,0 +1,54 @@
+"""`cep bench scale` over tiny days: what is run, what is kept, and what the page reckons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.measure import Progress
+from benchmarks.processes import told_here
+from benchmarks.scale import DAYS, EVENTS, MEASURED, Measured, measure_scale, sizes_of
+from benchmarks.scale_page import scale_sections
+
+LARGE = Measured(
+    EVENTS, 80_000_000, 1, 1, 80_000_000, 4_000_000, 80, 800.0, 1_300.0, 900_000, 500_000, 1_500_000, 240,
+    200_000, 1_200_000_000, {"detect market": 90.0, "publish events": 3.0, "publish market": 5.0},
+)  # fmt: skip
+SMALL = replace(
+    LARGE, size=0, events=0, matches=0, slices=6, processor_s=20.0, driver_kb=400_000, files=40, metadata_bytes=90_000,
+    data_bytes=0, steps_s={},
+)  # fmt: skip
+
+
+def test_days_are_run_once_and_further_days_go_on_in_their_warehouse(tmp_path: Path) -> None:
+    begun: list[str] = []
+    progress = Progress(lambda what, _: begun.append(what))
+    one, two = measure_scale(tmp_path, {DAYS: (1, 2)}, "local[1]", progress)
+    assert (one.days, one.events, two.days, two.events) == (1, 1_000, 1, 1_000)
+    assert two.files > one.files and two.slices >= 1 and "detect market" in two.steps_s
+    if told_here():
+        assert min(two.driver_kb, two.jvm_kb, two.worker_kb) > 20_000 and two.processor_s > 1
+    begun.clear()
+    assert measure_scale(tmp_path, {DAYS: (1, 2)}, "local[1]", progress) == [one, two] and not begun
+    # A run over further days that was stopped has left a raw day that no result tells of.
+    (tmp_path / DAYS / "raw" / "2025-01-08.parquet").touch()
+    measured = (tmp_path / MEASURED).read_text()
+    (again,) = measure_scale(tmp_path, {DAYS: (1,)}, "local[1]", progress)
+    assert again.files == one.files and begun and len((tmp_path / MEASURED).read_text()) > len(measured)
+
+
+def test_the_page_reckons_with_what_an_event_more_adds() -> None:
+    sections = scale_sections([SMALL, LARGE], "local[2]")
+    page = "\n".join(sections)
+    assert "| 80,000,000 | 80,000,000 |" not in page and "| 80,000,000 | 4,000,000 |" in page
+    cells = {row.split("|")[1].strip(): row.split("|")[3].strip() for row in sections[-2].splitlines() if "|" in row}
+    assert cells["slices"] == "1,000,000"
+    assert cells["processor time"] == "4,444 core-hours" and cells["cores"] == "1,111"
+    assert cells["published data"] == "15.0 TB" and cells["files"] == "2,500,000"
+    assert cells["publishing, in the driver"] == "27.8 h"
+    assert "1. **The commit.**" in sections[-1] and "3. **The numbers of events.**" in sections[-1]
+
+
+def test_a_share_keeps_the_shape_of_the_sizes() -> None:
+    assert sizes_of(1)[EVENTS] == (1_000_000, 5_000_000, 20_000_000, 80_000_000)
+    assert sizes_of(0.001)[DAYS] == (1,)
