@@ -377,7 +377,7 @@ def verify_warehouse(config: Path, deep: bool) -> dict[str, int]:
         logger.error("damage: %s", damage)
     if report.damages:
         raise DataError(
-            f"{len(report.damages)} damages in {warehouse.location}; the first is {report.damages[0]}. "
+            f"{len(report.damages)} damage(s) in {warehouse.location}; the first is {report.damages[0]}. "
             "The log of the task names all of them"
         )
     return {"tables": report.tables, "files": report.files, "size_bytes": report.size_bytes, "rows": report.rows}

@@ -155,8 +155,9 @@ def test_verification_names_what_is_missing_or_cut_off(place: Place) -> None:
         with filesystem.open_input_stream(file) as stream:
             whole = stream.read()
         for left in (None, whole[: len(whole) // 2]):
-            filesystem.delete_file(file)
-            if left is not None:
+            if left is None:
+                filesystem.delete_file(file)
+            else:
                 write(file, left)
             clear_manifest_cache()
             assert [damage.place for damage in place.open().verify().damages] == [f"s3://{file}"]
