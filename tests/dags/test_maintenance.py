@@ -42,5 +42,7 @@ def test_they_do_as_the_commands(airflow_home: Path, tmp_path: Path, monkeypatch
     warehouse = Configuration.load(tmp_path / "pipeline.yaml").open_warehouse()
     lost = warehouse.open_stream("ticks").events_files()[0].path
     Path(lost).unlink()
-    with pytest.raises(AirflowFailException, match=rf"1 damage\(s\) in .*; the first is {lost}.* cep run --stream ticks"):
+    with pytest.raises(
+        AirflowFailException, match=rf"1 damage\(s\) in .*; the first is {lost}.* cep run --stream ticks"
+    ):
         cep_tasks.verify_warehouse()
